@@ -112,7 +112,7 @@ def exclusive_directory(directory):
             yield
     except filelock.Timeout as error:
         raise ValueError(
-            f"Another process trains in {directory}: wait for it, stop it, or give another --out."
+            f"Another process works in {directory}: wait for it, stop it, or give another --out."
         ) from error
 
 

@@ -45,8 +45,8 @@ def changed(base, name, default, help=None, **metadata):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of every recipe.
+class CommandOptions:
+    """Options of any command.
 
     A subclass adds fields by `option`, changes defaults of inherited ones by keywords of its class
     statement, sets `DESCRIPTION`, gives options that follow from others their values in `resolve`,
@@ -58,16 +58,6 @@ class Options:
 
     DESCRIPTION: typing.ClassVar[str] = ""
 
-    out: str = option(None, "directory of the run", identity=False)
-    seed: int = option(0, at_least=0)
-    precision: str = option("float32", choices=PRECISIONS)
-    strategy: str = option("none", identity=False, choices=STRATEGIES)
-    dry_run: bool = option(
-        False,
-        "measure five steps; print parameters, bytes, expected minutes and where files would go; "
-        "write nothing",
-        identity=False,
-    )
     command: str = dataclasses.field(default="", compare=False)  # as the card shows it
 
     def __init_subclass__(cls, **defaults):
@@ -91,7 +81,10 @@ class Options:
             program: str. Module that is run, such as "recipes.translate".
         """
         parser = make_parser(cls, program)
-        given = vars(parser.parse_args([str(argument) for argument in arguments]))
+        found, others = parser.parse_known_args([str(argument) for argument in arguments])
+        given = vars(found)
+        if others:
+            cls.take_others(parser, given, others)
         given = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
         command = shlex.join(["python", "-m", str(program), *map(str, arguments)])
         try:
@@ -100,6 +93,11 @@ class Options:
         except OptionError as error:
             parser.error(str(error))
         return options
+
+    @classmethod
+    def take_others(cls, parser, given, others):
+        """Refuse arguments that are no options of the class; or add them to the dict `given`."""
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
 
     @property
     def case(self):
@@ -138,6 +136,22 @@ class Options:
     def recipe(self):
         """Name of the recipe, such as "translate"."""
         return type(self).__module__.removesuffix(".options").rpartition(".")[2]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(CommandOptions):
+    """Options of every recipe."""
+
+    out: str = option(None, "directory of the run", identity=False)
+    seed: int = option(0, at_least=0)
+    precision: str = option("float32", choices=PRECISIONS)
+    strategy: str = option("none", identity=False, choices=STRATEGIES)
+    dry_run: bool = option(
+        False,
+        "measure five steps; print parameters, bytes, expected minutes and where files would go; "
+        "write nothing",
+        identity=False,
+    )
 
     @property
     def devices(self):

@@ -93,16 +93,25 @@ class Manifest:
         """
         from keras_attn import text
 
+        tokenizer = text.load(os.path.join(directory, TOKENIZER))
+        made = cls.describe(directory, splits, texts, options, tokenizer)
+        made.save(directory)
+        return made
+
+    @classmethod
+    def describe(cls, directory, splits, texts, options, tokenizer):
+        """Return the manifest that `make` writes, given the tokenizer of the directory."""
         path = os.path.join(directory, TOKENIZER)
-        tokenizer = text.load(path)
         shards = {s: [Shard.read(directory, name) for name in names] for s, names in splits.items()}
         _check_alike(directory, [shard for found in shards.values() for shard in found])
         for found in shards.values():
             for shard in found:
                 shard.files(directory)
-        made = cls(tokenizer.vocabulary_size, hash_of(path), texts, options, shards)
-        _write_object(os.path.join(directory, MANIFEST), dataclasses.asdict(made))
-        return made
+        return cls(tokenizer.vocabulary_size, hash_of(path), texts, options, shards)
+
+    def save(self, directory):
+        """Write the manifest, after which the corpus is complete."""
+        _write_object(os.path.join(directory, MANIFEST), dataclasses.asdict(self))
 
     @classmethod
     def read(cls, directory, options=None):

@@ -51,7 +51,7 @@ def test_a_directory_is_locked_against_a_second_process(tmp_path, capsys):
     arguments = ("--task", "parity", "--model", "act_rnn", "--out", out, "--hidden-dim", "3")
     with files.exclusive_directory(out):
         error = error_of(capsys, "algorithmic", *arguments, "--steps", "1")
-        assert f"Another process trains in {out}" in error
+        assert f"Another process works in {out}" in error
         assert [path.name for path in out.iterdir()] == [".lock"]
     with files.exclusive_directory(out):
         pass

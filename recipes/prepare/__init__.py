@@ -1,0 +1,1 @@
+"""Preparation of a corpus: texts in many files become token ids in files."""

@@ -1,0 +1,57 @@
+"""Text as it is prepared: cleaned, identified by its hash, and given to a split by it."""
+
+import hashlib
+import re
+import unicodedata
+
+KEY_BYTES = 32
+SPLITS = ("train", "valid", "test")
+SAMPLED = 65_536  # characters of a piece of the tokenizer's sample
+
+# Controls but tab and line end, marks of byte order, halves of surrogate pairs.
+_CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ufeff\ufffe\uffff\ud800-\udfff]+")
+_BLANK_LINES = re.compile("\n{3,}")
+
+
+def clean(text):
+    """Return a document in NFC, without control characters and superfluous white space.
+
+    Line ends become "\\n". White space at the ends of lines, blank lines at both ends of the
+    document and all but one of successive blank lines are left out. Nothing else is changed:
+    neither spaces within a line nor letters.
+    """
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _CONTROLS.sub("", text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    text = "\n".join([line.rstrip() for line in text.split("\n")])
+    return _BLANK_LINES.sub("\n\n", text).strip("\n")
+
+
+def key_of(text):
+    """Return the SHA-256 of a cleaned document: documents with the same one are repeats."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def split_of(key, valid, test):
+    """Return the split of a document, of which `valid` and `test` have these shares.
+
+    `key` is bytes, or an array of them. The split depends on the document alone, so a corpus that
+    grows moves no document to another split.
+    """
+    place = int.from_bytes(bytes(key[:8]), "big") / 2**64
+    if place < valid:
+        return "valid"
+    return "test" if place < valid + test else "train"
+
+
+def sample(text, key, share):
+    """Yield this share of the pieces of a document, each with its place in a random order.
+
+    A piece is some 65,000 characters, so that a few long documents give a sample too.
+    """
+    for start in range(0, len(text), SAMPLED):
+        place = hashlib.blake2b(key + start.to_bytes(8, "big"), digest_size=16).hexdigest()
+        if int(place, 16) < share * 2**128:
+            yield place, text[start : start + SAMPLED]

@@ -1,0 +1,173 @@
+"""Documents in texts: files, paragraphs, lines, and fields of JSON lines."""
+
+import hashlib
+import json
+import os
+
+from . import problems as kinds
+from .open_text import damages, open_text
+from .sources import is_json_lines
+
+LONGEST = 2**23  # bytes of a document; a longer one is cut into several
+LONGEST_LINE = 2**26  # bytes of a line of JSON
+
+
+class Documents:
+    """The documents of a part of a corpus, read one after another.
+
+    A `.txt` is one document, or one for each paragraph between blank lines, or one for each line.
+    A text of more than 8 MiB is cut at the end of a line into several documents, so that memory is
+    bounded. Each line of a `.jsonl` is an object, and one of its fields the document.
+
+    Args:
+        folder: str. The corpus.
+        sources: list of `Source`s.
+        documents: one of `sources.DOCUMENTS`, for files `.txt`.
+        field: str, for files `.jsonl`.
+        problems: `Problems` to which everything is added that is left out.
+
+    Attributes:
+        sha256: str. The hash of all that was read so far.
+        place: str. A name for the place of the document that was given last.
+
+    Raises:
+        ValueError: if no object of a file has the field.
+    """
+
+    def __init__(self, folder, sources, documents, field, problems):
+        self._folder, self._sources, self._problems = folder, sources, problems
+        self._documents, self._field = documents, field
+        self._hash = hashlib.sha256()
+        self.place = None
+
+    @property
+    def sha256(self):
+        return self._hash.hexdigest()
+
+    def __iter__(self):
+        for source in self._sources:
+            read = self._json_lines if is_json_lines(source.path) else self._texts
+            with open_text(os.path.join(self._folder, source.path), source.start) as file:
+                lines = _Lines(file, source, self._hash)
+                try:
+                    yield from read(lines)
+                except damages():
+                    self._problems.add(kinds.DAMAGED, source.path)
+                else:
+                    if not lines.read:
+                        self._problems.add(kinds.EMPTY_FILE, source.path)
+
+    def _texts(self, lines):
+        pieces, size = [], 0
+        for line in lines.pieces(LONGEST):
+            is_end = self._documents == "blank_lines" and not line.strip()
+            if pieces and (is_end or size + len(line) > LONGEST or self._documents == "lines"):
+                yield from self._decoded(pieces)
+                pieces, size = [], 0
+            if not pieces:
+                self.place = lines.place()
+            if not is_end and (line.strip() or self._documents != "lines"):
+                pieces.append(line)
+                size += len(line)
+        if pieces:
+            yield from self._decoded(pieces)
+
+    def _decoded(self, pieces):
+        try:
+            text = b"".join(pieces).decode()
+        except UnicodeDecodeError:
+            self._problems.add(kinds.NOT_UTF8, self.place)
+        else:
+            yield text
+
+    def _json_lines(self, lines):
+        names = None
+        for line in lines.whole(LONGEST_LINE):
+            self.place = lines.place()
+            try:
+                found = None if line is None else json.loads(line.decode().lstrip("\ufeff"))
+            except UnicodeDecodeError:
+                self._problems.add(kinds.NOT_UTF8, self.place)
+                continue
+            except (ValueError, RecursionError):
+                found = None
+            if not isinstance(found, dict):
+                self._problems.add(kinds.BROKEN, self.place)
+            elif isinstance(text := found.get(self._field), str):
+                names = ()
+                yield from _cut(text)
+            else:
+                names = sorted(found) if names is None else names
+                self._problems.add(kinds.NO_FIELD, self.place)
+        if names:
+            raise ValueError(
+                f"No line of {lines.path} has a text in the field {self._field!r}. "
+                f"Received: --field {self._field}, where the first has {', '.join(names[:20])}."
+            )
+
+
+class _Lines:
+    """Lines of an open file up to the end of a source.
+
+    Attributes:
+        path: str.
+        read: int. The bytes that were read.
+    """
+
+    def __init__(self, file, source, digest):
+        self._file, self._source, self._hash = file, source, digest
+        self.path, self.read, self._number, self._begin = source.path, 0, 0, 0
+
+    def place(self):
+        """Return a name for the line that was given last."""
+        if self._source.start:
+            return f"{self.path}, byte {self._source.start + self._begin}"
+        return f"{self.path}, line {self._number}"
+
+    def whole(self, longest):
+        """Yield each line that is not blank; None for one that is longer than `longest` bytes."""
+        while line := self._next(longest):
+            is_long = False
+            while not line.endswith(b"\n") and (more := self._next(longest, is_new=False)):
+                is_long, line = True, more
+            if is_long or line.strip():
+                yield None if is_long else line
+
+    def pieces(self, longest):
+        """Yield each line; one that is longer than `longest` bytes in several pieces."""
+        rest = b""
+        while line := rest + self._next(longest - len(rest), not rest):
+            rest = b""
+            if len(line) == longest and not line.endswith(b"\n"):
+                cut = line.rfind(b" ", longest // 2) + 1 or _character_end(line)
+                line, rest = line[:cut], line[cut:]
+            yield line
+
+    def _next(self, size, is_new=True):
+        source = self._source
+        if source.stop is not None and source.start + self.read >= source.stop:
+            return b""
+        if is_new:
+            self._number, self._begin = self._number + 1, self.read
+        line = self._file.readline(size)
+        self._hash.update(line)
+        self.read += len(line)
+        return line
+
+
+def _character_end(line):
+    """Return where the last whole character of UTF-8 ends."""
+    end = len(line)
+    while end > len(line) - 4 and line[end - 1] & 0xC0 == 0x80:
+        end -= 1
+    return end - 1 if line[end - 1] & 0xC0 == 0xC0 else len(line)
+
+
+def _cut(text, longest=LONGEST):
+    """Yield a text in pieces that end at a line's end and have at most `longest` characters."""
+    start = 0
+    while len(text) - start > longest:
+        end = text.rfind("\n", start + longest // 2, start + longest) + 1 or start + longest
+        yield text[start:end]
+        start = end
+    yield text[start:]

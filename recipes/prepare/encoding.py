@@ -1,0 +1,124 @@
+"""Tokenizers that encode documents without Keras, as `keras_attn.text` does with it."""
+
+import itertools
+import sys
+from importlib import metadata
+
+import numpy as np
+
+from keras_attn.text import character_ids, config_file
+from keras_attn.text.sentencepiece_training import train_model
+
+KINDS = ("characters", "bpe", "unigram")
+LONGEST_LINE = 16_384  # characters; SentencePiece's memory grows with a line's length
+
+
+def train(kind, texts, vocabulary_size=None):
+    """Return the file of a new tokenizer as bytes.
+
+    Args:
+        kind: one of `KINDS`.
+        texts: list of str.
+        vocabulary_size: int, which characters may do without.
+    """
+    try:
+        if kind == "characters":
+            limit = None if vocabulary_size is None else vocabulary_size - character_ids.FIRST_ID
+            return character_ids.write(character_ids.most_frequent(texts, limit))
+        _sentencepiece()
+        lines = (piece for text in texts for line in text.split("\n") for piece in _pieces(line))
+        return train_model(lines, vocabulary_size, kind)
+    except ValueError as error:
+        raise ValueError(
+            f"--tokenizer {kind} --vocabulary-size {vocabulary_size}: {error}"
+        ) from error
+
+
+class Encoder:
+    """Token ids of documents, each with the end mark.
+
+    Subwords have no token for a line end: the end mark stands for it, as in
+    `recipes.language_model`, and a run of spaces counts as one space. Characters have one, and the
+    end mark follows the document alone.
+
+    Args:
+        content: bytes. The file of a tokenizer. Characters and SentencePiece are read here, all
+            others by `keras_attn.text`, which imports Keras.
+        path: str. Of the file.
+
+    Attributes:
+        vocabulary_size: int.
+        tool: dict. Versions of what tokenizes, by package.
+    """
+
+    def __init__(self, content, path):
+        self.tool = {"keras_attn": sys.modules["keras_attn"].__version__}
+        self._encode = self._lines
+        if not content.startswith(b"{"):
+            self._read_sentencepiece(content)
+        elif config_file.class_name_of(content) is None:
+            characters = character_ids.read(content)
+            self._table = character_ids.id_table(characters)
+            self.vocabulary_size = character_ids.FIRST_ID + len(characters)
+            self._end, self._encode = 3, self._characters
+        else:
+            from keras_attn import text
+
+            tokenizer = text.load(path)
+            self.vocabulary_size, self.tool = tokenizer.vocabulary_size, tokenizer.tool
+            self._rows, self._end = tokenizer.encode_as_lists, tokenizer.eos_id
+        if self._end is None or self._end < 0:
+            raise ValueError(f"The tokenizer {path} has no end mark, which divides documents.")
+
+    def __call__(self, text):
+        """Return the ids of a cleaned document, and the characters that they stand for."""
+        return self._encode(text)
+
+    def _read_sentencepiece(self, content):
+        package = _sentencepiece()
+        processor = package.SentencePieceProcessor(model_proto=content)
+        self.vocabulary_size, self._end = processor.get_piece_size(), processor.eos_id()
+        # Of several processes each has one core.
+        self._rows = lambda lines: processor.encode(lines, num_threads=1)
+        self.tool["sentencepiece"] = metadata.version("sentencepiece")
+
+    def _characters(self, text):
+        return np.append(character_ids.split(text, self._table), self._end), len(text) + 1
+
+    def _lines(self, text):
+        lines = text.split("\n")
+        pieces = [_pieces(line) for line in lines]
+        rows = iter(self._rows([*itertools.chain.from_iterable(pieces)]))
+        ids = []
+        for line in pieces:
+            ids.extend(itertools.chain.from_iterable(itertools.islice(rows, len(line))))
+            ids.append(self._end)
+        return np.array(ids, "int32"), sum(map(_length, lines)) + len(lines)
+
+
+def _pieces(line):
+    """Return a line in pieces of limited length, each but the first from a space on."""
+    pieces = []
+    while len(line) > LONGEST_LINE:
+        end = line.rfind(" ", 1, LONGEST_LINE)
+        end = LONGEST_LINE if end < 0 else end
+        pieces.append(line[:end])
+        line = line[end:]
+    return [*pieces, line]
+
+
+def _length(line):
+    """Return the number of characters of a line, with a run of spaces as one."""
+    if "  " in line or line[:1] == " " or line[-1:] == " ":
+        line = " ".join(filter(None, line.split(" ")))
+    return len(line)
+
+
+def _sentencepiece():
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise ImportError(
+            "This tokenizer needs the package sentencepiece: pip install 'keras_attn[text]'"
+        ) from error
+    return sentencepiece

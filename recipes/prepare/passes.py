@@ -1,0 +1,133 @@
+"""The two passes over the texts of a part: pure functions of the part and of what is given."""
+
+import contextlib
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_attn.text.token_manifest import TOKENIZER
+from keras_attn.text.token_writer import TokenWriter
+
+from . import cleaning, encoding
+from . import problems as kinds
+from .documents import Documents
+from .problems import Problems
+
+
+class Rules(NamedTuple):
+    """What decides how the documents of a corpus are prepared.
+
+    Args:
+        folder: str. The corpus.
+        documents, field, strict: the options of these names.
+        valid, test: floats. Shares of the splits.
+        sample: float. The share of the texts of which a tokenizer is trained.
+        out: str. The folder of the shards.
+    """
+
+    folder: str
+    documents: str
+    field: str
+    strict: bool
+    valid: float
+    test: float
+    sample: float
+    out: str
+
+
+class Part(NamedTuple):
+    """A part of a corpus: its number and its `Source`s."""
+
+    index: int
+    sources: list
+
+    @property
+    def name(self):
+        return f"part-{self.index:05d}"
+
+
+class First(NamedTuple):
+    """The result of the first pass over a part.
+
+    Args:
+        keys: uint8 array (documents, 32), their SHA-256.
+        sample: list of pairs of str, a place in a random order and a text.
+        facts: dict. The documents, the hash of the texts, and the problems.
+    """
+
+    keys: np.ndarray
+    sample: list
+    facts: dict
+
+
+def first(rules, part):
+    """Clean the documents of a part; return their hashes and a sample for a tokenizer."""
+    keys, sample = bytearray(), []
+    problems = Problems(rules.strict)
+    documents = _documents(rules, part, problems)
+    for text in _cleaned(documents, problems):
+        key = cleaning.key_of(text)
+        keys += key
+        if rules.sample and cleaning.split_of(key, rules.valid, rules.test) == "train":
+            sample.extend(cleaning.sample(text, key, rules.sample))
+    keys = np.frombuffer(bytes(keys), "uint8").reshape(-1, cleaning.KEY_BYTES)
+    facts = {"read": len(keys), "sha256": documents.sha256, "problems": problems.found}
+    return First(keys, sample, facts)
+
+
+def second(rules, part, facts, kept):
+    """Tokenise documents of a part, and write a shard of each split that has some.
+
+    Args:
+        rules: `Rules`, whose `out` holds the tokenizer.
+        part: `Part`.
+        facts: dict. That of its `First`.
+        kept: bool array (documents,). False for repeats.
+
+    Returns:
+        A dict of split to the name of the shard.
+
+    Raises:
+        ValueError: if the texts are not those of the first pass.
+    """
+    encode, splits = _encoder(rules.out), {}
+    documents = _documents(rules, part, Problems())
+    with contextlib.ExitStack() as stack:
+        found = 0
+        for text in _cleaned(documents, Problems()):
+            found += 1
+            if found > len(kept) or not kept[found - 1]:
+                continue
+            split = cleaning.split_of(cleaning.key_of(text), rules.valid, rules.test)
+            if split not in splits:
+                writer = TokenWriter(rules.out, split, part.index, encode)
+                splits[split] = stack.enter_context(writer)
+            ids, characters = encode(text)
+            splits[split].add(ids, characters=characters)
+        if (found, documents.sha256) != (facts["read"], facts["sha256"]):
+            files = ", ".join(dict.fromkeys(source.path for source in part.sources))
+            raise ValueError(
+                "A text changed while it was prepared; prepare the corpus in another --out. "
+                f"Received: {files[:200]}."
+            )
+    return {split: splits[split].name for split in cleaning.SPLITS if split in splits}
+
+
+def _documents(rules, part, problems):
+    return Documents(rules.folder, part.sources, rules.documents, rules.field, problems)
+
+
+def _cleaned(documents, problems):
+    for text in documents:
+        text = cleaning.clean(text)
+        if text:
+            yield text
+        else:
+            problems.add(kinds.EMPTY, documents.place)
+
+
+def _encoder(out):
+    path = os.path.join(out, TOKENIZER)
+    with open(path, "rb") as file:
+        return encoding.Encoder(file.read(), path)

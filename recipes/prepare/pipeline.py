@@ -1,0 +1,136 @@
+"""The preparation as an Apache Beam pipeline: the same functions on an engine that exists.
+
+    parts | first | keys: the first place of each key | places of a part | second | manifest
+                  | samples: tokenizer                                   |
+                  | facts: of a part                                     |
+
+The engine moves hashes, places and the tokenizer's sample. Texts are read twice and shards are
+written by the two passes, so the folders of the corpus and of `out` must be on a file system that
+all its machines share.
+"""
+
+import os
+
+import numpy as np
+
+from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.text.token_manifest import TOKENIZER
+
+from . import cleaning, passes
+from .light import without_keras
+from .plan import is_complete
+from .report import write_report
+from .steps import check_splits, tokenizer_content
+
+# Named, because Beam's default runner first downloads a program, and without a network silently
+# takes another runner.
+RUNNER = "BundleBasedDirectRunner"
+FACTS, SAMPLE = "facts", "sample"
+
+
+def prepare(plan, options):
+    """Prepare a corpus by a pipeline.
+
+    Args:
+        plan: `Plan`.
+        options: `RecipeOptions`, whose `beam` are the arguments of Beam.
+
+    Raises:
+        ImportError: if Apache Beam is not installed.
+    """
+    if is_complete(plan):
+        return
+    beam = _beam()
+    given = options.beam
+    if not any(argument.partition("=")[0] == "--runner" for argument in given):
+        given = (f"--runner={RUNNER}", *given)
+    os.makedirs(plan.out, exist_ok=True)
+    arguments = beam.options.pipeline_options.PipelineOptions([*given])
+    with beam.Pipeline(options=arguments) as pipeline:
+        _build(beam, pipeline, plan, options)
+
+
+def _build(beam, pipeline, plan, options):
+    rules = plan.rules
+    found = (
+        pipeline
+        | "Parts" >> beam.Create(plan.parts)
+        | "Spread" >> beam.Reshuffle()
+        | "First"
+        >> beam.FlatMap(_first, rules, beam.pvalue).with_outputs(FACTS, SAMPLE, main="keys")
+    )
+    kept = found["keys"] | "Earliest" >> beam.CombinePerKey(min)
+    counts = kept | "Split" >> beam.Map(_split, rules) | beam.combiners.Count.PerElement()
+    # The in-process runner gives a wrong list where an output with a tag is one itself.
+    sample = found[SAMPLE] | "Sample" >> beam.Map(tuple)
+    tokenizer = (
+        pipeline
+        | "Once" >> beam.Create([None])
+        | "Tokenizer"
+        >> beam.Map(
+            _tokenizer, plan, options, beam.pvalue.AsList(sample), beam.pvalue.AsDict(counts)
+        )
+    )
+    places = kept | "By part" >> beam.Values() | beam.GroupByKey()
+    shards = (
+        {"facts": found[FACTS], "places": places}
+        | "Of a part" >> beam.CoGroupByKey()
+        | "Second" >> beam.Map(_second, rules, plan.parts, beam.pvalue.AsSingleton(tokenizer))
+    )
+    _ = (
+        pipeline
+        | "At the end" >> beam.Create([None])
+        | "Manifest" >> beam.Map(_finish, plan, beam.pvalue.AsList(shards))
+    )
+
+
+def _first(part, rules, pvalue):
+    """Yield each document's key and place; the sample and the facts as other outputs."""
+    without_keras()
+    found = passes.first(rules, part)
+    for number, key in enumerate(found.keys):
+        yield key.tobytes(), (part.index, number)
+    for piece in found.sample:
+        yield pvalue.TaggedOutput(SAMPLE, tuple(piece))
+    yield pvalue.TaggedOutput(FACTS, (part.index, found.facts))
+
+
+def _split(kept, rules):
+    return cleaning.split_of(kept[0], rules.valid, rules.test)
+
+
+def _tokenizer(_, plan, options, sample, counts):
+    """Write the tokenizer, and return its path."""
+    check_splits(counts, options)
+    content = tokenizer_content(options, sample)
+    path = os.path.join(plan.out, TOKENIZER)
+    with atomic_file(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+    return path
+
+
+def _second(grouped, rules, parts, _):
+    """Write the shards of a part; return its index, their names and the facts."""
+    index, found = grouped
+    (facts,) = found["facts"]
+    kept = np.zeros(facts["read"], bool)
+    for places in found["places"]:
+        kept[[*places]] = True
+    return index, passes.second(rules, parts[index], facts, kept), facts
+
+
+def _finish(_, plan, shards):
+    shards = sorted(shards, key=lambda shard: shard[0])
+    write_report(plan, [facts for _, _, facts in shards], [names for _, names, _ in shards])
+
+
+def _beam():
+    try:
+        import apache_beam
+        import apache_beam.options.pipeline_options
+    except ImportError as error:
+        raise ImportError(
+            "--engine beam needs Apache Beam, in an environment of its own: "
+            "pip install 'keras_attn[beam]'"
+        ) from error
+    return apache_beam

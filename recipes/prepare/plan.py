@@ -1,0 +1,122 @@
+"""What is to be prepared: the parts of a corpus, and all that decides their shards."""
+
+import hashlib
+import json
+import os
+
+from keras_attn.text.token_manifest import MANIFEST, Manifest
+
+from .. import files
+from .passes import Part, Rules
+from .sources import Source, divide, find_files
+
+VERSION = 1  # of cleaning, of repeats and of splits
+WORK, PLAN = "work", "plan.json"
+_BYTES = 1_000_000
+
+
+class Plan:
+    """The parts of a corpus and the rules of their preparation.
+
+    Args:
+        rules: `Rules`.
+        parts: list of `Part`s.
+        settings: dict. All that decides the shards, as JSON holds it.
+    """
+
+    def __init__(self, rules, parts, settings):
+        self.rules, self.parts, self.settings = rules, parts, settings
+
+    @property
+    def out(self):
+        return self.rules.out
+
+    @property
+    def files(self):
+        """The number of files of the corpus."""
+        return len({source.path for part in self.parts for source in part.sources})
+
+    def work(self, name):
+        """Return the path of a file that is needed until the corpus is complete."""
+        return os.path.join(self.out, WORK, name)
+
+
+def make_plan(options):
+    """Look at the files of a corpus, and return a `Plan`; nothing is written.
+
+    Raises:
+        ValueError: if there is no text, or `out` holds a corpus of other options or other files.
+    """
+    folder, paths = find_files(options.data_dir)
+    parts = divide(folder, paths, options.documents, max(1, int(options.part * _BYTES)))
+    sizes = [(path, os.path.getsize(os.path.join(folder, path))) for path in paths]
+    settings = {
+        **options.identity(),
+        "version": VERSION,
+        "files": files.digest(*(f"{path} {size}" for path, size in sizes)),
+    }
+    share = min(1.0, options.sample * _BYTES / max(1, sum(size for _, size in sizes)))
+    if options.tokenizer_file is not None:
+        content = files.read(options.tokenizer_file)
+        settings |= {"tokenizer": hashlib.sha256(content).hexdigest(), "vocabulary_size": None}
+        share = 0.0
+    rules = Rules(
+        folder,
+        options.documents,
+        options.field,
+        options.strict,
+        options.valid,
+        options.test,
+        share,
+        options.out,
+    )
+    plan = Plan(rules, [Part(index, sources) for index, sources in enumerate(parts)], settings)
+    _check_out(plan)
+    return plan
+
+
+def read_parts(plan):
+    """Return the plan with the parts that an earlier run has written, or write its own.
+
+    Parts follow from the files, whose documents are searched for places to divide them: a resumed
+    run takes the places that were found.
+    """
+    path = plan.work(PLAN)
+    if os.path.exists(path):
+        found = files.read_object(path, "delete it", "parts")["parts"]
+        parts = [Part(i, [Source(*x) for x in sources]) for i, sources in enumerate(found)]
+        return Plan(plan.rules, parts, plan.settings)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    content = {"settings": plan.settings, "parts": [part.sources for part in plan.parts]}
+    files.write(path, json.dumps(content))
+    return plan
+
+
+def is_complete(plan):
+    """Return True if the manifest is written."""
+    return os.path.exists(os.path.join(plan.out, MANIFEST))
+
+
+def _check_out(plan):
+    """Refuse a folder with another corpus, or with other files."""
+    path = plan.work(PLAN)
+    if is_complete(plan):
+        Manifest.read(plan.out, plan.settings)
+    elif os.path.exists(path):
+        found = files.read_object(path, "delete it", "settings")["settings"]
+        differing = [n for n in plan.settings if found.get(n) != plan.settings[n]]
+        if differing:
+            values = ", ".join(f"{n}={found.get(n)!r}, now {plan.settings[n]!r}" for n in differing)
+            raise ValueError(
+                f"The preparation in {plan.out} was started with other options; give another "
+                f"--out. Received: {values}."
+            )
+    elif os.path.isfile(plan.out):
+        raise ValueError(f"--out must be a folder. Received: --out {plan.out}, a file.")
+    else:
+        names = sorted(set(os.listdir(plan.out)) - {WORK}) if os.path.isdir(plan.out) else []
+        if names:
+            raise ValueError(
+                f"The folder {plan.out} holds no preparation, but {', '.join(names[:5])}; "
+                "give another --out."
+            )

@@ -1,0 +1,214 @@
+"""The steps of a preparation on the cores of one machine, or of several that share a folder.
+
+    1. first pass over each part: hashes of its documents, a sample for the tokenizer
+    2. worker 0: which documents are kept, and the tokenizer
+    3. second pass over each part: its shards
+    4. worker 0: the manifest and the report
+
+Worker w of n takes the parts w, w + n, .... Between steps it waits for files, not for messages.
+Each file appears complete or not at all, and what exists is not made again: a run that is killed
+anywhere resumes, and ends with the same bytes.
+"""
+
+import collections
+import json
+import os
+import shutil
+import time
+
+import numpy as np
+
+from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.text.token_manifest import TOKENIZER, Shard
+
+from .. import files
+from . import cleaning, encoding, passes
+from .plan import PLAN, WORK, is_complete, read_parts
+from .pool import Pool
+from .repeats import kept
+from .report import write_report
+
+_READY = "ready.json"
+_POLL_SECONDS, _TELL_SECONDS = 0.5, 60
+
+
+def prepare(plan, options, log=print):
+    """Prepare a corpus, or what is left of it.
+
+    Args:
+        plan: `Plan`.
+        options: `RecipeOptions`.
+        log: function of a line of text.
+
+    Returns:
+        The `Pool`, with what its processes needed.
+    """
+    with Pool(options.processes) as pool:
+        leads = options.worker == 0
+        if is_complete(plan):
+            return pool
+        if not leads:
+            _wait([plan.work(PLAN)], "the plan of worker 0", log)
+        plan = read_parts(plan)
+        mine = plan.parts[options.worker :: options.workers]
+        missing = [part for part in mine if not os.path.exists(_first_path(plan, part))]
+        calls = [(plan.rules, part, plan.work("")) for part in missing]
+        _show(pool.map(first_to_files, calls), len(calls), "First pass", log)
+        if leads:
+            paths = [_first_path(plan, part) for part in plan.parts]
+            _wait(paths, "the first pass", log)
+            if not os.path.exists(plan.work(_READY)):
+                between(plan, options, log)
+        else:
+            _wait([plan.work(_READY)], "worker 0", log)
+        _second_passes(plan, mine, pool, log)
+        if leads:
+            paths = [plan.work(f"{part.name}-second.json") for part in plan.parts]
+            _wait(paths, "the second pass", log)
+            if options.workers > 1:  # whose parts this worker has not checked
+                _second_passes(plan, plan.parts, pool, log)
+            finish(plan)
+    return pool
+
+
+def remove_work(plan):
+    """Remove what a complete corpus does not need any more."""
+    shutil.rmtree(os.path.join(plan.out, WORK), ignore_errors=True)
+
+
+def first_to_files(rules, part, work):
+    """Do the first pass over a part, and write what it found."""
+    found = passes.first(rules, part)
+    path = os.path.join(work, part.name)
+    with atomic_file(f"{path}-keys.npy") as temporary:
+        np.save(temporary, found.keys)
+    files.write(f"{path}-sample.json", json.dumps(found.sample))
+    files.write(f"{path}-first.json", json.dumps(found.facts))
+
+
+def second_to_files(rules, part, work):
+    """Do the second pass over a part, and write the names of its shards.
+
+    Shards that exist are kept if their hashes are right.
+    """
+    path = os.path.join(work, f"{part.name}-second.json")
+    if os.path.exists(path) and _are_right(rules.out, files.read_object(path, "delete it")):
+        return
+    facts = files.read_object(os.path.join(work, f"{part.name}-first.json"), "delete it")
+    mask = np.load(os.path.join(work, f"{part.name}-kept.npy"))
+    files.write(path, json.dumps(passes.second(rules, part, facts, mask)))
+
+
+def between(plan, options, log=print):
+    """Find the repeats of all parts and make the tokenizer."""
+    facts = first_facts(plan)
+    counts = [found["read"] for found in facts]
+    mask = kept(counts, lambda index: np.load(plan.work(f"{plan.parts[index].name}-keys.npy")))
+    for part, own in zip(plan.parts, np.split(mask, np.cumsum(counts)[:-1]), strict=True):
+        with atomic_file(plan.work(f"{part.name}-kept.npy")) as temporary:
+            np.save(temporary, own)
+    check_splits(_count_splits(plan), options)
+    log(f"Documents: {len(mask):,}, of which {mask.sum():,} are kept")
+    sample = []
+    for part in plan.parts if plan.rules.sample else ():
+        with open(plan.work(f"{part.name}-sample.json"), encoding="utf-8") as file:
+            sample.extend(map(tuple, json.load(file)))
+    content = tokenizer_content(options, sample)
+    path = os.path.join(plan.out, TOKENIZER)
+    with atomic_file(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+    encoding.Encoder(content, path)  # or its error
+    files.write(plan.work(_READY), "{}")
+
+
+def _count_splits(plan):
+    """Return the number of documents of each split that are kept."""
+    counts = collections.Counter()
+    for part in plan.parts:
+        keys, mask = (np.load(plan.work(f"{part.name}-{name}.npy")) for name in ("keys", "kept"))
+        counts.update(cleaning.split_of(k, plan.rules.valid, plan.rules.test) for k in keys[mask])
+    return counts
+
+
+def check_splits(counts, options):
+    """Refuse a corpus of which a split would be empty.
+
+    Args:
+        counts: dict of split to its number of documents, for those that have some.
+        options: `RecipeOptions`.
+    """
+    shares = {"train": 1, "valid": options.valid, "test": options.test}
+    for split, share in shares.items():
+        if share and not counts.get(split):
+            raise ValueError(
+                f"No document falls to the split {split}; divide the texts into more documents by "
+                f"--documents, or change its share. Received: {sum(counts.values())} documents, "
+                f"--documents {options.documents}, --valid {options.valid}, --test {options.test}."
+            )
+
+
+def tokenizer_content(options, sample):
+    """Return the file of the tokenizer: the one that is given, or one trained on a sample.
+
+    Args:
+        options: `RecipeOptions`.
+        sample: list of pairs of a place in a random order and a text.
+    """
+    if options.tokenizer_file is not None:
+        return files.read(options.tokenizer_file)
+    texts, left = [], options.sample * 1_000_000
+    for _, text in sorted(set(sample)):
+        if left <= 0:
+            break
+        texts.append(text)
+        left -= len(text.encode())
+    return encoding.train(options.tokenizer, texts, options.vocabulary_size)
+
+
+def finish(plan):
+    """Write the report and the manifest."""
+    names = [files.read_object(plan.work(f"{p.name}-second.json"), "delete it") for p in plan.parts]
+    write_report(plan, first_facts(plan), names)
+
+
+def first_facts(plan):
+    """Return what the first pass said of each part."""
+    return [files.read_object(_first_path(plan, part), "delete it") for part in plan.parts]
+
+
+def _first_path(plan, part):
+    return plan.work(f"{part.name}-first.json")
+
+
+def _second_passes(plan, parts, pool, log):
+    calls = [(plan.rules, part, plan.work("")) for part in parts]
+    _show(pool.map(second_to_files, calls), len(calls), "Second pass", log)
+
+
+def _are_right(out, names):
+    try:
+        for name in names.values():
+            for file in Shard.read(out, name).files(out):
+                file.read(0, 1)
+    except ValueError:
+        return False
+    return True
+
+
+def _show(results, total, name, log):
+    """Take all results, and say now and then how many there are."""
+    told = time.monotonic()
+    for number, _ in enumerate(results, 1):
+        if number == total or time.monotonic() - told > _TELL_SECONDS:
+            log(f"{name}: {number:,} of {total:,} parts")
+            told = time.monotonic()
+
+
+def _wait(paths, name, log):
+    """Wait until all files exist."""
+    told, missing = time.monotonic(), paths
+    while missing := [path for path in missing if not os.path.exists(path)]:
+        if time.monotonic() - told > _TELL_SECONDS:
+            log(f"Waiting for {name}: {len(missing):,} of {len(paths):,} files are missing")
+            told = time.monotonic()
+        time.sleep(_POLL_SECONDS)
