@@ -51,7 +51,7 @@ def blocks(path):
     with opened as file:
         found = iter(lambda: file.read(_BLOCK), b"")
         try:
-            for block in _without_zstd(found, path) if kind == "zstd" else found:
+            for block in without_zstd(found, path) if kind == "zstd" else found:
                 is_empty = is_empty and not block
                 yield block
         except (OSError, EOFError, zlib.error) as error:
@@ -60,7 +60,7 @@ def blocks(path):
         raise ValueError(f"The file {path} is empty.")
 
 
-def _without_zstd(found, path):
+def without_zstd(found, path):
     """Yield the content of compressed blocks."""
     try:
         import zstandard

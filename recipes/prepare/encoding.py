@@ -66,7 +66,8 @@ class Encoder:
 
             tokenizer = text.load(path)
             self.vocabulary_size, self.tool = tokenizer.vocabulary_size, tokenizer.tool
-            self._rows, self._end = tokenizer.encode_as_lists, tokenizer.eos_id
+            self._rows = lambda lines: [row.tolist() for row in tokenizer.encode_as_lists(lines)]
+            self._end = tokenizer.eos_id
         if self._end is None or self._end < 0:
             raise ValueError(f"The tokenizer {path} has no end mark, which divides documents.")
 
@@ -78,22 +79,23 @@ class Encoder:
         package = _sentencepiece()
         processor = package.SentencePieceProcessor(model_proto=content)
         self.vocabulary_size, self._end = processor.get_piece_size(), processor.eos_id()
-        # Of several processes each has one core.
-        self._rows = lambda lines: processor.encode(lines, num_threads=1)
+        # Not as one list: the package would start threads at each call, and wait for them.
+        self._rows = lambda lines: [processor.encode(line) for line in lines]
         self.tool["sentencepiece"] = metadata.version("sentencepiece")
 
     def _characters(self, text):
         return np.append(character_ids.split(text, self._table), self._end), len(text) + 1
 
     def _lines(self, text):
-        lines = text.split("\n")
-        pieces = [_pieces(line) for line in lines]
-        rows = iter(self._rows([*itertools.chain.from_iterable(pieces)]))
-        ids = []
-        for line in pieces:
-            ids.extend(itertools.chain.from_iterable(itertools.islice(rows, len(line))))
-            ids.append(self._end)
-        return np.array(ids, "int32"), sum(map(_length, lines)) + len(lines)
+        lines, rows = text.split("\n"), []
+        if max(map(len, lines)) <= LONGEST_LINE:
+            rows = self._rows(lines)
+        else:
+            for line in lines:
+                rows.append([*itertools.chain.from_iterable(self._rows(_pieces(line)))])
+        for row in rows:
+            row.append(self._end)
+        return np.fromiter(itertools.chain.from_iterable(rows), "int32"), _length(text) + 1
 
 
 def _pieces(line):
@@ -107,11 +109,11 @@ def _pieces(line):
     return [*pieces, line]
 
 
-def _length(line):
-    """Return the number of characters of a line, with a run of spaces as one."""
-    if "  " in line or line[:1] == " " or line[-1:] == " ":
-        line = " ".join(filter(None, line.split(" ")))
-    return len(line)
+def _length(text):
+    """Return the number of characters, with a run of spaces as one and none at a line's ends."""
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return len(text.replace("\n ", "\n").replace(" \n", "\n").strip(" "))
 
 
 def _sentencepiece():

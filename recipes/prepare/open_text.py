@@ -4,6 +4,7 @@ import gzip
 import io
 import zlib
 
+from .. import files
 from .sources import compression
 
 CHUNK = 2**20
@@ -18,7 +19,7 @@ def open_text(path, start=0):
     if kind == ".gz":
         return gzip.open(path, "rb")
     if kind == ".zst":
-        return io.BufferedReader(_Zstandard(path), CHUNK)
+        return io.BufferedReader(_Blocks(files.without_zstd(_compressed(path), path)), CHUNK)
     file = open(path, "rb", buffering=CHUNK)
     file.seek(start)
     return file
@@ -29,51 +30,27 @@ def damages():
     return (gzip.BadGzipFile, EOFError, zlib.error)
 
 
-def zstandard():
-    """Return the package zstandard."""
-    try:
-        import zstandard
-    except ImportError as error:
-        raise ImportError(
-            "Files .zst need the package zstandard: pip install 'keras_attn[recipes]'"
-        ) from error
-    return zstandard
+class _Blocks(io.RawIOBase):
+    """The blocks of bytes that an iterator yields, as a stream."""
 
-
-class _Zstandard(io.RawIOBase):
-    """Uncompressed bytes of a .zst of any number of frames.
-
-    The package's own reader takes a file that is cut off for one that ends.
-    """
-
-    def __init__(self, path):
-        package = zstandard()
-        self._file, self._new, self._error = open(path, "rb"), package, package.ZstdError
-        self._frame, self._rest, self._ready = None, b"", b""
+    def __init__(self, blocks):
+        self._blocks, self._ready = blocks, b""
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
-        while not self._ready:
-            data = self._rest or self._file.read(CHUNK // 8)
-            if not data:
-                if self._frame is not None:
-                    raise EOFError("The file ends within a frame.")
-                return 0
-            if self._frame is None:
-                self._frame = self._new.ZstdDecompressor().decompressobj()
-            try:
-                self._ready = self._frame.decompress(data)
-            except self._error as error:
-                raise EOFError(str(error)) from error
-            self._rest = b""
-            if self._frame.eof:
-                self._rest, self._frame = self._frame.unused_data, None
+        try:
+            self._ready = self._ready or next(self._blocks, b"")
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise EOFError(str(error)) from error  # a damaged frame
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
 
-    def close(self):
-        self._file.close()
-        super().close()
+
+def _compressed(path):
+    with open(path, "rb") as file:
+        yield from iter(lambda: file.read(CHUNK // 8), b"")

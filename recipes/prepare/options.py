@@ -17,7 +17,7 @@ class RecipeOptions(CommandOptions):
 
     DESCRIPTION = (
         "Prepares a corpus for training: cleans its documents, drops repeats, divides them into "
-        "train, valid and test, tokenizes them and writes files that any recipe of language models "
+        "train, valid and test, tokenizes them and writes files that `keras_attn.text.TokenFiles` "
         "reads. The same command with the same --out resumes a preparation. With --engine beam, "
         "options that are not listed here are those of Apache Beam, such as --runner."
     )

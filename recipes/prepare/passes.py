@@ -16,7 +16,7 @@ from .problems import Problems
 
 
 class Rules(NamedTuple):
-    """What decides how the documents of a corpus are prepared.
+    """Rules of the preparation of a corpus, which every pass needs.
 
     Args:
         folder: str. The corpus.

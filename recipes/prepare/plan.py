@@ -1,4 +1,4 @@
-"""What is to be prepared: the parts of a corpus, and all that decides their shards."""
+"""Plan of a preparation: the parts of a corpus, and the settings of their shards."""
 
 import hashlib
 import json

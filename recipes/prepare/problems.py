@@ -1,4 +1,4 @@
-"""What is wrong with texts: counted, and named for the first few."""
+"""Problems in texts: their counts, and the places of the first few."""
 
 _MOST_NAMED = 20
 BROKEN = "lines that are no JSON object"
