@@ -69,11 +69,13 @@ def _execute(recipe, options, run):
         print(f"{recipe}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
+        from keras_attn.callbacks.background_writer import wait_for_writes
         from keras_attn.distribution import worker_failure_message
 
         message = worker_failure_message(error)
         if message is not None:
             print(f"{recipe}: {message}", file=sys.stderr, flush=True)
+            wait_for_writes()
             os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others
         is_full = type(error).__name__ == "ResourceExhaustedError"  # disk or memory
         if not is_full and not isinstance(error, (ValueError, OSError)):

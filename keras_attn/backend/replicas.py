@@ -3,6 +3,7 @@
 import contextlib
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn.backend import per_backend
@@ -54,9 +55,58 @@ def replicas_of(variable):
 
 
 @per_backend
-def local_parts(variable):
-    """Return `replicas_of`, or the parts that this process holds of a variable that is divided."""
-    return replicas_of(variable)
+def processes_share_state():
+    """Return True if a variable is one for all processes, of which each may hold a part."""
+    return False
+
+
+@per_backend
+def held_boxes(variable):
+    """Return the boxes of a variable that this process holds.
+
+    A box is a tuple of (start, stop) for each axis, or None for all of the variable.
+    """
+    return [None]
+
+
+@per_backend
+def held_parts(variable):
+    """Return a dict from each box of `held_boxes` to a copy of its array.
+
+    If the values of replicas differ, a new first axis has all of them.
+    """
+    values = [np.array(part.numpy()) for part in replicas_of(variable)]
+    is_one = all(np.array_equal(value, values[0]) for value in values[1:])
+    return {None: values[0] if is_one else np.stack(values)}
+
+
+@per_backend
+def saved_parts(variable, is_shared):
+    """Return what this process saves of a variable, as `held_parts` does.
+
+    All processes together save each number of a variable of theirs once. `is_shared` means that
+    replicas have one value.
+    """
+    return {None: np.array(variable.numpy())} if is_shared else held_parts(variable)
+
+
+@per_backend
+def assign_parts(variable, parts):
+    """Assign what `held_parts` returned, or all of the variable under None."""
+    (value,) = parts.values()
+    replicas = replicas_of(variable)
+    each = [value] * len(replicas) if value.ndim == len(variable.shape) else value
+    for replica, own in zip(replicas, each, strict=True):
+        replica.assign(ops.convert_to_tensor(own, variable.dtype))
+
+
+@per_backend
+def numbers_of_processes(number):
+    """Return the numbers that all processes give, in one process its own.
+
+    Only processes that share state wait for each other.
+    """
+    return [number]
 
 
 @per_backend

@@ -1,16 +1,19 @@
 """Average of the last checkpoints, which translates better than the last one."""
 
 import os
-import re
 
 import keras
 import numpy as np
 
-from keras_attn.backend.replicas import whole_value
-from keras_attn.callbacks.npz import read_arrays, write_arrays
-from keras_attn.distribution.workers import worker_of, worker_suffix
+from keras_attn.backend.replicas import numbers_of_processes, processes_share_state
+from keras_attn.callbacks.checkpoints import Checkpoints, files_with
+from keras_attn.callbacks.stored_state import StoredState
+from keras_attn.callbacks.training_state import assign_all, read_stored, read_variables, together
+from keras_attn.distribution.workers import worker_of
 from keras_attn.hints import ArgumentHints
 from keras_attn.ops.checks import check_paths, check_sizes
+
+STEM = "epoch-{:04d}"
 
 
 class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
@@ -22,7 +25,9 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
     complete or absent. A resumed run uses the files of the run that it continues and removes those
     of epochs at or after its first, which belong to another run. The files take `last` times the
     weights on disk, and the mean three times the weights in memory. Several processes that train
-    one model share the directory; each writes files of its own, and all end with the mean.
+    one model share the directory, and all end with the mean. On TensorFlow each writes files of its
+    own; on JAX each writes the part of the weights that it holds, and a resumed run may have
+    another number of processes.
 
     Args:
         directory: str. Directory of the weights, one for each run.
@@ -52,41 +57,48 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
         check_sizes(last=last)
         self.directory = directory
         self.last = last
-        self._suffix = ""  # of this process's files
+        self._files = None
 
     def set_model(self, model):
         super().set_model(model)
-        self._suffix = worker_suffix(*worker_of(model))
+        kind = "shard" if processes_share_state() else "worker"
+        self._files = Checkpoints(self.directory, *worker_of(model), kind, STEM)
 
     def paths(self):
-        """Return the paths of the files, oldest epoch first."""
-        return [path for _, path in self._kept()]
+        """Return the path of a file of each epoch, oldest epoch first."""
+        files = self._files or Checkpoints(self.directory, stem=STEM)
+        return [files.read_paths(epoch)[0] for epoch in files.readable()]
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._remove(path for kept_epoch, path in self._kept() if kept_epoch >= epoch)
+        self._files.remove(lambda kept: kept >= epoch)
 
     def on_epoch_end(self, epoch, logs=None):
-        path = os.path.join(self.directory, f"epoch-{epoch:04d}{self._suffix}.npz")
-        write_arrays(path, [whole_value(weight) for weight in self.model.weights])
-        self._remove(self.paths()[: -self.last])
+        self._files.write(epoch, read_variables(self.model.weights))
+        kept = self._files.readable()[-self.last :]
+        self._files.remove(lambda other: kept and other < kept[0])
 
     def on_train_end(self, logs=None):
-        if paths := self.paths():
-            self.model.set_weights(average_weights(paths))
+        numbers_of_processes(0)  # until all have written their last file
+        with together():
+            means = self._means()
+        if means:
+            assign_all(self.model.weights, means)
 
-    def _kept(self):
-        """Return (epoch, path) of each file of this process, oldest first."""
-        if not os.path.isdir(self.directory):
+    def _means(self):
+        """Return the parts of each weight that this process holds, averaged."""
+        boxes = []
+
+        def sets():
+            for epoch in self._files.readable():
+                with self._files.read(epoch) as state:
+                    parts = read_stored(self.model.weights, state)
+                boxes[:] = map(list, parts)
+                yield [array for part in parts for array in part.values()]
+
+        if not self._files.readable():
             return []
-        file_name = re.compile(rf"epoch-(\d+){self._suffix}\.npz")
-        names = map(file_name.fullmatch, os.listdir(self.directory))
-        return sorted(
-            (int(name[1]), os.path.join(self.directory, name[0])) for name in names if name
-        )
-
-    def _remove(self, paths):
-        for path in paths:
-            os.remove(path)
+        means = iter(average_weights(sets()))
+        return [{box: next(means) for box in found} for found in boxes]
 
 
 def average_weights(paths_or_lists):
@@ -97,7 +109,8 @@ def average_weights(paths_or_lists):
 
     Args:
         paths_or_lists: sequence whose members are files of `AverageCheckpoints` or lists of
-            arrays such as `model.get_weights()`, all of one model.
+            arrays such as `model.get_weights()`, all of one model. A file that holds a part of the
+            weights is read with those beside it that hold the others.
 
     Returns:
         list of arrays, for `model.set_weights`.
@@ -113,7 +126,7 @@ def average_weights(paths_or_lists):
     """
     total = None
     for count, item in enumerate(paths_or_lists, 1):
-        arrays = read_arrays(item)[0] if isinstance(item, (str, os.PathLike)) else item
+        arrays = _read(item) if isinstance(item, (str, os.PathLike)) else item
         arrays = [np.asarray(array) for array in arrays]
         if total is None:
             total = [np.zeros(array.shape) for array in arrays]
@@ -126,6 +139,11 @@ def average_weights(paths_or_lists):
     if total is None:
         raise ValueError("`paths_or_lists` must not be empty. Received: paths_or_lists=[]")
     return [(t / count).astype(a.dtype) if _is_float(a) else a for t, a in zip(total, arrays)]
+
+
+def _read(path):
+    with StoredState(files_with(path)) as state:
+        return [state.read(number) for number in range(len(state.shapes))]
 
 
 def _is_float(array):

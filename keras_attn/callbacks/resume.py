@@ -1,19 +1,24 @@
 """Resume training after an interruption."""
 
+import contextlib
 import signal
 import time
 
 import keras
 
+from keras_attn.backend.replicas import held_parts, numbers_of_processes, processes_share_state
+from keras_attn.callbacks.background_writer import BackgroundWriter, wait_for_writes
 from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.callbacks.deferred_signal import DeferredSignal, Terminated
 from keras_attn.callbacks.training_state import (
-    assign_variables,
+    assign_all,
+    read_stored,
     read_training_variables,
-    read_variable,
+    read_variables,
+    shapes_fit,
     sync_jax_state,
+    together,
     training_variables,
-    values_fit,
 )
 from keras_attn.distribution.workers import worker_of
 from keras_attn.hints import ArgumentHints
@@ -33,11 +38,19 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
     more than 20 seconds; then the run resumes from the checkpoint before. Ctrl-C ends training
     after the batch in progress and saves nothing. A second signal ends the process at once.
 
-    Each checkpoint is a file of its own, renamed when it is complete. The `keep` newest stay; on
-    disk they take `keep` + 1 times the state. Several workers share the directory; each writes
-    files of its own, and they resume from the newest that all of them have, at whichever batches
-    they ended. A directory that is not writable raises `OSError` before training starts, a full
-    disk when it occurs; earlier checkpoints stay.
+    **Files.** Each checkpoint is a file of its own, renamed when it is complete. The `keep` newest
+    stay; on disk they take `keep` + 1 times the state. A step waits for the copy of the state only:
+    a thread writes the copy while training continues, so the memory of the host holds it too. The
+    thread ends before the next checkpoint, before the end of training, and before `Terminated`. A
+    directory that is not writable raises `OSError` before training starts, a full disk after the
+    batch in which it occurs; earlier checkpoints stay.
+
+    **Several processes** share the directory, and resume from the newest checkpoint that all of
+    them have written, at whichever batches they ended; a manifest with the sizes of all files is
+    written last. On JAX each process writes the parts of the state that it holds, each part once,
+    and any number of processes on any mesh resumes from them, one device too; random numbers and
+    memories are those of the whole batch, so the result is that of a run that never stopped, but
+    for rounding. On TensorFlow each process writes its whole state, and as many must resume.
 
     To resume within an epoch, train on the rest of it by a `fit` of its own, because Keras counts
     an epoch's batches once; the metrics that it logs are those of the whole epoch:
@@ -61,9 +74,10 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         keep: int. Number of checkpoints that stay.
 
     Raises:
-        ValueError: if `every_steps` or `keep` is not positive; on restoring, if the newest file is
-            damaged or belongs to another model; on training, if the directory has checkpoints that
-            were not restored.
+        ValueError: if `every_steps` or `keep` is not positive; on restoring, if a file of the
+            newest checkpoint is missing, damaged or of another model, or if it was written by
+            processes that cannot be replaced by these; on training, if the directory has
+            checkpoints that were not restored.
 
     Example:
         >>> import keras, numpy as np, tempfile
@@ -86,7 +100,7 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
             check_sizes(every_steps=every_steps)
         self.directory, self.every_steps, self.keep = directory, every_steps, keep
         self._sigterm, self._sigint = DeferredSignal(signal.SIGTERM), DeferredSignal(signal.SIGINT)
-        self._checkpoints = None
+        self._checkpoints, self._writer = None, BackgroundWriter(directory)
         self._number = None  # of the newest checkpoint that was restored or saved
         self._epoch = self._first = self._saved_at = 0
         # A restored position within an epoch, until `fit` begins that epoch: the epoch, the batches
@@ -103,27 +117,32 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
             killed before the end of the epoch was saved. Without a checkpoint both are 0 and the
             model is unchanged.
         """
-        self._checkpoints = Checkpoints(self.directory, *worker_of(model))
-        numbers = self._checkpoints.numbers()
-        self._number, self._begun = None if numbers else 0, None
-        if not numbers:
+        with together():
+            self._open(model)
+            number = self._checkpoints.newest()
+        number = self._agreed(number)
+        self._number, self._begun = 0 if number is None else None, None
+        if number is None:
             return 0, 0
-        arrays, values = self._checkpoints.read(numbers[-1])
         variables = training_variables(model)
-        state = arrays[: len(arrays) - values.get("metrics", 0)]
-        if not values_fit(variables, state) or "epoch" not in values:
-            raise ValueError(
-                f"The file {self._checkpoints.path(numbers[-1])} was saved by another model or "
-                "optimizer, or under more or fewer replicas; give another directory, or delete its "
-                f"checkpoints to start from the beginning. Received: {len(state)} arrays for "
-                f"{len(variables)} variables, or of other shapes"
-            )
-        assign_variables(variables, state)
-        self._number = numbers[-1]
-        epoch, batch = values["epoch"], values.get("batch", 0)
+        with together(), self._checkpoints.read(number) as state:
+            metrics = state.numbers.get("metrics", 0)
+            count = len(state.shapes) - metrics
+            if not shapes_fit(variables, state.shapes[:count]) or "epoch" not in state.numbers:
+                raise ValueError(
+                    f"The file {self._checkpoints.path(number)} was saved by another model or "
+                    "optimizer, or under more or fewer replicas; give another directory, or "
+                    f"delete its checkpoints to start from the beginning. Received: {count} arrays "
+                    f"for {len(variables)} variables, or of other shapes"
+                )
+            values = read_stored(variables, state)
+            metrics = [state.read(count + index) for index in range(metrics)]
+        assign_all(variables, values)
+        self._number = number
+        epoch, batch = state.numbers["epoch"], state.numbers.get("batch", 0)
         if batch:
-            kept = [read_variable(variable) for variable in model.non_trainable_variables]
-            self._begun = epoch, batch, kept, arrays[len(state) :]
+            kept = [held_parts(variable) for variable in model.non_trainable_variables]
+            self._begun = epoch, batch, kept, metrics
         return epoch, batch
 
     def initial_epoch(self, model):
@@ -137,7 +156,7 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         if self._checkpoints is None:
-            self._checkpoints = Checkpoints(self.directory, *worker_of(self.model))
+            self._open(self.model)
         if self._number is None:
             numbers = self._checkpoints.numbers()
             if numbers:
@@ -153,6 +172,7 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         self._stop_watching()
+        self._writer.join()
         self._raise_if_signalled()
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -161,15 +181,17 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         if begun is not None and begun[0] == epoch:
             _, self._first, kept, self._metrics = begun
             # Keras has reset the metrics, and a model its memory.
-            assign_variables(self.model.non_trainable_variables, kept)
-            if values_fit(self.model.metrics_variables, self._metrics):
-                assign_variables(self.model.metrics_variables, self._metrics)
+            assign_all(self.model.non_trainable_variables, kept)
+            if self._metrics_fit():
+                assign_all(self.model.metrics_variables, [{None: m} for m in self._metrics])
                 self._metrics = None
         self._saved_at = self._first
 
     def on_train_batch_end(self, batch, logs=None):
         if self._metrics is not None:
             self._add_metrics()
+        with self._watching():
+            self._writer.check()
         # With steps_per_execution > 1 Keras calls this once for several batches.
         done = self._first + batch + 1
         steps = self.params.get("steps")
@@ -198,6 +220,7 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
     def _raise_if_signalled(self):
         for watched, error in ((self._sigint, KeyboardInterrupt), (self._sigterm, Terminated)):
             if watched.received is not None:
+                self._writer.join()
                 watched.received = None
                 raise error
 
@@ -205,20 +228,51 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         """Add the restored metrics to those of the first batch, in which TensorFlow makes their
         variables; the parts of replicas add up."""
         sync_jax_state(self.model)
-        variables = self.model.metrics_variables
-        if values_fit(variables, self._metrics):
-            sums = [read_variable(v) + value for v, value in zip(variables, self._metrics)]
-            assign_variables(variables, sums)
+        if self._metrics_fit():
+            variables = self.model.metrics_variables
+            sums = [
+                {box: part + value for box, part in held_parts(variable).items()}
+                for variable, value in zip(variables, self._metrics)
+            ]
+            assign_all(variables, sums)
         self._metrics = None
 
+    def _metrics_fit(self):
+        return shapes_fit(self.model.metrics_variables, [m.shape for m in self._metrics])
+
+    def _open(self, model):
+        wait_for_writes(self.directory)  # of an earlier `fit` that an error has ended
+        kind = "shard" if processes_share_state() else "worker"
+        self._checkpoints = Checkpoints(self.directory, *worker_of(model), kind)
+
+    def _agreed(self, number):
+        """Return the newest checkpoint that all processes see."""
+        found = numbers_of_processes(-1 if number is None else number)
+        agreed = None if max(found) < 0 else min(found)
+        if agreed is not None and agreed not in self._checkpoints.numbers():
+            raise ValueError(
+                "All processes must see the same files, on a disk that they share. Received: "
+                f"directory={str(self.directory)!r}, with newest checkpoints {found}"
+            )
+        return agreed
+
     def _save(self, epoch, batch):
+        """Copy the state, and write it while training continues."""
         sync_jax_state(self.model)
-        arrays = read_training_variables(self.model)
-        metrics = [read_variable(v) for v in (self.model.metrics_variables if batch else ())]
-        position = {"epoch": epoch, "batch": batch, "metrics": len(metrics)}
-        self._number += 1
+        with self._watching():
+            self._writer.join()
+            values = read_training_variables(self.model)
+            metrics = read_variables(self.model.metrics_variables) if batch else []
+            self._number += 1
+            position = {"epoch": epoch, "batch": batch, "metrics": len(metrics)}
+            write, state = self._checkpoints.write, [*values, *metrics]
+            self._writer.start(write, self._number, state, self.keep, **position)
+
+    @contextlib.contextmanager
+    def _watching(self):
+        """Watch signals no longer if the block raises an error, which ends training."""
         try:
-            self._checkpoints.write(self._number, [*arrays, *metrics], self.keep, **position)
+            yield
         except BaseException:
             self._stop_watching()
             raise

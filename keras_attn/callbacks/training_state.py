@@ -1,10 +1,17 @@
 """Variables of training as NumPy arrays, and back."""
 
-import keras
-import numpy as np
-from keras import ops
+import contextlib
 
-from keras_attn.backend.replicas import is_divided, local_parts, model_scope
+import keras
+
+from keras_attn.backend.replicas import (
+    assign_parts,
+    held_boxes,
+    model_scope,
+    numbers_of_processes,
+    replicas_of,
+    saved_parts,
+)
 from keras_attn.ops.checks import check_that
 
 
@@ -19,44 +26,67 @@ def training_variables(model):
 
 
 def read_training_variables(model):
-    """Return the values of `training_variables`.
+    """Return what this process saves of `training_variables`, as `read_variables` does.
 
-    Replicas share trainable weights and the optimizer's variables: one value is read of each. Of a
-    variable that is divided among processes it is the parts that this process holds.
+    Replicas share trainable weights and the optimizer's variables: one value is read of each.
     """
-    optimizer = [_read_shared(v) for v in training_variables(model)[len(model.variables) :]]
-    weights = [_read_shared(v) if v.trainable else read_variable(v) for v in model.variables]
-    return weights + optimizer
+    variables = training_variables(model)
+    count = len(model.variables)
+    is_shared = [v.trainable for v in model.variables] + [True] * (len(variables) - count)
+    return read_variables(variables, is_shared)
 
 
-def _read_shared(variable):
-    return read_variable(variable) if is_divided(variable) else variable.numpy()
+def read_variables(variables, is_shared=None):
+    """Return (shape, parts) of each variable: copies of what this process saves of it.
+
+    `is_shared` says of each whether replicas have one value, by default that they have not.
+    """
+    found = []
+    for variable, shared in zip(variables, is_shared or [False] * len(variables), strict=True):
+        parts = saved_parts(variable, shared)
+        whole = parts.get(None)
+        found.append((tuple(variable.shape) if whole is None else whole.shape, parts))
+    return found
 
 
-def read_variable(variable):
-    """Return the value, or the values of all replicas in a new first axis if they differ."""
-    parts = [part.numpy() for part in local_parts(variable)]
-    if all(np.array_equal(part, parts[0]) for part in parts[1:]):
-        return parts[0]
-    return np.stack(parts)
-
-
-def assign_variables(variables, values):
-    """Assign values that `read_variable` returned."""
-    for variable, value in zip(variables, values, strict=True):
-        parts = local_parts(variable)
-        each = [value] * len(parts) if value.ndim == len(variable.shape) else value
-        for part, own in zip(parts, each, strict=True):
-            part.assign(ops.convert_to_tensor(own, variable.dtype))
-
-
-def values_fit(variables, values):
-    """Return True if `read_variable` could have returned each value for its variable."""
-    return len(variables) == len(values) and all(
-        value.shape in (shape, (len(parts), *shape))
-        for parts, value in zip(map(local_parts, variables), values)
-        for shape in [tuple(parts[0].shape)]
+def shapes_fit(variables, shapes):
+    """Return True if `read_variables` could have returned each shape for its variable."""
+    return len(variables) == len(shapes) and all(
+        tuple(shape) in (tuple(v.shape), (len(replicas_of(v)), *v.shape))
+        for v, shape in zip(variables, shapes)
     )
+
+
+def read_stored(variables, state):
+    """Return the parts of variables that this process holds, from a `StoredState`.
+
+    `state` holds these variables first.
+    """
+    return [
+        {box: state.read(number, box) for box in held_boxes(variable)}
+        for number, variable in enumerate(variables)
+    ]
+
+
+@contextlib.contextmanager
+def together():
+    """Raise an error in all processes that share state if the block raises `ValueError` in one.
+
+    Otherwise the others would train, and wait for it.
+    """
+    failure = None
+    try:
+        yield
+    except ValueError as error:
+        failure = error
+    if any(numbers_of_processes(failure is not None)):
+        raise failure or ValueError("Another process cannot restore the checkpoint, and says why.")
+
+
+def assign_all(variables, values):
+    """Assign to each variable the parts in `values`."""
+    for variable, parts in zip(variables, values, strict=True):
+        assign_parts(variable, parts)
 
 
 def sync_jax_state(model):

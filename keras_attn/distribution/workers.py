@@ -146,11 +146,6 @@ def worker_of_strategy(strategy):
     return first + (resolver.task_id or 0), max(chiefs + others, 1)
 
 
-def worker_suffix(worker, workers):
-    """Return the suffix of the names of one worker's files in a directory that workers share."""
-    return f"-worker-{worker}-of-{workers}" if workers > 1 else ""
-
-
 # Messages of TensorFlow 2.21 and JAX 0.10 when a collective or the coordination service fails.
 _FAILURES = ("Collective ops is aborted", "coordination service", "heartbeat", "Gloo ")
 

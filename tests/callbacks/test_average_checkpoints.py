@@ -96,7 +96,8 @@ def test_processes_share_a_directory_and_not_their_files(tmp_path, monkeypatch):
         found.append(record.weights[-1][0])
     assert not np.allclose(*found)
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"epoch-000{e}-worker-{w}-of-2.npz" for e in (1, 2) for w in (0, 1)]
+    ends = ["of-2.json", "worker-0-of-2.npz", "worker-1-of-2.npz"]
+    assert names == [f"epoch-000{epoch}-{end}" for epoch in (1, 2) for end in ends]
 
 
 def test_a_partial_file_is_ignored(tmp_path):

@@ -21,8 +21,18 @@ def arrays(number):
 def write(directory, *numbers, keep=2, **worker):
     checkpoints = Checkpoints(directory, **worker)
     for number in numbers:
-        checkpoints.write(number, arrays(number), keep, epoch=number)
+        checkpoints.write(number, whole(*arrays(number)), keep, epoch=number)
     return checkpoints
+
+
+def whole(*arrays):
+    """The values of variables that one process holds."""
+    return [(array.shape, {None: array}) for array in arrays]
+
+
+def epoch(checkpoints, number):
+    with checkpoints.read(number) as state:
+        return state.numbers["epoch"]
 
 
 def names(directory):
@@ -41,19 +51,20 @@ def test_only_the_newest_checkpoints_stay(tmp_path):
     checkpoints = write(tmp_path, 7, 8, 9, 10, keep=3)
     assert names(tmp_path) == [f"checkpoint-{n:08d}.npz" for n in (8, 9, 10)]
     assert checkpoints.numbers() == [8, 9, 10]
-    found, values = checkpoints.read(9)
-    assert values == {"epoch": 9}
-    for array, expected in zip(found, arrays(9), strict=True):
-        np.testing.assert_array_equal(array, expected)
+    with checkpoints.read(9) as state:
+        assert state.numbers == {"epoch": 9} and state.shapes == [(2, 3), ()]
+        for number, expected in enumerate(arrays(9)):
+            np.testing.assert_array_equal(state.read(number), expected)
 
 
 class TestWorkers:
     def test_each_worker_reads_its_own_file(self, tmp_path):
         one = write(tmp_path, 1, **first())
-        Checkpoints(tmp_path, **second()).write(1, arrays(5), 2, epoch=5)
-        assert names(tmp_path) == [f"checkpoint-00000001-worker-{w}-of-2.npz" for w in (0, 1)]
-        assert one.read(1)[1] == {"epoch": 1}
-        assert Checkpoints(tmp_path, **second()).read(1)[1] == {"epoch": 5}
+        Checkpoints(tmp_path, **second()).write(1, whole(*arrays(5)), 2, epoch=5)
+        files = [f"checkpoint-00000001-worker-{w}-of-2.npz" for w in (0, 1)]
+        assert names(tmp_path) == ["checkpoint-00000001-of-2.json", *files]
+        assert epoch(one, 1) == 1
+        assert epoch(Checkpoints(tmp_path, **second()), 1) == 5
 
     @pytest.mark.parametrize(("by_one", "by_two"), [((1, 2, 3), (1, 2)), ((1, 2), (1, 2, 3))])
     def test_workers_killed_at_different_moments_resume_from_the_same_number(
@@ -90,6 +101,100 @@ class TestWorkers:
         for worker in (first(2), {}):
             with pytest.raises(ValueError, match="saved by 3 workers.*Received: [12] workers"):
                 Checkpoints(tmp_path, **worker)
+
+
+def shards(directory, workers, *numbers, keep=2, missing=()):
+    """Each worker writes its rows of one variable; the `missing` ones are killed before the last
+    number."""
+    for number in numbers:
+        rows = np.split(np.full((4, 3), number, "float32"), workers)
+        for worker, part in enumerate(rows):
+            if number == numbers[-1] and worker in missing:
+                continue
+            start = worker * len(part)
+            values = [((4, 3), {((start, start + len(part)), (0, 3)): part})]
+            checkpoints = Checkpoints(directory, worker, workers, "shard")
+            checkpoints.write(number, values, keep, epoch=number)
+
+
+def reader(directory, worker=0, workers=1):
+    return Checkpoints(directory, worker, workers, "shard")
+
+
+class TestShards:
+    @pytest.mark.parametrize("workers", [1, 2, 4])
+    def test_any_number_of_workers_reads_all_of_the_state(self, tmp_path, workers):
+        shards(tmp_path, 4, 1, 2, 3)
+        assert sum(name.endswith(".json") for name in names(tmp_path)) == 2
+        for worker in range(workers):
+            found = reader(tmp_path, worker, workers)
+            assert found.numbers() == [2, 3] and found.newest() == 3
+            with found.read(3) as state:
+                np.testing.assert_array_equal(state.read(0), np.full((4, 3), 3))
+
+    def test_another_number_of_workers_replaces_the_files_of_the_first(self, tmp_path):
+        shards(tmp_path, 4, 1, 2, missing=[3])  # killed in the second checkpoint
+        (tmp_path / "checkpoint-00000002-shard-3-of-4.partial.npz").write_bytes(b"half")
+        for worker in range(2):
+            assert reader(tmp_path, worker, 2).newest() == 1
+            reader(tmp_path, worker, 2).prepare(1)
+        files = [f"checkpoint-00000001-shard-{w}-of-4.npz" for w in range(4)]
+        assert names(tmp_path) == ["checkpoint-00000001-of-4.json", *files]
+        shards(tmp_path, 2, 2, 3)
+        assert reader(tmp_path).numbers() == [2, 3]
+        shards(tmp_path, 2, 4)
+        assert not any("00000001" in name for name in names(tmp_path))
+
+    def test_one_worker_of_tensorflow_reads_shards_and_several_do_not(self, tmp_path):
+        shards(tmp_path, 4, 1)
+        with Checkpoints(tmp_path).read(1) as state:
+            np.testing.assert_array_equal(state.read(0), np.ones((4, 3)))
+        with pytest.raises(ValueError, match="saved by 4 workers.*Received: 2 workers"):
+            Checkpoints(tmp_path, **second())
+        write(tmp_path / "own", 1, **first())
+        with pytest.raises(ValueError, match="saved by 2 workers.*same backend"):
+            reader(tmp_path / "own", 0, 2)
+
+    @pytest.mark.parametrize("worker", [0, 2])
+    @pytest.mark.parametrize("numbers", [(1,), (1, 2)])
+    def test_a_lost_shard_is_refused_and_nothing_changes(self, tmp_path, worker, numbers):
+        """Without the manifest it is one that was never written."""
+        shards(tmp_path, 4, *numbers)
+        name = f"checkpoint-0000000{numbers[-1]}-shard-{worker}-of-4.npz"
+        (tmp_path / name).unlink()
+        before = names(tmp_path)
+        then = "start from the beginning" if numbers == (1,) else "resume from .*1-shard-0-of-4.npz"
+        manifest = f"checkpoint-0000000{numbers[-1]}-of-4.json"
+        with pytest.raises(ValueError, match=f"{name} is missing; .*delete {manifest} to {then}"):
+            reader(tmp_path).newest()
+        assert names(tmp_path) == before
+        (tmp_path / manifest).unlink()
+        assert reader(tmp_path).newest() == (1 if len(numbers) == 2 else None)
+
+    def test_a_cut_shard_is_refused(self, tmp_path):
+        shards(tmp_path, 4, 1, 2)
+        path = tmp_path / "checkpoint-00000002-shard-3-of-4.npz"
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(ValueError, match="shard-3-of-4.npz is cut or was replaced; restore it"):
+            reader(tmp_path).newest()
+
+    def test_an_altered_shard_is_refused_and_the_remedy_helps(self, tmp_path):
+        shards(tmp_path, 4, 1, 2)
+        path = tmp_path / "checkpoint-00000002-shard-3-of-4.npz"
+        damage(path)
+        remedy = "delete it and checkpoint-00000002-of-4.json to resume from .*1-shard-0-of-4.npz"
+        with pytest.raises(ValueError, match=f"shard-3-of-4.npz is damaged.*; {remedy}"):
+            with reader(tmp_path).read(2) as state:
+                state.read(0)
+        path.unlink()
+        (tmp_path / "checkpoint-00000002-of-4.json").unlink()
+        assert reader(tmp_path).newest() == 1
+
+    def test_a_damaged_manifest_is_refused(self, tmp_path):
+        shards(tmp_path, 2, 1)
+        (tmp_path / "checkpoint-00000001-of-2.json").write_text('{"checkpoint')
+        with pytest.raises(ValueError, match="00000001-of-2.json is damaged.*start from the begin"):
+            reader(tmp_path).newest()
 
 
 def damage(path):
@@ -160,7 +265,7 @@ def test_a_file_that_exceeds_the_size_limit_is_removed(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
     try:
         with pytest.raises(OSError, match="Cannot write checkpoint-00000002.npz.*File too large"):
-            checkpoints.write(2, [np.ones(1_000_000)], 2)
+            checkpoints.write(2, whole(np.ones(1_000_000)), 2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert names(tmp_path) == ["checkpoint-00000001.npz"]

@@ -11,8 +11,9 @@ import jax
 import keras
 import numpy as np
 
+from keras_attn.backend.replicas import held_parts
 from keras_attn.callbacks import AverageCheckpoints, Resume
-from keras_attn.callbacks.training_state import read_training_variables
+from keras_attn.callbacks.training_state import training_variables
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
@@ -29,6 +30,11 @@ class Batches(keras.utils.PyDataset):
         ids = np.random.default_rng(index).integers(1, V, (4, T + 1))
         batch = {"token_ids": ids[:, :-1]}, ids[:, 1:]
         return rows_to_feed(batch, keras.distribution.distribution())
+
+
+def held(model):
+    """Return the parts of the state that this process holds, those of its weights first."""
+    return [part for v in training_variables(model) for part in held_parts(v).values()]
 
 
 def main(directory, *alone):
@@ -50,13 +56,13 @@ def main(directory, *alone):
     resume.restore(model)
     average = AverageCheckpoints(f"{directory}/average", last=1)
     model.fit(Batches(), epochs=2, shuffle=False, verbose=0, callbacks=[average, resume])
-    state = read_training_variables(model)
+    state = held(model)
     path = f"{directory}/model-{process}.keras"
     model.save(path)
     for variable in model.trainable_variables:
         variable.assign(keras.ops.zeros(variable.shape))
     position = Resume(f"{directory}/checkpoint").restore(model)
-    same = all(map(np.array_equal, read_training_variables(model), state))
+    same = all(map(np.array_equal, held(model), state))
     keras.distribution.set_distribution(None)
     saved = [np.asarray(w) for w in keras.saving.load_model(path).get_weights()]
     np.savez(f"{directory}/saved-{process}.npz", *saved)

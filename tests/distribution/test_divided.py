@@ -43,7 +43,7 @@ def test_a_divided_model_is_saved_whole_and_restored(tmp_path):
     for process in range(2):
         for weights in (
             read(together / f"saved-{process}.npz"),
-            average_weights([together / f"average/epoch-0001-worker-{process}-of-2.npz"]),
+            average_weights([together / f"average/epoch-0001-shard-{process}-of-2.npz"]),
         ):
             for ours, theirs in zip(weights, expected, strict=True):
                 np.testing.assert_allclose(ours, theirs, atol=1e-6)

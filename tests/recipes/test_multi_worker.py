@@ -53,7 +53,7 @@ def workers(data, out, *others, **variables):
 def send(what, process, out):
     """Send the second of two processes a signal in the middle of its training."""
     deadline = time.monotonic() + 200
-    while not any((out / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
+    while not any((out / "checkpoint").glob("checkpoint-*3-*-1-of-2.npz")):
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()[0]
         time.sleep(0.01)
     process.send_signal(what)
@@ -240,8 +240,8 @@ def test_two_processes_on_jax_end_with_the_mean_of_their_checkpoints(tmp_path):
         *("--epochs", "3", "--average-last", "2", "--dropout", "0", "--learning-rate", "1e-4"),
     ]
     run_on_jax_in_two_processes("translate", arguments, out)
-    kept = sorted((out / "average").glob("*-worker-0-of-2.npz"))
-    assert len(kept) == 2 == len(list((out / "average").glob("*-worker-1-of-2.npz")))
+    kept = sorted((out / "average").glob("*-shard-0-of-2.npz"))
+    assert len(kept) == 2 == len(list((out / "average").glob("*-shard-1-of-2.npz")))
     weights = keras.models.load_model(out / "model.keras", compile=False).get_weights()
     for found, expected in zip(weights, average_weights(kept), strict=True):
         assert np.array_equal(found, expected)

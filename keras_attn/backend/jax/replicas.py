@@ -5,40 +5,52 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 
-class Shard:
-    """The part of a variable that one device of this process holds."""
+def processes_share_state():
+    return True
 
-    def __init__(self, variable, index):
-        self.variable, self.index = variable, index
 
-    @property
-    def shape(self):
-        return self._shards[self.index].data.shape
+def held_boxes(variable):
+    shape = variable.shape
+    indices = variable.value.sharding.addressable_devices_indices_map(shape).values()
+    return list(dict.fromkeys(_box(index, shape) for index in indices))
 
-    def numpy(self):
-        return np.asarray(self._shards[self.index].data)
 
-    def assign(self, value):
-        whole, shards = self.variable.value, self._shards
-        arrays = [shard.data for shard in shards]
-        arrays[self.index] = jax.device_put(value, shards[self.index].device)
-        made = jax.make_array_from_single_device_arrays(whole.shape, whole.sharding, arrays)
-        self.variable.assign(made)
+def held_parts(variable):
+    shards = {_box(s.index, variable.shape): s for s in variable.value.addressable_shards}
+    # Copies, since the next step takes the memory of the arrays for its own.
+    return {box: np.array(shard.data) for box, shard in shards.items()}
 
-    @property
-    def _shards(self):
-        return self.variable.value.addressable_shards
+
+def saved_parts(variable, is_shared):
+    if variable.value.is_fully_addressable:
+        return {None: np.array(variable.value)}
+    shards = [s for s in variable.value.addressable_shards if s.replica_id == 0]
+    return {_box(s.index, variable.shape): np.array(s.data) for s in shards}
+
+
+def assign_parts(variable, parts):
+    def part(index):
+        box = _box(index, variable.shape)
+        return parts[box] if box in parts else parts[None][index]
+
+    arrays = {box: np.asarray(array, variable.dtype) for box, array in parts.items()}
+    parts, sharding = arrays, variable.value.sharding
+    variable.assign(jax.make_array_from_callback(variable.shape, sharding, part))
+
+
+def numbers_of_processes(number):
+    if jax.process_count() == 1:
+        return [number]
+    return np.ravel(multihost_utils.process_allgather(np.int32(number))).tolist()
+
+
+def _box(index, shape):
+    return tuple(part.indices(size)[:2] for part, size in zip(index, shape))
 
 
 def is_divided(variable):
     value = variable.value
     return not (value.is_fully_addressable or value.is_fully_replicated)
-
-
-def local_parts(variable):
-    if not is_divided(variable):
-        return [variable]
-    return [Shard(variable, i) for i in range(len(variable.value.addressable_shards))]
 
 
 def whole_value(variable):

@@ -1,0 +1,80 @@
+"""A run resumes with another number of processes, on another mesh, as if nothing had happened."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fork_server import ForkedPython
+from other_backend import needs_jax
+from scripts import cluster
+
+pytestmark = [pytest.mark.slow, needs_jax]
+
+SCRIPT = Path(__file__).resolve().parent / "sharded.py"
+
+
+def start(directory, mesh, devices, way=(), **variables):
+    path = f"{SCRIPT.parents[1] / 'support'}{os.pathsep}{SCRIPT.parents[2]}"
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return ForkedPython(
+        *(SCRIPT, directory, *mesh.split("x"), *map(str, way)),
+        backend="jax",
+        environment={**os.environ, "PYTHONPATH": path, "XLA_FLAGS": flags, **variables},
+        stderr=subprocess.STDOUT,
+    )
+
+
+def trained(directory, mesh, processes, devices, *way):
+    """Train with so many processes; return the position at which they resumed.
+
+    The last process ends itself in a `way`, and then this ends the others.
+    """
+    configs = [{"TF_CONFIG": config} for config in cluster(processes)] if processes > 1 else [{}]
+    started = [
+        start(directory, mesh, devices, way if index == processes - 1 else (), **config)
+        for index, config in enumerate(configs)
+    ]
+    said = [started[-1].communicate(timeout=300)[0]]
+    for process in started[:-1]:
+        if way:
+            process.kill()
+        said.append(process.communicate(timeout=300)[0])
+    codes = {process.returncode for process in started}
+    assert started[-1].returncode == (-9 if way else 0) and (way or codes == {0}), said
+    (position,) = set(re.findall(r"^\[\d, \d\]$", "\n".join(said), re.M))
+    return json.loads(position)
+
+
+def end(directory):
+    with np.load(directory / "end.npz") as file:
+        return list(file.values())
+
+
+def names(directory, number):
+    return sorted(p.name for p in (directory / "checkpoint").glob(f"checkpoint-{number:08d}*"))
+
+
+def test_a_run_that_changes_its_processes_and_its_mesh_ends_as_one_device_does(tmp_path):
+    """One device, killed; then four processes, one killed in the middle of writing; then eight
+    devices of one process, which divide the weights by rows too; then two processes."""
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    assert trained(straight, "1x1", 1, 1) == [0, 0]
+    assert trained(killed, "1x1", 1, 1, "steps", 3) == [0, 0]
+    assert trained(killed, "2x4", 4, 2, "half", 3) == [0, 3]
+    half = [path.name for path in (killed / "checkpoint").glob("*.partial.npz")]
+    assert half == ["checkpoint-00000005-shard-3-of-4.partial.npz"]
+    assert len(names(killed, 4)) == 5  # four shards and their manifest
+    assert trained(killed, "8zx1", 1, 8, "steps", 3) == [1, 0]
+    assert trained(killed, "2x4", 2, 4) == [1, 3]
+    kept = {path.name for path in (killed / "average").glob("*.npz")}
+    expected = {0: 4, 1: 2, 2: 2}  # the processes by which each epoch ended
+    assert kept == {
+        f"epoch-000{e}-shard-{w}-of-{n}.npz" for e, n in expected.items() for w in range(n)
+    }
+    for found, expected in zip(end(killed), end(straight), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert not list(killed.rglob("*.partial*"))
