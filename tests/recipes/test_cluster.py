@@ -1,0 +1,195 @@
+"""Files for schedulers: exit codes 75 and 143 start a run again, others do not."""
+
+import os
+import re
+import subprocess
+
+import pytest
+from fork_server import ROOT
+
+SLURM = ROOT / "recipes" / "cluster" / "train.slurm"
+JOBSET = ROOT / "recipes" / "cluster" / "jobset.yaml"
+
+# Stand-ins: every task runs the command with its number; `python` ends with the code of its task.
+PROGRAMS = {
+    "srun": """#!/bin/bash
+shift
+worst=0
+for task in $(seq 0 $((TASKS - 1))); do
+    SLURM_PROCID=$task "$@" || { code=$?; [ $code -gt $worst ] && worst=$code; }
+done
+exit $worst""",
+    "scontrol": '#!/bin/bash\necho "$@" >> "$RECORD/scontrol"',
+    "python": '#!/bin/bash\necho "$@" >> "$RECORD/python"\n'
+    "set -- $CODES; shift $SLURM_PROCID; exit $1",
+}
+
+
+@pytest.fixture
+def submit(tmp_path):
+    """Run the script as a job whose tasks end with some codes; return its code and its requeues."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in PROGRAMS.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+
+    def run(*codes, **variables):
+        environment = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": "7",
+            "SLURM_SUBMIT_DIR": str(tmp_path),
+            "RECORD": str(tmp_path),
+            "TASKS": str(len(codes)),
+            "CODES": " ".join(map(str, codes)),
+            **variables,
+        }
+        command = ["bash", SLURM, "language_model", "--out", "a folder"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        asked = tmp_path / "scontrol"
+        requeued = asked.read_text().splitlines() if asked.exists() else []
+        asked.unlink(missing_ok=True)
+        return done.returncode, requeued, done.stdout + done.stderr
+
+    return run
+
+
+def test_the_slurm_script_has_no_error_of_syntax():
+    done = subprocess.run(["bash", "-n", SLURM], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    options = re.findall(r"^#SBATCH (\S+)", SLURM.read_text(), re.M)
+    assert {"--requeue", "--signal=TERM@60", "--ntasks-per-node=1"} <= set(options)
+
+
+@pytest.mark.parametrize("codes", [(75, 75), (143, 75), (0, 143), (137, 75), (2, 75), (0, 0), (1,)])
+def test_slurm_starts_a_run_again_only_for_75_and_143(submit, tmp_path, codes):
+    """The code of every task counts: the others of a task with an error end with 75."""
+    code, requeued, said = submit(*codes)
+    is_interrupted = bool({75, 143} & set(codes)) and set(codes) <= {0, 75, 143}
+    assert code == max(codes)
+    assert requeued == (["requeue 7"] if is_interrupted else []), said
+    commands = set((tmp_path / "python").read_text().splitlines())
+    assert commands == {"-m recipes.language_model --out a folder --strategy multi_worker"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["programs", "python"]
+
+
+def test_slurm_does_not_start_a_run_again_without_end(submit):
+    assert submit(75, SLURM_RESTART_COUNT="99")[1] == ["requeue 7"]
+    code, requeued, said = submit(75, SLURM_RESTART_COUNT="100")
+    assert (code, requeued) == (75, []) and "100 times" in said
+    assert submit(75, SLURM_RESTART_COUNT="3", MAX_RESTARTS="3")[1] == []
+
+
+# The fields of jobset.x-k8s.io/v1alpha2 that the file may have, from the published definition; a
+# star ends those that must be there. Values are types, sets of strings, or fields again.
+ENVIRONMENT = {"name*": str, "value": str}
+CONTAINER = {
+    "name*": str,
+    "image": str,
+    "command": [str],
+    "args": [str],
+    "env": [ENVIRONMENT],
+    "ports": [{"containerPort*": int}],
+    "resources": {"limits": {"nvidia.com/gpu": int}},
+    "volumeMounts": [{"name*": str, "mountPath*": str}],
+}
+POD = {
+    "restartPolicy": {"Never"},  # of a Job with a `podFailurePolicy`
+    "terminationGracePeriodSeconds": int,
+    "containers*": [CONTAINER],
+    "volumes": [{"name*": str, "persistentVolumeClaim": {"claimName*": str}}],
+}
+POD_RULE = {
+    "action*": {"Count", "FailIndex", "FailJob", "Ignore"},
+    "onPodConditions": [{"type*": str, "status*": str}],
+    "onExitCodes": {"containerName": str, "operator*": {"In", "NotIn"}, "values*": [int]},
+}
+JOB = {
+    "completionMode": {"Indexed", "NonIndexed"},
+    "completions": int,
+    "parallelism": int,
+    "backoffLimit": int,
+    "podFailurePolicy": {"rules*": [POD_RULE]},
+    "template*": {"spec": POD},
+}
+RULE = {
+    "name*": str,
+    "action*": {"FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"},
+    "onJobFailureReasons": [
+        {
+            "BackoffLimitExceeded",
+            "DeadlineExceeded",
+            "FailedIndexes",
+            "MaxFailedIndexesExceeded",
+            "PodFailurePolicy",
+        }
+    ],
+}
+FIELDS = {
+    "apiVersion": {"jobset.x-k8s.io/v1alpha2"},
+    "kind": {"JobSet"},
+    "metadata": {"name": str},
+    "spec": {
+        "network": {"enableDNSHostnames": bool},
+        "failurePolicy": {"maxRestarts": int, "rules": [RULE]},
+        "replicatedJobs": [{"name*": str, "replicas": int, "template*": {"spec": JOB}}],
+    },
+}
+
+
+def misfits(value, fields, path=""):
+    """Yield where a value does not fit the fields."""
+    if isinstance(fields, list):
+        for index, item in enumerate(value if isinstance(value, list) else [None]):
+            yield from misfits(item, fields[0], f"{path}[{index}]")
+    elif isinstance(fields, dict) and isinstance(value, dict):
+        known = {name.rstrip("*"): found for name, found in fields.items()}
+        yield from (f"{path}.{name} is unknown" for name in value.keys() - known)
+        needed = {name.rstrip("*") for name in fields if name.endswith("*")}
+        yield from (f"{path}.{name} is missing" for name in needed - value.keys())
+        for name in value.keys() & known:
+            yield from misfits(value[name], known[name], f"{path}.{name}")
+    elif value not in fields if isinstance(fields, set) else type(value) is not fields:
+        yield f"{path}: {value!r}"
+
+
+@pytest.fixture
+def jobset():
+    return pytest.importorskip("yaml").safe_load(JOBSET.read_text())
+
+
+def test_the_jobset_fits_the_published_definition(jobset):
+    assert list(misfits(jobset, FIELDS)) == []
+    jobset["spec"]["failurePolicy"]["rules"][0]["action"] = "Stop"
+    del jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    jobset["spec"]["restarts"] = 3
+    assert len(list(misfits(jobset, FIELDS))) == 3
+
+
+def test_the_jobset_starts_again_only_for_75_and_143(jobset):
+    """As Kubernetes applies the rules: the first that matches."""
+    job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+    lost, error = job["podFailurePolicy"]["rules"]
+    assert lost["action"] == "Count" and lost["onPodConditions"][0]["type"] == "DisruptionTarget"
+    codes = error["onExitCodes"]
+    assert (error["action"], codes["operator"], codes["values"]) == ("FailJob", "NotIn", [75, 143])
+    assert job["backoffLimit"] == 0
+    rules = jobset["spec"]["failurePolicy"]["rules"]
+    assert [(r["action"], r["onJobFailureReasons"]) for r in rules] == [
+        ("FailJobSet", ["PodFailurePolicy"])
+    ]
+
+
+def test_the_pods_of_the_jobset_know_each_other(jobset):
+    """By the names that JobSet gives them: JobSet, job, its replica, the pod; and the domain."""
+    name, (replicated,) = jobset["metadata"]["name"], jobset["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    (port,) = (port["containerPort"] for port in container["ports"])
+    count = job["completions"]
+    expected = [f"{name}-{replicated['name']}-0-{pod}.{name}:{port}" for pod in range(count)]
+    found = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert found["KERAS_ATTN_WORKERS"] == ",".join(expected)
+    assert job["parallelism"] == count and job["completionMode"] == "Indexed"
+    rules = job["podFailurePolicy"]["rules"]
+    assert rules[1]["onExitCodes"]["containerName"] == container["name"]
