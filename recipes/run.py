@@ -15,6 +15,7 @@ from keras_attn.ops.atomic_files import atomic_file
 from . import dry_run, files
 from .callbacks import AfterFirstStep, WithoutTrainEnd
 from .card import EpochSeconds, cut_history, read_history, write_card
+from .compilation_cache import keep_compiled_programs
 from .progress import duration, fit_verbosity
 from .results import result as result_text
 from .settings import check_agreement, check_out, check_settings, save_settings
@@ -95,6 +96,7 @@ class TrainingRun:
         index, workers = worker_of(self.compiled_model)
         lock = files.exclusive_directory(self.options.out)
         with contextlib.nullcontext() if index > 0 else lock:
+            keep_compiled_programs(self.path("compilation_cache"))
             steps = self.trained_steps()
             is_trained = steps is not None
             if not is_trained:

@@ -1,10 +1,12 @@
-"""A run of `recipes.translate` that is killed again and again, beside one that is not."""
+"""A run of a recipe that is killed again and again, beside one that is not."""
 
+import contextlib
 import json
 import os
 import pathlib
 import random
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,18 +14,20 @@ import time
 
 import numpy as np
 
-from keras_attn.callbacks.npz import read_arrays
+from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.ops.atomic_files import PARTIAL
 
+from ..card import read_history
 from ..provenance import versions
 from .card import card_parser, new_card
 
 OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
-    "`recipes.translate` on dates ({options}), once undisturbed, and once killed by SIGKILL "
-    "{kills} times, each at a random moment, {seconds} s at most after the first checkpoint of "
-    "that start, every second time as soon as it then writes one, and started again to its end. "
-    "Kills in a write left a checkpoint half written."
+    "`recipes.{recipe} {options}`, in {processes} process(es) of {devices} device(s), "
+    "once undisturbed, and once killed by SIGKILL {kills} times, each at a random moment, "
+    "{seconds} s at most after the first checkpoint of that start, every second time as soon as it "
+    "then writes one, and started again to its end. Kills in a write left a checkpoint half "
+    "written."
 )
 
 
@@ -31,89 +35,140 @@ def main():
     parser = card_parser("interruption", __doc__, repetitions=1)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="most of a life that trains")
+    parser.add_argument("--recipe", default="translate")
     parser.add_argument("--options", default=OPTIONS, help="of the recipe (default: %(default)s)")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        help="of each start; several need KERAS_BACKEND=jax, and a strategy among the options",
+    )
+    parser.add_argument("--devices", type=int, default=1, help="CPU devices of a process, on JAX")
     arguments = parser.parse_args()
     generator = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
-        calm, killed = pathlib.Path(folder, "calm"), pathlib.Path(folder, "killed")
-        finish(calm, arguments.options)
+        calm, killed = (Run(pathlib.Path(folder, name), arguments) for name in ("calm", "killed"))
+        calm.finish()
         lives = [
-            kill(killed, arguments.options, generator.uniform(0, arguments.seconds), life % 2 == 1)
+            killed.kill(generator.uniform(0, arguments.seconds), in_a_write=life % 2 == 1)
             for life in range(arguments.kills)
         ]
-        finish(killed, arguments.options)
-        one, other = (json.loads((out / "card.json").read_text()) for out in (calm, killed))
-        apart = difference(calm, killed)
-    card = new_card(arguments, "A run that is killed again and again", METHOD)
-    card.content["versions"] = versions("keras_attn", "keras", "tensorflow")
+        killed.finish()
+        card = new_card(arguments, "A run that is killed again and again", METHOD)
+        card.headline(*headline(calm, killed, lives))
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    card.content["versions"] = versions("keras_attn", "keras", backend)
     card.content["lives"] = lives
-    card.headline(*headline(one, other, lives, apart))
     print(card.write(arguments.out))
     return 0
 
 
-def start(out, options):
-    recipe = f"{__package__.removesuffix('.benchmarks')}.translate"
-    command = [sys.executable, "-m", recipe, "--out", str(out), *shlex.split(options)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+class Run:
+    """A run in a directory, which several processes may train.
 
-
-def finish(out, options):
-    process = start(out, options)
-    _, said = process.communicate()
-    if process.returncode:
-        raise RuntimeError(said.decode()[-2000:])
-
-
-def kill(out, options, seconds, in_a_write):
-    """Start a run, kill it some seconds after its first checkpoint, and describe its last one.
-
-    With `in_a_write` the kill waits until a checkpoint is being written.
+    Args:
+        out: path. The run's directory.
+        arguments: the command line's `recipe`, `options`, `processes` and `devices`.
     """
-    folder = out / "checkpoint"
-    before = newest(folder)
-    process = start(out, options)
-    while newest(folder) == before and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(seconds)
-    while in_a_write and not half_written(folder) and process.poll() is None:
-        pass
-    process.kill()
-    process.communicate()
-    return {"checkpoint": newest(folder), "in_a_write": half_written(folder)}
+
+    def __init__(self, out, arguments):
+        self.out, self.folder, self._arguments = out, out / "checkpoint", arguments
+        if arguments.processes > 1:
+            _wait([self._start(*shlex.split(arguments.options), "--prepare")])
+
+    def finish(self):
+        """Train to the end."""
+        _wait(self._processes())
+
+    def kill(self, seconds, in_a_write):
+        """Start the run, kill it some seconds after its first checkpoint, and describe its last.
+
+        With `in_a_write` the kill waits until a checkpoint is being written.
+        """
+        before = self.newest()
+        processes = self._processes()
+
+        def trains():
+            return all(process.poll() is None for process in processes)
+
+        while self.newest() == before and trains():
+            time.sleep(0.005)
+        time.sleep(seconds)
+        while in_a_write and not self._half_written() and trains():
+            pass
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.communicate()
+        return {"checkpoint": self.newest(), "in_a_write": self._half_written()}
+
+    def newest(self):
+        """Return the number of the newest checkpoint; 0 if there is none."""
+        return max(self._checkpoints().numbers(), default=0)
+
+    def state(self):
+        """Return the arrays of the newest checkpoint."""
+        with self._checkpoints().read(self.newest()) as state:
+            return [state.read(number) for number in range(len(state.shapes))]
+
+    def losses(self):
+        return [row["loss"] for row in read_history(self.out / "history.csv")]
+
+    def scores(self):
+        """Return the results of the card, which a run on JAX leaves to TensorFlow."""
+        card = self.out / "card.json"
+        found = json.loads(card.read_text())["results"] if card.exists() else {}
+        return {split: result["value"] for split, result in found.items()}
+
+    def _checkpoints(self):
+        return Checkpoints(self.folder)
+
+    def _half_written(self):
+        return any(PARTIAL in name for name in os.listdir(self.folder))
+
+    def _processes(self):
+        options, count = shlex.split(self._arguments.options), self._arguments.processes
+        if count == 1:
+            return [self._start(*options)]
+        with contextlib.ExitStack() as stack:
+            places = [("localhost", 0)] * count
+            free = [stack.enter_context(socket.create_server(place)) for place in places]
+            workers = [f"localhost:{s.getsockname()[1]}" for s in free]
+        tasks = [{"type": "worker", "index": index} for index in range(count)]
+        configs = [json.dumps({"cluster": {"worker": workers}, "task": task}) for task in tasks]
+        return [self._start(*options, TF_CONFIG=config) for config in configs]
+
+    def _start(self, *options, **environment):
+        recipe = f"{__package__.removesuffix('.benchmarks')}.{self._arguments.recipe}"
+        if self._arguments.devices > 1:
+            count = self._arguments.devices
+            environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+        return subprocess.Popen(
+            [sys.executable, "-m", recipe, "--out", str(self.out), *options],
+            env={**os.environ, **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
 
 
-def half_written(folder):
-    return any(PARTIAL in name for name in os.listdir(folder))
+def _wait(processes):
+    said = [process.communicate()[1] for process in processes]
+    if any(process.returncode for process in processes):
+        raise RuntimeError(b"\n".join(said).decode()[-2000:])
 
 
-def newest(folder):
-    """The number of the newest checkpoint; 0 if there is none."""
-    names = [path.stem for path in folder.glob("checkpoint-*.npz")]
-    return max((int(name.rpartition("-")[2]) for name in names), default=0)
-
-
-def difference(one, other):
-    """The greatest difference between anything in the last checkpoints of two runs."""
-    found = []
-    for out in (one, other):
-        folder = out / "checkpoint"
-        found.append(read_arrays(folder / f"checkpoint-{newest(folder):08d}.npz")[0])
-    pairs = zip(*found, strict=True)
-    return max(float(np.abs(np.subtract(a, b, dtype="float64")).max()) for a, b in pairs)
-
-
-def headline(one, other, lives, apart):
-    results = (card["results"].items() for card in (one, other))
-    scores = [{split: result["value"] for split, result in found} for found in results]
-    losses = [[row["loss"] for row in card["history"]] for card in (one, other)]
+def headline(calm, killed, lives):
+    states = zip(calm.state(), killed.state(), strict=True)
+    apart = max(float(np.abs(np.subtract(a, b, dtype="float64")).max()) for a, b in states)
+    losses = zip(calm.losses(), killed.losses(), strict=True)
     in_a_write = sum(life["in_a_write"] for life in lives)
+    lines = [f"- Killed {len(lives)} times, {in_a_write} of them in a write."]
+    if calm.scores():
+        lines.append(f"- Exact match, undisturbed: {calm.scores()}; killed: {killed.scores()}.")
     return [
-        f"- Killed {len(lives)} times, {in_a_write} of them in a write.",
-        f"- Exact match, undisturbed: {scores[0]}; killed: {scores[1]}.",
+        *lines,
         f"- Greatest difference of any weight, moment or seed at the end: {apart:g}.",
-        f"- Greatest difference of an epoch's logged loss: "
-        f"{max(abs(a - b) for a, b in zip(*losses, strict=True)):g}.",
+        f"- Greatest difference of an epoch's logged loss: {max(abs(a - b) for a, b in losses):g}.",
     ]
 
 
