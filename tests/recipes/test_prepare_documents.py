@@ -59,7 +59,7 @@ def one(*places):
 def test_what_cannot_be_read_is_counted_and_named(tmp_path):
     lines = [b'{"text": "a"}', b"no JSON", b"[1]", b"", b'{"text": 3}', b'{"text": "\xff"}']
     (tmp_path / "a.jsonl").write_bytes(b"\n".join([*lines, b'{"other": 1, "text": "b"}', b"{"]))
-    (tmp_path / "b.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "b.txt").write_bytes(b"\xe9t\xe9")
     (tmp_path / "c.txt").write_bytes(b"")
     whole = gzip.compress(json.dumps({"text": "c"}).encode() + b"\n" + bytes(range(200)) * 50)
     (tmp_path / "d.jsonl.gz").write_bytes(whole[:-20])
