@@ -37,7 +37,7 @@ def num_replicas():
 
 @per_backend
 def num_shares():
-    """Return the number of devices among which a batch is divided; JAX's variables stay whole."""
+    """Return the number of devices among which a batch is divided; JAX's variables are global."""
     distribution = keras.distribution.distribution()
     return 1 if distribution is None else distribution.num_model_replicas
 
@@ -147,7 +147,7 @@ def refuse_model_parallel(name=None):
     received = "ModelParallel as the distribution" if is_set else f"name={name!r}"
     raise ValueError(
         f"On the backend {backend} no model is divided among devices: use KERAS_BACKEND=jax with "
-        "`keras.distribution.ModelParallel`, or the strategy 'mirrored', which divides batches. "
+        "the strategy 'model_parallel', or the strategy 'mirrored', which divides batches. "
         f"Received: {received}."
     )
 

@@ -90,6 +90,7 @@ class ACT(ReplicaLosses, Recurrent):
     """
 
     decided_arguments = ("num_layers", "num_steps", "remat", "drop")
+    weight_axes = {"halting/kernel": (), "halting/bias": ()}
 
     def __init__(
         self,

@@ -66,6 +66,8 @@ class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
     Reference: [Graves, 2016](https://arxiv.org/abs/1603.08983), section 2, eq. 1 to 13.
     """
 
+    weight_axes = {"halting/kernel": (), "halting/bias": ()}
+
     def __init__(self, cell, max_steps, epsilon=0.01, ponder_loss=0.01, halting_bias=1.0, **kwargs):
         # No autocast: states stay in float32, and the inner cell casts its inputs itself.
         super().__init__(**{"autocast": False, **kwargs})

@@ -53,6 +53,8 @@ class Latents(registry.MaskedLayer):
     Reference: [Jaegle et al., 2022](https://arxiv.org/abs/2107.14795), section 3.1 and 3.2.
     """
 
+    weight_axes = {"latents": ()}
+
     def __init__(
         self,
         depth,

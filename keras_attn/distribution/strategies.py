@@ -11,6 +11,7 @@ import keras
 
 from keras_attn.backend.replicas import refuse_model_parallel
 from keras_attn.compat.keras_fit import patch_fit
+from keras_attn.distribution.model_parallel import ModelParallel
 from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
 from keras_attn.ops.checks import check_choice
 
@@ -24,13 +25,14 @@ class OneDevice:
         return contextlib.nullcontext()
 
 
-def strategy(name):
+def strategy(name, **arguments):
     """Return the strategy of a name: the devices and processes that train a model.
 
         none          one device
         mirrored      all GPUs of this machine; without any, its (logical) CPU devices
         multi_worker  all GPUs, or TPU cores, of several machines, a process each
         tpu           all cores of this machine's TPU
+        model_parallel  a mesh of devices that divides the weights too, on JAX: `ModelParallel`
 
     Make the model, compile it and make the data in its scope; all else is as on one device:
 
@@ -74,15 +76,18 @@ def strategy(name):
 
     Args:
         name: str.
+        **arguments: those of `keras_attn.distribution.ModelParallel`, with the name
+            "model_parallel". Its processes are those of `multi_worker`; without others, one.
 
     Returns:
         An object with `scope()` and `num_replicas_in_sync`: on TensorFlow the
-        `tf.distribute.Strategy`, on JAX a `keras.distribution.DataParallel`, which is also set as
-        the distribution of the process.
+        `tf.distribute.Strategy`, on JAX a `keras.distribution.DataParallel` or a `ModelParallel`,
+        which is also set as the distribution of the process.
 
     Raises:
         ValueError: if `name` is unknown, or the backend or the environment does not support it; if
-            `keras.distribution.ModelParallel` is set on another backend than JAX.
+            `keras.distribution.ModelParallel` is set on another backend than JAX; if other names
+            have arguments.
 
     Example:
         >>> from keras_attn.distribution import strategy
@@ -90,7 +95,12 @@ def strategy(name):
         1
     """
     refuse_model_parallel(name)
-    check_choice(_KINDS, name=name)
+    check_choice(tuple({**_KINDS, **_ON_JAX}), name=name)
+    if arguments and name != "model_parallel":
+        raise ValueError(
+            "`strategy` takes further arguments with the name 'model_parallel' only. "
+            f"Received: name={name!r}, {', '.join(f'{k}={v!r}' for k, v in arguments.items())}."
+        )
     backend = keras.backend.backend()
     kinds = {"tensorflow": _KINDS, "jax": _ON_JAX}.get(backend, {"none": OneDevice})
     if name not in kinds:
@@ -98,7 +108,7 @@ def strategy(name):
             f"On the backend {backend} there is no strategy {name!r}, only {list(kinds)}; with "
             f"KERAS_BACKEND=tensorflow there are {list(_KINDS)}. Received: name={name!r}"
         )
-    return kinds[name]()
+    return kinds[name](**arguments)
 
 
 def _none():
@@ -223,8 +233,13 @@ def _data_parallel():
 
 
 def _data_parallel_of_workers():
-    found = workers_from_environment()
-    if found is None:  # JAX knows the processes by what started them
+    _join(workers_from_environment())
+    return _data_parallel()
+
+
+def _join(found):
+    """Join the other processes; JAX knows those that `workers_from_environment` has not `found`."""
+    if found is None:
         message, arguments = "This worker waits for all others.", ()
     else:
         addresses, index = found
@@ -235,12 +250,21 @@ def _data_parallel_of_workers():
             keras.distribution.initialize(*arguments)
     except RuntimeError as error:
         raise ValueError(
-            "`multi_worker` must be made before anything is computed, and all processes must "
-            f"begin. Received: {error}"
+            "A strategy of several processes must be made before anything is computed, and all "
+            f"processes must begin. Received: {error}"
         ) from error
     except ValueError as error:
         raise ValueError(MISSING_ENVIRONMENT) from error
-    return _data_parallel()
+
+
+def _model_parallel(**arguments):
+    found = workers_from_environment()
+    tasks = [os.environ.get(n, "1") for n in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")]
+    if any(task != "1" for task in tasks) if found is None else len(found[0]) > 1:
+        _join(found)
+    made = ModelParallel(**arguments)
+    keras.distribution.set_distribution(made)
+    return made
 
 
 def _data_parallel_of_tpus():
@@ -259,4 +283,5 @@ _ON_JAX = {
     "mirrored": _data_parallel,
     "multi_worker": _data_parallel_of_workers,
     "tpu": _data_parallel_of_tpus,
+    "model_parallel": _model_parallel,
 }

@@ -58,6 +58,13 @@ class FeedForward(KernelLayer):
         [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 3, eq. 10.
     """
 
+    weight_axes = {
+        "intermediate/kernel": (None, "model"),
+        "intermediate/bias": ("model",),
+        "output/kernel": ("model",),
+        "output/bias": (),
+    }
+
     def __init__(
         self, intermediate_dim, activation="relu", use_bias=True, dropout=0.0, chunks=1, **kwargs
     ):

@@ -47,6 +47,11 @@ class GatedFeedForward(FeedForward):
     """
 
     INPUTS = ("gate", "intermediate")
+    weight_axes = {
+        **FeedForward.weight_axes,
+        "gate/kernel": (None, "model"),
+        "gate/bias": ("model",),
+    }
 
     def __init__(self, intermediate_dim, activation="silu", use_bias=False, **kwargs):
         super().__init__(intermediate_dim, activation, use_bias, **kwargs)

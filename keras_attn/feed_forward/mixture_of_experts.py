@@ -74,6 +74,16 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
     """
 
     takes_padding_mask = True
+    weight_axes = {
+        "router_kernel": (),
+        "router_bias": (),
+        "gate_kernel": (None, None, "model"),
+        "gate_bias": (None, "model"),
+        "intermediate_kernel": (None, None, "model"),
+        "intermediate_bias": (None, "model"),
+        "output_kernel": (None, "model"),
+        "output_bias": (),
+    }
 
     def __init__(
         self,

@@ -82,6 +82,15 @@ class SeparableConvTransition(PositionMixer):
         convolution: [Chollet, 2017](https://arxiv.org/abs/1610.02357), section 1.
     """
 
+    weight_axes = {
+        "intermediate/depthwise_kernel": (),
+        "intermediate/pointwise_kernel": (None, None, "model"),
+        "intermediate/bias": ("model",),
+        "output/depthwise_kernel": (None, "model"),
+        "output/pointwise_kernel": (None, "model"),
+        "output/bias": (),
+    }
+
     def __init__(
         self,
         intermediate_dim,

@@ -72,6 +72,8 @@ class DenseProjection:
         return self.layer.lora_kernel_a, self.layer.lora_kernel_b
 
     def add(self, rank, alpha):
+        parts = {"lora_kernel_a": (), "lora_kernel_b": ()}
+        self.layer.weight_axes = {**getattr(self.layer, "weight_axes", {}), **parts}
         self.layer.enable_lora(rank, lora_alpha=alpha)
 
     def merge(self):

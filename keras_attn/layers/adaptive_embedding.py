@@ -60,6 +60,8 @@ class AdaptiveEmbedding(registry.MaskedLayer):
         [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 4.1.
     """
 
+    weight_axes = {"table": ("model",), "projection": ()}
+
     def __init__(
         self,
         vocabulary_size,

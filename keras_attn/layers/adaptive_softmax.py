@@ -71,6 +71,7 @@ class AdaptiveSoftmax(registry.MaskedLayer):
     """
 
     mixed_arguments = ("tied_projections",)
+    weight_axes = {"clusters": (), "bias": (), "projection": ()}
 
     def __init__(self, embedding, tied_projections=True, ignore_class=0, **kwargs):
         super().__init__(**kwargs)

@@ -58,6 +58,7 @@ class DifferentialAttention(MultiHeadAttention):
 
     decided_arguments = ("value_dim", "shares_query")
     heads_per_value = 2
+    weight_axes = {**MultiHeadAttention.weight_axes, "scale_query": (), "scale_key": ()}
 
     def __init__(self, num_heads, key_dim, layer_index, *, epsilon=1e-5, **kwargs):
         check_sizes(0, layer_index=layer_index)

@@ -58,6 +58,15 @@ class GlobalAttention(MultiHeadAttention):
     """
 
     decided_arguments = ("shares_query", "qk_norm", "qk_norm_axis")
+    weight_axes = {
+        **MultiHeadAttention.weight_axes,
+        "global_query_kernel": (None, "model"),
+        "global_query_bias": ("model",),
+        "global_key_kernel": (None, "model"),
+        "global_key_bias": ("model",),
+        "global_value_kernel": (None, "model"),
+        "global_value_bias": ("model",),
+    }
 
     def __init__(self, num_heads, key_dim, value_dim=None, *, num_global=1, **kwargs):
         check_that(kwargs.get("qk_norm") is None, "None", qk_norm=kwargs.get("qk_norm"))

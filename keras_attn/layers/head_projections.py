@@ -28,6 +28,18 @@ class HeadProjections(LowRankKernels):
     # Number of heads of queries, and of keys, that share a head of values.
     heads_per_value = 1
     query_bias = key_bias = gate_bias = value_bias = output_bias = None
+    weight_axes = {
+        "query_kernel": (None, "model"),
+        "query_bias": ("model",),
+        "key_kernel": (None, "model"),
+        "key_bias": ("model",),
+        "gate_kernel": (None, "model"),
+        "gate_bias": ("model",),
+        "value_kernel": (None, "model"),
+        "value_bias": ("model",),
+        "output_kernel": ("model",),
+        "output_bias": (),
+    }
 
     def __init__(
         self,

@@ -72,6 +72,7 @@ class KNNAttention(MultiHeadAttention):
     retrieves = True
     decided_arguments = ("position", "shares_query")
     gate = None
+    weight_axes = {**MultiHeadAttention.weight_axes, "gate": ("model",)}
 
     def __init__(
         self,

@@ -41,6 +41,8 @@ class MaskedTokenHead(registry.MaskedLayer):
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
     """
 
+    weight_axes = {"dense/kernel": (), "dense/bias": (), "bias": ("model",)}
+
     def __init__(
         self,
         embedding,

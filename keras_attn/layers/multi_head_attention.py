@@ -134,6 +134,7 @@ class MultiHeadAttention(HeadProjections):
     tile_sizes = TileSizes()
     decided_arguments = ("shares_query",)  # by the score
     sink_logits = None
+    weight_axes = {**HeadProjections.weight_axes, "sinks": ("model",)}
 
     def __init__(
         self,

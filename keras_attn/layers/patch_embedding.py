@@ -44,6 +44,8 @@ class PatchEmbedding(registry.MaskedLayer):
     Reference: [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), section 3.1, eq. 1.
     """
 
+    weight_axes = {"kernel": (), "bias": (), "token": ()}
+
     def __init__(
         self, patch_size, hidden_dim, class_token=True, kernel_initializer="lecun_normal", **kwargs
     ):

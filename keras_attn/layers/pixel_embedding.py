@@ -45,6 +45,8 @@ class PixelEmbedding(registry.Configurable, keras.layers.Layer):
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.1.
     """
 
+    weight_axes = {"kernel": (), "bias": (), "start": ()}
+
     def __init__(self, num_values, channels, hidden_dim, **kwargs):
         super().__init__(**kwargs)
         check_sizes(channels=channels, hidden_dim=hidden_dim)

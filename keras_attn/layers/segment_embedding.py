@@ -41,6 +41,8 @@ class SegmentEmbedding(registry.MaskedLayer):
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3, figure 2.
     """
 
+    weight_axes = {"table": ()}
+
     def __init__(self, num_segments=2, embeddings_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         check_sizes(num_segments=num_segments)

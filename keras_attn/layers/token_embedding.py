@@ -63,6 +63,8 @@ class TokenEmbedding(registry.MaskedLayer):
         [Gemma Team, 2024](https://arxiv.org/abs/2408.00118), section 2.
     """
 
+    weight_axes = {"table": ("model",)}
+
     def __init__(
         self,
         vocabulary_size,

@@ -42,6 +42,8 @@ class TokenHead(registry.MaskedLayer):
         [Press and Wolf, 2017](https://arxiv.org/abs/1608.05859), section 3.
     """
 
+    weight_axes = {"bias": ("model",)}
+
     def __init__(self, embedding, bias_initializer="zeros", **kwargs):
         super().__init__(**kwargs)
         embedding = registry.revive(embedding)

@@ -49,6 +49,17 @@ class TrajectoryEmbedding(registry.MaskedLayer):
     Reference: [Chen et al., 2021](https://arxiv.org/abs/2106.01345), section 3, algorithm 1.
     """
 
+    weight_axes = {
+        "return_kernel": (),
+        "return_bias": (),
+        "state_kernel": (),
+        "state_bias": (),
+        "action_kernel": (),
+        "action_bias": (),
+        "actions": (),
+        "steps": (),
+    }
+
     def __init__(
         self,
         action_size,

@@ -19,6 +19,7 @@ from keras_attn.ops.checks import (
 )
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
+from keras_attn.ops.weight_axes import divide_outputs
 from keras_attn.registry import Configurable, register, revive
 
 Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
@@ -96,6 +97,8 @@ class AuxiliaryLosses(Configurable, keras.Model):
         `block`: [Gloeckle et al., 2024](https://arxiv.org/abs/2404.19737), section 2.
     """
 
+    weight_axes = {"step": ()}
+
     def __init__(
         self,
         model,
@@ -140,8 +143,9 @@ class AuxiliaryLosses(Configurable, keras.Model):
                 name = f"layer_{self.num_layers if shared_heads else layer}_target_{k}"
                 index = names.setdefault(name, len(names))
             self._tasks.setdefault(layer, []).append((k, state, index))
+        width = model.output.shape[-1]
         self.heads = [
-            keras.layers.Dense(model.output.shape[-1], dtype=model.depth.dtype_policy, name=name)
+            divide_outputs(keras.layers.Dense(width, dtype=model.depth.dtype_policy, name=name))
             for name in names
         ]
         for part in (*self.heads, *(self.block or ())):

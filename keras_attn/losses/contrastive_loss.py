@@ -61,6 +61,8 @@ class ContrastiveLoss(ReplicaLosses, Configurable, keras.layers.Layer):
         [Zhai et al., 2023](https://arxiv.org/abs/2303.15343), section 3.2, algorithm 1.
     """
 
+    weight_axes = {"log_scale": (), "bias": ()}
+
     def __init__(self, kind="softmax", scale=None, **kwargs):
         super().__init__(**kwargs)
         check_choice(tuple(SCALES), kind=kind)

@@ -75,6 +75,7 @@ class CompressiveMemory(Memory, LayerValue):
     """
 
     lengths = ("memory_length", "compressed_memory_length")
+    weight_axes = {"kernel": (), "bias": ()}
 
     def __init__(
         self,

@@ -93,7 +93,9 @@ class StatefulSegments(registry.Configurable, keras.Model):
             )
         rows = batch_size // num_replicas()
         self.batch_size = batch_size
-        for name, value in self.model.initial_memory(1).items():
+        state = self.model.initial_memory(1)
+        self.weight_axes = {name: ("data",) for name in state}
+        for name, value in state.items():
             dtype = keras.backend.standardize_dtype(value.dtype)
             self.state[name] = self.add_weight(
                 (rows, *value.shape[1:]), "zeros", dtype, trainable=False, autocast=False, name=name

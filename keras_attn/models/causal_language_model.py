@@ -9,6 +9,7 @@ from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
+from keras_attn.ops.weight_axes import divide_outputs
 from keras_attn.patterns import AdaptiveSpan
 
 
@@ -89,7 +90,7 @@ class CausalLanguageModel(Model):
         assembly.check_causal(depth)
         position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
-        logits = embedding.logits if head is None else head
+        logits = embedding.logits if head is None else divide_outputs(head)
         inputs = {"token_ids": assembly.token_input("token_ids")}
         x = assembly.embed(embedding, position, inputs["token_ids"])
         x = assembly.drop_symbolic(drop, x)

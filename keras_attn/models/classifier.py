@@ -8,6 +8,7 @@ from keras_attn.models import assembly
 from keras_attn.models.end_mask import EndIsPadding, last_of
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register
@@ -120,7 +121,7 @@ class Classifier(Model):
                 dtype="float32",
                 name="head",
             )
-        outputs = ops.cast(x, "float32") if head is None else head(x)
+        outputs = ops.cast(x, "float32") if head is None else divide_outputs(head)(x)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.embedding, self.encoder, self.num_classes = embedding, encoder, num_classes
         self.position, self.image_shape, self.pooling = position, image_shape, pooling

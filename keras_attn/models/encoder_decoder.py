@@ -9,6 +9,7 @@ from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.models.start_mask import StartIsReal, first_is_real
 from keras_attn.ops.shapes import pad
+from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register
@@ -112,7 +113,7 @@ class EncoderDecoder(Model):
             target = StartIsReal(dtype=policy, name="start")(target)
         source, target = (assembly.drop_symbolic(drop, x) for x in (source, target))
         hidden = decoder(target, encoder(source))
-        logits = target_embedding.logits if head is None else head
+        logits = target_embedding.logits if head is None else divide_outputs(head)
         super().__init__(inputs=inputs, outputs=logits(hidden), **kwargs)
         self.embedding, self.target_embedding, self.head = embedding, target_embedding, head
         self.position, self.source_position = position, source_position

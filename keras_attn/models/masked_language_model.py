@@ -6,6 +6,7 @@ from keras_attn import registry
 from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
+from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register
@@ -61,7 +62,7 @@ class MaskedLanguageModel(Model):
             inputs["segment_ids"] = assembly.token_input("segment_ids", optional=True)
             x = segment(x, inputs["segment_ids"])
         x = assembly.drop_symbolic(drop, x if norm is None else norm(x))
-        logits = embedding.logits if head is None else head
+        logits = embedding.logits if head is None else divide_outputs(head)
         super().__init__(inputs=inputs, outputs=logits(encoder(x)), **kwargs)
         self.embedding, self.position, self.segment = embedding, position, segment
         self.norm, self.encoder, self.head = norm, encoder, head

@@ -169,4 +169,15 @@ class Model(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**{name: registry.revive(part) for name, part in config.items()})
+        return cls(**{name: registry.revive(_unbuilt(part)) for name, part in config.items()})
+
+
+def _unbuilt(config):
+    """Return the configuration of a part whose weights the model makes, by its rules."""
+    if not isinstance(config, dict):
+        return config
+    return {
+        n: _unbuilt(x) if "class_name" not in config else x
+        for n, x in config.items()
+        if n != "build_config"
+    }

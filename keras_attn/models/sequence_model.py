@@ -8,6 +8,7 @@ from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size
+from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register
@@ -104,8 +105,8 @@ def _head(name, layer, of_memory):
         )
     if isinstance(layer, int):
         # Outputs of a model are float32 under any policy, logits above all.
-        return keras.layers.Dense(layer, dtype="float32", name=name)
-    return layer
+        layer = keras.layers.Dense(layer, dtype="float32", name=name)
+    return divide_outputs(layer)
 
 
 @registry.register

@@ -7,6 +7,7 @@ from keras_attn import registry
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register
@@ -73,7 +74,9 @@ class TrajectoryModel(Model):
         default = None if discrete else "tanh"
         # Outputs of a model are float32 under any policy.
         head = keras.layers.Dense(size, activation or default, dtype="float32", name="head")
-        super().__init__(inputs={**inputs, "padding_mask": mask}, outputs=head(x), **kwargs)
+        super().__init__(
+            inputs={**inputs, "padding_mask": mask}, outputs=divide_outputs(head)(x), **kwargs
+        )
         self.state_size, self.embedding, self.depth = state_size, embedding, depth
         self.activation, self.dropout, self.head = activation, dropout, head
 

@@ -37,6 +37,8 @@ class DyT(Norm):
     Reference: [Zhu et al., 2025](https://arxiv.org/abs/2503.10622), section 4, eq. 3.
     """
 
+    weight_axes = {"slope": (), "gamma": (), "beta": ()}
+
     def __init__(self, alpha=0.5, **kwargs):
         super().__init__(**kwargs)
         check_numbers(alpha=alpha)

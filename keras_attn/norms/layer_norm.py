@@ -37,6 +37,8 @@ class LayerNorm(Norm):
     Reference: [Ba et al., 2016](https://arxiv.org/abs/1607.06450), section 3.1, eq. 3 and 4.
     """
 
+    weight_axes = {"gamma": (), "beta": ()}
+
     def __init__(self, epsilon=1e-6, use_bias=True, **kwargs):
         super().__init__(**kwargs)
         check_numbers(0, epsilon=epsilon)

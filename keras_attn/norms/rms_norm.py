@@ -41,6 +41,8 @@ class RMSNorm(Norm):
     Reference: [Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467), section 4, eq. 4.
     """
 
+    weight_axes = {"scale": ()}
+
     def __init__(self, epsilon=1e-6, offset=0.0, **kwargs):
         super().__init__(**kwargs)
         check_numbers(0, epsilon=epsilon)

@@ -35,6 +35,7 @@ class LowRankKernels(KernelLayer):
                 ("b", (rank, *outputs), "zeros"),
             ):
                 part = f"{name}_lora_{part}"
+                self.weight_axes = {**self.weight_axes, part: ()}
                 setattr(self, part, self.add_weight(shape, initializer, dtype, name=part))
             self.updates = {**self.updates, name: scale}
 

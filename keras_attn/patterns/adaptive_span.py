@@ -73,6 +73,7 @@ class AdaptiveSpan(LayerValue, Pattern):
     causal = True
     is_of_positions = False
     supports_segments = True
+    weight_axes = {"span": ("model",), "span_kernel": (None, "model"), "span_bias": ("model",)}
 
     def __init__(
         self,

@@ -53,6 +53,8 @@ class Axial(Position):
         [Trax](https://github.com/google/trax), `AxialPositionalEncoding`.
     """
 
+    weight_axes = {"table": ()}
+
     def __init__(self, shape, dims, embeddings_initializer=None, **kwargs):
         super().__init__(**kwargs)
         self.shape, self.dims = _integers(shape=shape), _integers(dims=dims)

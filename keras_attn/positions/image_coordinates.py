@@ -60,6 +60,8 @@ class ImageCoordinates(Position):
         [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.1.
     """
 
+    weight_axes = {"rows": (), "columns": (), "channels": ()}
+
     def __init__(
         self,
         height,

@@ -42,6 +42,8 @@ class Learned(Position):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
     """
 
+    weight_axes = {"table": ()}
+
     def __init__(self, max_length, embeddings_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         check_sizes(max_length=max_length)

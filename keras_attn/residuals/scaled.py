@@ -45,6 +45,8 @@ class ReZero(_ScaledOutput):
     Reference: [Bachlechner et al., 2020](https://arxiv.org/abs/2003.04887), section 3, eq. 3.
     """
 
+    weight_axes = {"factor": ()}
+
     def __init__(self, norm="none", **kwargs):
         super().__init__(norm, **kwargs)
 
@@ -84,6 +86,7 @@ class LayerScale(_ScaledOutput):
     """
 
     needs_closing_norm = True
+    weight_axes = {"factor": ()}
 
     def __init__(self, initial=1e-5, **kwargs):
         super().__init__(**kwargs)

@@ -43,6 +43,13 @@ class Additive(ScoreLayer):
     Reference: [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), appendix A.1.2.
     """
 
+    weight_axes = {
+        "query_kernel": ("model",),
+        "key_kernel": ("model",),
+        "bias": ("model",),
+        "output": ("model",),
+    }
+
     def __init__(self, units=None, **kwargs):
         super().__init__(**kwargs)
         if units is not None:

@@ -149,6 +149,7 @@ class T5Bias(Bias):
     """
 
     is_relative = True
+    weight_axes = {"table": (None, "model")}
 
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=False, **kwargs):
         super().__init__(**kwargs)

@@ -44,6 +44,8 @@ class Cosine(ScoreLayer):
         scale: [Henry et al., 2020](https://arxiv.org/abs/2010.04245), section 3.
     """
 
+    weight_axes = {"log_scale": ("model",)}
+
     def __init__(self, scale=10.0, max_scale=100.0, **kwargs):
         super().__init__(**kwargs)
         check_numbers(scale=scale, max_scale=max_scale)

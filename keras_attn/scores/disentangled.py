@@ -57,6 +57,8 @@ class Disentangled(DistanceScore):
         buckets [the authors' code](https://github.com/microsoft/DeBERTa).
     """
 
+    weight_axes = {"key_table": (None, "model"), "query_table": (None, "model")}
+
     def __init__(self, num_buckets=256, max_distance=512, **kwargs):
         super().__init__(**kwargs)
         check_sizes(4, num_buckets=num_buckets)

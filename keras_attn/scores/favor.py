@@ -89,6 +89,8 @@ class FAVOR(KernelScore, ScoreLayer):
         and section 2.4.
     """
 
+    weight_axes = {"projection": ()}
+
     def __init__(self, num_features=None, seed=None, **kwargs):
         super().__init__(**kwargs)
         if num_features is not None:

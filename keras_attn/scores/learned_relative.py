@@ -45,6 +45,8 @@ class LearnedRelative(DistanceScore):
         distances: [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.1.
     """
 
+    weight_axes = {"embeddings": ()}
+
     def __init__(self, max_distance, **kwargs):
         super().__init__(**kwargs)
         check_sizes(max_distance=max_distance)

@@ -55,6 +55,8 @@ class Relative(DistanceScore):
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.3 and appendix B.
     """
 
+    weight_axes = {"u": ("model",), "v": ("model",), "kernel": (None, "model")}
+
     def __init__(self, hidden_dim=None, clamp_length=None, **kwargs):
         super().__init__(**kwargs)
         given = {"hidden_dim": hidden_dim, "clamp_length": clamp_length}

@@ -5,6 +5,7 @@ import keras
 from keras_attn import depth, layers, memory
 from keras_attn.models.sequence_model import SequenceModel
 from keras_attn.ops.shapes import head_size
+from keras_attn.ops.weight_axes import declare_axes
 
 
 def gtrxl(
@@ -78,7 +79,7 @@ def gtrxl(
 
     return SequenceModel(
         state_shape,
-        embedding=embedding or keras.layers.Dense(hidden_dim),
+        embedding=embedding or declare_axes(keras.layers.Dense(hidden_dim), kernel=(), bias=()),
         depth=depth.Stack(block, num_layers, name="depth"),
         memory=memory.SegmentMemory(memory_length),
         heads=heads,
