@@ -7,6 +7,7 @@ import threading
 import time
 
 EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
+SEVERAL_PROCESSES = "multi_worker", "model_parallel"  # or one, of the latter
 EXIT_DELAY = 5.0  # seconds that one of several processes waits for the others at its end
 
 
@@ -37,7 +38,7 @@ def execute(recipe, options, run):
     try:
         code = _execute(recipe, options, run)
     finally:
-        if code and options.devices == "multi_worker":
+        if code and options.devices in SEVERAL_PROCESSES:
             _exit_soon(code)
     return code
 

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import math
+import re
 import shlex
 import typing
 
 from .option_parser import make_parser, option_fields
 
-STRATEGIES = ("none", "mirrored", "multi_worker", "tpu")
+STRATEGIES = ("none", "mirrored", "multi_worker", "tpu", "model_parallel")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -146,6 +147,15 @@ class Options(CommandOptions):
     seed: int = option(0, at_least=0)
     precision: str = option("float32", choices=PRECISIONS)
     strategy: str = option("none", identity=False, choices=STRATEGIES)
+    mesh: str | None = option(
+        None,
+        "devices of model_parallel: parts of a batch times parts of the weights",
+        identity=False,
+        metavar="data=N,model=N",
+    )
+    shard_parameters: bool = option(
+        False, "divide the weights among the data devices of the mesh too", identity=False
+    )
     dry_run: bool = option(
         False,
         "measure five steps; print parameters, bytes, expected minutes and where files would go; "
@@ -153,10 +163,29 @@ class Options(CommandOptions):
         identity=False,
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        if (self.strategy == "model_parallel") != (self.mesh is not None):
+            raise OptionError(
+                "--strategy model_parallel needs --mesh data=N,model=N, and no other strategy "
+                f"takes one. Received: --strategy {self.strategy}, --mesh {self.mesh}."
+            )
+        if self.shard_parameters and self.mesh is None:
+            raise OptionError("--shard-parameters needs --strategy model_parallel.")
+        _mesh_sizes(self.mesh or "")
+
     @property
     def devices(self):
         """Name of the distribution strategy; tokens are prepared without one."""
         return "none" if getattr(self, "prepare", False) else self.strategy
+
+    @property
+    def mesh_arguments(self):
+        """Arguments of the distribution strategy beside its name."""
+        if self.devices != "model_parallel":
+            return {}
+        sizes = {"data": 1, "model": 1, **_mesh_sizes(self.mesh)}
+        return {**sizes, "shards_parameters": self.shard_parameters}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -226,6 +255,14 @@ _BOUNDS = {
     "above": ("above {}", lambda value, bound: value > bound),
     "within": ("between {0[0]} and {0[1]}", lambda value, ends: ends[0] <= value <= ends[1]),
 }
+
+
+def _mesh_sizes(mesh):
+    """Return the sizes by axis of a mesh such as "data=2,model=4"; an axis left out is not cut."""
+    found = [re.fullmatch(r"(data|model)=([1-9]\d*)", part) for part in mesh.split(",") if mesh]
+    if None in found or len({part[1] for part in found}) < len(found):
+        raise OptionError(f"--mesh must be as data=2,model=4. Received: --mesh {mesh}.")
+    return {part[1]: int(part[2]) for part in found}
 
 
 def _check_bounds(field, value):

@@ -9,6 +9,7 @@ import zipfile
 import keras
 
 from keras_attn import callbacks, distribution
+from keras_attn.backend.replicas import whole_model
 from keras_attn.distribution.workers import worker_of
 from keras_attn.ops.atomic_files import atomic_file
 
@@ -53,7 +54,7 @@ class TrainingRun:
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
         # Processes can join only before anything is computed.
-        self.devices = distribution.strategy(options.devices)
+        self.devices = distribution.strategy(options.devices, **options.mesh_arguments)
         check_agreement(self.devices, settings)
 
     def execute(self, started):
@@ -80,8 +81,9 @@ class TrainingRun:
             print("\n".join(self.summary(card)))
         elif worker_of(self.compiled_model)[0] == 0:
             print(
-                f"Trained: {self.path(MODEL)}. The same command with KERAS_BACKEND=tensorflow, on "
-                "any one machine, evaluates it, exports it and writes the card."
+                f"Trained: {self.path(MODEL)}. The same command without --strategy and with "
+                "KERAS_BACKEND=tensorflow, on any one machine, evaluates it, exports it and writes "
+                "the card."
             )
 
     def complete(self, started):
@@ -101,10 +103,9 @@ class TrainingRun:
             is_trained = steps is not None
             if not is_trained:
                 self.train()
+                steps = self._save_model(is_first=index == 0)
             if index > 0:
                 return None
-            if not is_trained:
-                steps = self._save_model()
             if keras.backend.backend() != "tensorflow":
                 return None
             if workers > 1:
@@ -254,14 +255,17 @@ class TrainingRun:
             **arguments,
         )
 
-    def _save_model(self):
-        """Write the trained model, and return its number of steps."""
+    def _save_model(self, is_first):
+        """Write the trained model in the first process, and return its number of steps."""
         # Keras makes an optimizer while it saves one, on JAX together with all other processes.
         keras.distribution.set_distribution(None)
-        with atomic_file(self.path(MODEL)) as temporary:
-            self.model.save(temporary)
         steps = self.steps()
-        files.write(self.path(TRAINED), json.dumps({"epochs": self.epochs, "steps": steps}))
+        with whole_model(self.model):  # of which each process may hold a part
+            if is_first:
+                with atomic_file(self.path(MODEL)) as temporary:
+                    self.model.save(temporary)
+                done = {"epochs": self.epochs, "steps": steps}
+                files.write(self.path(TRAINED), json.dumps(done))
         return steps
 
     def _write_card(self, started, steps):

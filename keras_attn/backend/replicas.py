@@ -134,6 +134,12 @@ def whole_values(variables):
             replace_value(variable, value)
 
 
+def whole_model(model):
+    """Let the variables of a model and of its optimizer read whole values, in all processes."""
+    optimizer = getattr(model, "optimizer", None)  # a model is compiled or not
+    return whole_values([*model.variables, *(() if optimizer is None else optimizer.variables)])
+
+
 def refuse_model_parallel(name=None):
     """Raise an error if a model is to be divided among devices on another backend than JAX.
 

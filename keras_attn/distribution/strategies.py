@@ -25,7 +25,7 @@ class OneDevice:
         return contextlib.nullcontext()
 
 
-def strategy(name, **arguments):
+def strategy(name, *, data=None, model=None, shards_parameters=False):
     """Return the strategy of a name: the devices and processes that train a model.
 
         none          one device
@@ -76,8 +76,8 @@ def strategy(name, **arguments):
 
     Args:
         name: str.
-        **arguments: those of `keras_attn.distribution.ModelParallel`, with the name
-            "model_parallel". Its processes are those of `multi_worker`; without others, one.
+        data, model, shards_parameters: as of `keras_attn.distribution.ModelParallel`, with the name
+            "model_parallel" only. Its processes are those of `multi_worker`; without others, one.
 
     Returns:
         An object with `scope()` and `num_replicas_in_sync`: on TensorFlow the
@@ -86,8 +86,8 @@ def strategy(name, **arguments):
 
     Raises:
         ValueError: if `name` is unknown, or the backend or the environment does not support it; if
-            `keras.distribution.ModelParallel` is set on another backend than JAX; if other names
-            have arguments.
+            `keras.distribution.ModelParallel` is set on another backend than JAX; if a mesh is
+            given with another name, or does not fit.
 
     Example:
         >>> from keras_attn.distribution import strategy
@@ -95,11 +95,14 @@ def strategy(name, **arguments):
         1
     """
     refuse_model_parallel(name)
-    check_choice(tuple({**_KINDS, **_ON_JAX}), name=name)
-    if arguments and name != "model_parallel":
+    check_choice((*_KINDS, "model_parallel"), name=name)
+    given = {"data": data, "model": model, "shards_parameters": shards_parameters}
+    if name == "model_parallel":
+        return _model_parallel(**given)
+    if given != {"data": None, "model": None, "shards_parameters": False}:
         raise ValueError(
-            "`strategy` takes further arguments with the name 'model_parallel' only. "
-            f"Received: name={name!r}, {', '.join(f'{k}={v!r}' for k, v in arguments.items())}."
+            "`data`, `model` and `shards_parameters` belong to the name 'model_parallel'. "
+            f"Received: name={name!r}, {', '.join(f'{k}={v!r}' for k, v in given.items())}."
         )
     backend = keras.backend.backend()
     kinds = {"tensorflow": _KINDS, "jax": _ON_JAX}.get(backend, {"none": OneDevice})
@@ -108,7 +111,7 @@ def strategy(name, **arguments):
             f"On the backend {backend} there is no strategy {name!r}, only {list(kinds)}; with "
             f"KERAS_BACKEND=tensorflow there are {list(_KINDS)}. Received: name={name!r}"
         )
-    return kinds[name](**arguments)
+    return kinds[name]()
 
 
 def _none():
@@ -283,5 +286,4 @@ _ON_JAX = {
     "mirrored": _data_parallel,
     "multi_worker": _data_parallel_of_workers,
     "tpu": _data_parallel_of_tpus,
-    "model_parallel": _model_parallel,
 }

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.segments import check_segments
-from keras_attn.backend.replicas import refuse_model_parallel, whole_values
+from keras_attn.backend.replicas import refuse_model_parallel, whole_model
 from keras_attn.depth import ACT
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.models.fingerprint import Fingerprint
@@ -144,15 +144,32 @@ class Model(keras.Model):
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
+    def predict(self, x, batch_size=None, **kwargs):
+        place = keras.distribution.distribution()
+        arrays = [array for array in keras.tree.flatten(x) if array is not None]
+        if place is None or not all(isinstance(array, np.ndarray) for array in arrays):
+            return super().predict(x, batch_size=batch_size, **kwargs)
+        # JAX refuses rows that the devices do not divide, after Keras has let go of the weights.
+        count, parts = len(arrays[0]), place.num_model_replicas
+
+        def padded(array):
+            if array is None:
+                return None
+            return np.pad(array, [(0, -count % parts)] + [(0, 0)] * (array.ndim - 1))
+
+        x = keras.tree.map_structure(padded, x)
+        batch_size = parts * -(-(batch_size or 32) // parts)
+        outputs = super().predict(x, batch_size=batch_size, **kwargs)
+        return keras.tree.map_structure(lambda array: array[:count], outputs)
+
     def save(self, filepath, overwrite=True, **kwargs):
         """Save the model as Keras does, to a file that is complete or absent.
 
-        If processes hold parts of the model, all of them must save, each to a path of its own.
+        If processes hold parts of the model, all of them must save, each to a path of its own, or
+        let one of them save inside `keras_attn.backend.replicas.whole_model`.
         """
-        optimizer = getattr(self, "optimizer", None)  # a model is compiled or not
-        own = [] if optimizer is None else optimizer.variables
         with contextlib.ExitStack() as stack:
-            stack.enter_context(whole_values([*self.variables, *own]))
+            stack.enter_context(whole_model(self))
             if overwrite and os.fspath(filepath).endswith(".keras"):
                 filepath = stack.enter_context(atomic_file(filepath))
             return super().save(filepath, overwrite, **kwargs)
@@ -169,15 +186,17 @@ class Model(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**{name: registry.revive(_unbuilt(part)) for name, part in config.items()})
+        return cls(**{name: registry.revive(_unbuilt_head(part)) for name, part in config.items()})
 
 
-def _unbuilt(config):
-    """Return the configuration of a part whose weights the model makes, by its rules."""
+def _unbuilt_head(config):
+    """Return the configuration of a part; a dense head is built by the model, which has its rules.
+
+    Keras would build it before: outside of any model, where no rule divides its weights.
+    """
     if not isinstance(config, dict):
         return config
-    return {
-        n: _unbuilt(x) if "class_name" not in config else x
-        for n, x in config.items()
-        if n != "build_config"
-    }
+    if "class_name" not in config:  # a dict of heads
+        return {name: _unbuilt_head(part) for name, part in config.items()}
+    is_dense = config["class_name"] == "Dense" and config.get("registered_name") is None
+    return {key: x for key, x in config.items() if not (is_dense and key == "build_config")}

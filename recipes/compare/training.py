@@ -52,7 +52,7 @@ class Comparison:
         self.values = {axis: axes.values(axis, options) for axis in options.axis}
         self._check_values()
         # Processes can join only before anything is computed.
-        self.devices = distribution.strategy(options.devices)
+        self.devices = distribution.strategy(options.devices, **options.mesh_arguments)
         chosen = {name: list(getattr(options, name)) for name in ("axis", "values", "seeds")}
         check_agreement(self.devices, {**self._settings, **chosen})
         # Of several processes only the first one writes.

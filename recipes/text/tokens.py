@@ -7,6 +7,7 @@ import tempfile
 import weakref
 
 from keras_attn import text
+from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.text.token_manifest import TOKENIZER
 
@@ -46,7 +47,7 @@ class TokenFolder:
         self.directory = self.saved
         if not self._is_new:
             return
-        if devices == "multi_worker":
+        if devices == "multi_worker" or worker_of_strategy(None)[1] > 1:
             raise ValueError(
                 f"{problem}; make it in one process, by the same command with --prepare."
             )

@@ -19,6 +19,7 @@ from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
 from keras_attn.compat.layer_weights import remove_weight, unlocked
+from keras_attn.compat.name_scopes import open_scopes
 from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.compat.tensorflow_control_flow import has_gradient
 
@@ -44,6 +45,23 @@ def test_a_built_layer_gains_and_loses_a_weight():
         layer.add_weight((5,), name="another")
     remove_weight(layer, "more")
     assert layer.more is None and len(layer.variables) == 2, f"{message} loses one"
+
+
+def test_the_layers_that_make_a_variable_are_found():
+    class Outer(keras.layers.Layer):
+        def build(self, shape):
+            self.part = keras.layers.Dense(2, kernel_initializer=initializer, name="part")
+            self.part.build(shape)
+
+    def initializer(shape, dtype):
+        found.extend(open_scopes())
+        return np.zeros(shape, dtype)
+
+    found, outer = [], Outer(name="outer")
+    outer.build((None, 3))
+    message = "compat/name_scopes.py: the scopes of names no longer hold the layers"
+    assert found == [("outer", outer), ("part", outer.part)], message
+    assert open_scopes() == [], message
 
 
 def test_the_implicit_mask_is_found():

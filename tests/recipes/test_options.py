@@ -139,3 +139,30 @@ def test_options_are_read_without_importing_keras():
     program = f"import sys\nfor name in {RECIPES}: __import__(f'recipes.{{name}}.options')\n"
     program += "assert 'keras' not in sys.modules and 'recipes.image.options' in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_a_mesh_gives_the_arguments_of_the_strategy():
+    flags = "--strategy model_parallel --mesh data=2,model=4 --shard-parameters"
+    options = Example.parse(flags.split(), "recipes.example")
+    expected = {"data": 2, "model": 4, "shards_parameters": True}
+    assert (options.devices, options.mesh_arguments) == ("model_parallel", expected)
+    options = Example(strategy="model_parallel", mesh="model=4")
+    assert options.mesh_arguments == {"data": 1, "model": 4, "shards_parameters": False}
+    assert Example().mesh_arguments == {}
+
+
+@pytest.mark.parametrize(
+    "wrong, sentence",
+    [
+        ({"mesh": "data=2"}, "model_parallel needs --mesh"),
+        ({"strategy": "model_parallel"}, "Received: --strategy model_parallel, --mesh None"),
+        ({"shard_parameters": True}, "--shard-parameters needs --strategy model_parallel"),
+        *(
+            ({"strategy": "model_parallel", "mesh": mesh}, f"Received: --mesh {mesh}")
+            for mesh in ("data=0", "rows=2", "data=2,data=4", "data=2;model=4", "2,4")
+        ),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(wrong, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        Example(**wrong)

@@ -50,6 +50,8 @@ def _box(index, shape):
 
 def is_divided(variable):
     value = variable.value
+    if not isinstance(value, jax.Array):  # inside `whole_values`
+        return False
     return not (value.is_fully_addressable or value.is_fully_replicated)
 
 

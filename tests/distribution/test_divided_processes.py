@@ -1,0 +1,59 @@
+"""Models that several processes hold together end with the weights of one device."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fork_server import run_python
+from other_backend import needs_jax
+from scripts import cluster
+
+pytestmark = [pytest.mark.slow, needs_jax]
+
+SCRIPT = Path(__file__).resolve().parent / "divided_processes.py"
+NAMES = "gpt", "transformer", "transformer_xl"
+
+
+def trained(directory, *arguments, devices=1, **variables):
+    path = f"{SCRIPT.parents[1] / 'support'}{os.pathsep}{SCRIPT.parents[2]}"
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    environment = {**os.environ, "XLA_FLAGS": flags, **variables, "PYTHONPATH": path}
+    directory.mkdir(exist_ok=True)
+    mesh, options = arguments[:3], arguments[3:]
+    done = run_python(SCRIPT, *mesh, directory, *options, backend="jax", environment=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("alone")
+    trained(directory, 1, 1, False, "alone")
+    return directory
+
+
+@pytest.mark.parametrize(
+    "mesh, processes",
+    [
+        ((1, 8, False), 1),
+        ((4, 2, False), 1),
+        ((1, 8, False), 2),  # one replica spans both processes
+        ((4, 2, True), 4),
+    ],
+)
+def test_processes_that_hold_a_model_together_train_it_as_one_device(
+    tmp_path, alone, mesh, processes
+):
+    variables = [{"TF_CONFIG": config} for config in cluster(processes)]
+    with ThreadPoolExecutor() as threads:
+        devices = 8 // processes
+        runs = [
+            threads.submit(trained, tmp_path, *mesh, devices=devices, **more) for more in variables
+        ]
+        assert all(run.result().split()[-1] == "0" for run in runs), "all weights are divided"
+    for name in NAMES:
+        ours, expected = (np.load(path / f"{name}.npz") for path in (tmp_path, alone))
+        for key in expected:
+            np.testing.assert_allclose(ours[key], expected[key], atol=1e-6, err_msg=name)

@@ -1,0 +1,84 @@
+"""Models whose weights are divided among eight simulated devices."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from fork_server import run_python
+from other_backend import needs_jax
+
+pytestmark = [pytest.mark.slow, needs_jax]
+
+HERE = Path(__file__).resolve().parent
+# Weights of Keras's own layers that stand for a user's.
+OF_THE_USER = ("simple_rnn_cell", "layer_normalization")
+
+
+def printed(script, *arguments):
+    """The lines of JSON that a program prints on eight devices."""
+    path = os.pathsep.join(map(str, (HERE.parents[1], HERE.parent / "support")))
+    devices = "--xla_force_host_platform_device_count=8"
+    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": devices}
+    done = run_python(HERE / script, *arguments, backend="jax", environment=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture(scope="module")
+def models():
+    lines = printed("divided_models.py")
+    return {name: found for line in lines for name, found in line.items()}
+
+
+@pytest.fixture(scope="module")
+def fit(tmp_path_factory):
+    (found,) = printed("divided_fit.py", tmp_path_factory.mktemp("saved"))
+    return found
+
+
+def test_every_model_ends_with_the_weights_of_one_device(models):
+    trained = {name: found for name, found in models.items() if "moved" in found}
+    assert len(trained) == 26 and min(found["moved"] for found in trained.values()) > 0.01
+    for name, found in trained.items():
+        assert max(found[mesh] for mesh in ("tensor", "both", "zero")) < 1e-6, name
+
+
+def test_every_weight_of_every_value_has_a_rule(models):
+    for name, found in models.items():
+        missing = [path for path, why in found["undivided"].items() if "no `weight_axes`" in why]
+        missing = [p for p in missing if not any(part in p for part in OF_THE_USER)]
+        assert not missing, f"{name}: declare `weight_axes` in the layers of {missing}"
+
+
+@pytest.mark.parametrize("mesh, most", [("2", 0.30), ("8", 0.15)])
+def test_a_model_that_fits_its_mesh_takes_the_memory_of_its_parts(fit, mesh, most):
+    found = fit[mesh]
+    assert found["undivided"] == {}
+    assert found["share"] <= most and found["loaded_share"] <= most
+
+
+@pytest.mark.parametrize("mesh", ["2", "8"])
+def test_a_divided_model_trains_predicts_generates_and_is_saved_as_on_one_device(fit, mesh):
+    found = fit[mesh]
+    assert found["difference"] < 1e-5 and found["outputs"] < 1e-4
+    assert found["rows"] == 11 and found["same_ids"] and found["loaded"]
+
+
+def test_a_step_of_a_divided_model_exchanges_sums_only(fit):
+    assert fit["collectives"] == ["all-reduce"]
+
+
+def test_bad_meshes_and_rules_raise_one_sentence(fit):
+    devices, size, name, rule = fit["errors"]
+    assert "number of devices of all processes, 8. Received: data=2, model=3" in devices
+    assert "`data` must be an integer of at least 1" in size
+    assert "belong to the name 'model_parallel'. Received: name='none', data=2" in name
+    assert "at most as many axes as the weight" in rule and "(8, 4)" in rule
+
+
+def test_weights_that_stay_whole_are_reported_once(fit):
+    (own,), (sizes,), none = fit["warnings"]
+    assert "mine/kernel (its layer has no `weight_axes` for it)" in own
+    assert "six/kernel (4 does not divide its axis of 6)" in sizes
+    assert none == []

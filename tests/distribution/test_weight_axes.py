@@ -1,0 +1,59 @@
+"""Each class that makes weights declares how a mesh of devices divides them."""
+
+import ast
+from pathlib import Path
+
+import keras
+import pytest
+from fork_server import ROOT
+
+from keras_attn.distribution.model_parallel import weight_axes
+from keras_attn.layers import FeedForward
+from keras_attn.ops.weight_axes import declare_axes, divide_outputs
+
+MAKES = {"add_weight", "_add_projection", "halting_unit"}
+# Layers of Keras that a class makes as its parts, with weights.
+PARTS = {"Dense", "SeparableConv1D"}
+# Its rules are made with its weights, whose names are those of the model's memory.
+AT_RUN_TIME = {"StatefulSegments", "LowRankKernels"}
+
+
+def makers():
+    """The names of classes and base classes, and whether weights and rules are made in each."""
+    for path in sorted((ROOT / "keras_attn").rglob("*.py")):
+        if path.parts[-2] in ("compat", "convert"):
+            continue
+        for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+                names = {getattr(f, "attr", getattr(f, "id", None)) for f in calls}
+                declares = any(
+                    isinstance(n, ast.Assign) and n.targets[0].id == "weight_axes"
+                    for n in node.body
+                    if isinstance(getattr(n, "targets", [None])[0], ast.Name)
+                )
+                divides = "divide_outputs" in names
+                yield node.name, bool(names & MAKES or names & PARTS and not divides), declares
+
+
+def test_each_class_that_makes_weights_declares_their_axes():
+    missing = {name for name, makes, declares in makers() if makes and not declares}
+    assert missing == AT_RUN_TIME, "these classes make weights without `weight_axes`"
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [("kernel", (None, "model")), ("bias", ("model",)), ("other", None)],
+)
+def test_a_weight_has_the_rule_of_the_innermost_layer_that_has_rules(name, expected):
+    outer, inner = FeedForward(3), keras.layers.Dense(3)
+    scopes = [("block", None), ("feed_forward_2", outer), ("intermediate", inner)]
+    assert weight_axes(scopes, name) == expected
+    declare_axes(inner, kernel=("model",))
+    assert weight_axes(scopes, "kernel") == ("model",)
+    assert weight_axes(scopes, "bias") is None
+
+
+def test_only_dense_heads_are_divided():
+    assert divide_outputs(keras.layers.Dense(2)).weight_axes["bias"] == ("model",)
+    assert not hasattr(divide_outputs(keras.layers.Dropout(0.1)), "weight_axes")
