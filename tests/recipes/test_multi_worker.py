@@ -1,17 +1,15 @@
 """Two processes that train one model: their files, and the end of both when one is killed."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import time
 
 import keras
 import numpy as np
 import pytest
-from fork_server import ROOT, ForkedPython
 from other_backend import needs_jax
+from recipe_processes import finished, started
 from scripts import cluster
 
 from keras_attn.callbacks import average_weights
@@ -32,15 +30,6 @@ def start(data, out, *more, **variables):
     return started("language_model", "--text", data, "--out", out, *OPTIONS, *more, **variables)
 
 
-def started(recipe, *arguments, backend="tensorflow", **variables):
-    return ForkedPython(
-        *("-m", f"recipes.{recipe}", *arguments),
-        backend=backend,
-        environment={**os.environ, "PYTHONPATH": str(ROOT), **variables},
-        stderr=subprocess.STDOUT,
-    )
-
-
 def workers(data, out, *others, **variables):
     """Start two processes, each with its own options."""
     more = ("--strategy", "multi_worker")
@@ -57,13 +46,6 @@ def send(what, process, out):
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()[0]
         time.sleep(0.01)
     process.send_signal(what)
-
-
-def finished(processes):
-    processes = list(processes)
-    said = [process.communicate(timeout=300)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(said), said
-    return said
 
 
 def card(out):
