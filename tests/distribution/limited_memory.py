@@ -1,0 +1,42 @@
+"""Trains a `gpt` of 101 million weights under a limit of this process's memory, in MB; run by
+test_limited_memory.py on JAX. Argument: the limit, and the number of processes that divide it.
+"""
+
+import resource
+import sys
+
+import jax
+import keras
+import numpy as np
+
+from keras_attn.distribution import strategy
+from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.models import gpt
+from keras_attn.text.datasets import rows_to_feed
+
+V, T = 512, 8
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        ids = np.random.default_rng(index).integers(1, V, (2, T + 1))
+        batch = {"token_ids": ids[:, :-1]}, ids[:, 1:]
+        return rows_to_feed(batch, keras.distribution.distribution())
+
+
+def main(limit, processes):
+    if int(processes) > 1:
+        strategy("model_parallel", data=1, model=int(processes))
+    jax.config.update("jax_disable_most_optimizations", True)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(limit) * 10**6,) * 2)
+    model = gpt(V, 8, 16, 1024, 4096, dropout=0.0, max_length=T)
+    model.compile("adam", LabelSmoothedCrossentropy())
+    history = model.fit(Batches(), shuffle=False, verbose=0).history
+    print(model.count_params() > 1e8 and np.isfinite(history["loss"][-1]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
