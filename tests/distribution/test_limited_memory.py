@@ -12,8 +12,8 @@ from scripts import cluster
 pytestmark = [pytest.mark.slow, needs_jax]
 
 SCRIPT = Path(__file__).resolve().parent / "limited_memory.py"
-# Weights and Adam's moments take 1,222 MB, gradients 407 MB, and a process without a model 700 MB.
-LIMIT = 2800
+# MB. Weights and Adam's moments take 1,222, gradients 407, a process without a model 400 to 700.
+LIMIT = 1900
 
 
 def trained(processes, **variables):
@@ -24,7 +24,9 @@ def trained(processes, **variables):
 
 def test_two_processes_train_a_model_that_exceeds_the_memory_of_one():
     alone = trained(1)
-    assert alone.returncode != 0 and "Out of memory" in alone.stderr + alone.stdout
+    assert alone.returncode != 0
+    words = "bad_alloc", "Out of memory", "Unable to allocate"
+    assert any(word in alone.stderr for word in words), alone.stderr[-3000:]
     with ThreadPoolExecutor() as threads:
         runs = [threads.submit(trained, 2, TF_CONFIG=config) for config in cluster(2)]
         for run in runs:

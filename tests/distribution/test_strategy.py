@@ -9,7 +9,7 @@ import pytest
 from other_backend import INSTALLED, needs_jax, run_on
 
 from keras_attn.compat import keras_fit
-from keras_attn.distribution import strategy
+from keras_attn.distribution import ModelParallel, strategy
 from keras_attn.distribution.workers import WORKERS
 from keras_attn.models import gpt
 
@@ -35,7 +35,7 @@ def test_mirrored_uses_all_devices():
 SHARED = """
 import json, os, sys
 import tensorflow as tf
-from keras_attn.distribution import strategy
+from keras_attn.distribution import ModelParallel, strategy
 
 (cpu,) = tf.config.list_physical_devices("CPU")
 devices = [tf.config.LogicalDeviceConfiguration()] * os.cpu_count()
@@ -63,7 +63,9 @@ def test_an_unknown_name_raises_with_the_known_names():
 def test_tensorflow_divides_no_model_among_devices():
     """Keras's own `ModelParallel` would train a whole model there."""
     with pytest.raises(ValueError, match="KERAS_BACKEND=jax.*Received: name='model_parallel'"):
-        strategy("model_parallel")
+        strategy("model_parallel", data=1, model=1)
+    with pytest.raises(ValueError, match="KERAS_BACKEND=jax.*Received: name='model_parallel'"):
+        ModelParallel(1, 1)
     mesh = keras.distribution.DeviceMesh((1, 1), ("batch", "model"), ["cpu:0"])
     layout_map = keras.distribution.LayoutMap(mesh)
     place = keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
@@ -112,7 +114,7 @@ def test_fit_works_on_one_device():
 
 ON_ANOTHER = """
 import json
-from keras_attn.distribution import strategy
+from keras_attn.distribution import ModelParallel, strategy
 refused = []
 for name in {refused}:
     try:
@@ -140,7 +142,7 @@ def test_strategies_of_other_backends(backend, names):
 
 UNDER_SRUN = """
 import json
-from keras_attn.distribution import strategy
+from keras_attn.distribution import ModelParallel, strategy
 import jax
 
 place = strategy("multi_worker")
