@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import re
 import shlex
 import typing
 
@@ -172,7 +171,8 @@ class Options(CommandOptions):
             )
         if self.shard_parameters and self.mesh is None:
             raise OptionError("--shard-parameters needs --strategy model_parallel.")
-        _mesh_sizes(self.mesh or "")
+        if self.mesh is not None:
+            _mesh_sizes(self.mesh)
 
     @property
     def devices(self):
@@ -184,8 +184,7 @@ class Options(CommandOptions):
         """Arguments of the distribution strategy beside its name."""
         if self.devices != "model_parallel":
             return {}
-        sizes = {"data": 1, "model": 1, **_mesh_sizes(self.mesh)}
-        return {**sizes, "shards_parameters": self.shard_parameters}
+        return {**_mesh_sizes(self.mesh), "shards_parameters": self.shard_parameters}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -258,11 +257,12 @@ _BOUNDS = {
 
 
 def _mesh_sizes(mesh):
-    """Return the sizes by axis of a mesh such as "data=2,model=4"; an axis left out is not cut."""
-    found = [re.fullmatch(r"(data|model)=([1-9]\d*)", part) for part in mesh.split(",") if mesh]
-    if None in found or len({part[1] for part in found}) < len(found):
-        raise OptionError(f"--mesh must be as data=2,model=4. Received: --mesh {mesh}.")
-    return {part[1]: int(part[2]) for part in found}
+    from keras_attn.distribution.layout import parse_mesh  # imports Keras
+
+    try:
+        return parse_mesh(mesh)
+    except ValueError as error:
+        raise OptionError(f"--mesh: {error}") from None
 
 
 def _check_bounds(field, value):

@@ -43,6 +43,16 @@ def num_shares():
 
 
 @per_backend
+def keep_rows(x):
+    """Return `x` (B, ...), of which each device of a mesh keeps the rows of its part of the batch.
+
+    Without it XLA may move activations where it should gather a weight that is divided among the
+    devices of a batch.
+    """
+    return x
+
+
+@per_backend
 def model_scope(model):
     """Return the scope in which variables of `model` are made."""
     return contextlib.nullcontext()

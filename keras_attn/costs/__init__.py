@@ -1,7 +1,7 @@
 """Costs of a model before it runs."""
 
 from keras_attn.costs.explain_model import explain
-from keras_attn.costs.explanation import Explanation, LayerCost, MemoryCost
+from keras_attn.costs.explanation import DeviceCost, Explanation, LayerCost, MemoryCost
 from keras_attn.costs.reach import Reach
 
-__all__ = ["Explanation", "LayerCost", "MemoryCost", "Reach", "explain"]
+__all__ = ["DeviceCost", "Explanation", "LayerCost", "MemoryCost", "Reach", "explain"]

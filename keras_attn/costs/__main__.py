@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from keras_attn.costs import explain
+from keras_attn.distribution.layout import parse_mesh
 
 
 def main(arguments=None):
@@ -14,9 +15,16 @@ def main(arguments=None):
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--precision", help="dtype policy, such as mixed_bfloat16")
     parser.add_argument("--memory", type=float, help="bytes, such as 24e9")
+    parser.add_argument("--mesh", help="devices that divide a batch and weights: data=8,model=4")
+    parser.add_argument(
+        "--shard-parameters", action="store_true", help="the data devices divide the weights too"
+    )
     given = parser.parse_args(arguments)
     options = {"precision": given.precision, "memory": given.memory}
+    options["shards_parameters"] = given.shard_parameters
     try:
+        if given.mesh is not None:
+            options["mesh"] = parse_mesh(given.mesh)
         print(explain(given.preset, given.length, given.batch_size, **options))
     except ValueError as error:
         print(f"keras_attn.costs: {error}", file=sys.stderr)

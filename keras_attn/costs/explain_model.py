@@ -10,7 +10,17 @@ from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
 
 
-def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", memory=None):
+def explain(
+    model,
+    length,
+    batch_size=1,
+    *,
+    precision=None,
+    optimizer="adam",
+    memory=None,
+    mesh=None,
+    shards_parameters=False,
+):
     """Count what a model costs, before it runs.
 
         FLOPs of a product (M, K) (K, N) = 2 M K N,   backward: by each factor that learns
@@ -23,6 +33,10 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
     fullest moment of the backward pass. Measured tensors took 0.94 to 1.21 times as much
     (`recipes.benchmarks.memory`); the process also holds the graph and its kernels.
 
+    With a mesh, `devices` is the cost of each device, which computes its rows of the batch and its
+    part of the weights. Bytes moved are those that collectives of float32 on CPUs return to it in a
+    step; XLA may move fewer or, with `shards_parameters` and a model axis, more.
+
     Args:
         model: name of a preset, of `keras_attn.models.presets()`, or a built functional
             `keras.Model` with at least one attention layer.
@@ -31,14 +45,17 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
         precision: name of a dtype policy for the preset, such as "mixed_bfloat16"; by default the
             global one. A model has policies of its own.
         optimizer: name or object of a Keras optimizer; None for none.
-        memory: number of bytes. Notes say what needs more.
+        memory: number of bytes, of a device if there is a mesh. Notes say what needs more.
+        mesh: dict of the sizes "data" and "model" of a `distribution.ModelParallel`, for the cost
+            of each of its devices: `{"data": 8, "model": 4}`. A size left out is 1.
+        shards_parameters: bool. As for `distribution.ModelParallel`.
 
     Returns:
         An `Explanation`, which prints as a table; `to_dict()` gives its numbers.
 
     Raises:
-        ValueError: if there is no such preset, a size is below 1, or the model is not functional or
-            has no attention layer.
+        ValueError: if there is no such preset, a size is below 1, the mesh has other
+            sizes, or the model is not functional or has no attention layer.
 
     Example:
         >>> import keras_attn
@@ -47,10 +64,12 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
         2349056
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 1; paths of factors:
-        [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
+        [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2; devices:
+        [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053), section 3.
     """
     # Imported here, so that importing keras_attn takes no longer.
     from keras_attn.costs.calls import record_calls
+    from keras_attn.costs.devices import device_cost
     from keras_attn.costs.explanation import Explanation
     from keras_attn.costs.inputs import symbolic_inputs
     from keras_attn.costs.layer_costs import layer_costs, memory_cost, notes, reach, shortages
@@ -58,6 +77,10 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
     check_sizes(length=length, batch_size=batch_size)
     if memory is not None:
         check_numbers(0, memory=memory)
+    if mesh is not None:
+        check_that(set(mesh) <= {"data", "model"}, 'a dict of "data" and "model"', mesh=mesh)
+        mesh = {"data": 1, "model": 1, **mesh}
+        check_sizes(**mesh)
     name = model if isinstance(model, str) else getattr(model, "name", None)
     model = _built(model, precision)
     calls = record_calls(model, symbolic_inputs(model, length, batch_size))
@@ -67,9 +90,14 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
             f"Received: a model {name!r} without one."
         )
     cost = memory_cost(model, calls, batch_size, optimizer)
-    sentences = [*notes(calls), *shortages(cost, memory)]
+    devices = None
+    if mesh is not None:
+        rows = -(-batch_size // mesh["data"])
+        own_calls = record_calls(model, symbolic_inputs(model, length, rows))
+        devices = device_cost(model, own_calls, mesh, shards_parameters, optimizer)
+    sentences = [*notes(calls), *shortages(cost, devices, memory)]
     found = layer_costs(model, calls, length), cost, reach(calls, length), sentences
-    return Explanation(name, length, batch_size, *found)
+    return Explanation(name, length, batch_size, *found, devices)
 
 
 def _built(model, precision):

@@ -64,6 +64,45 @@ class MemoryCost:
 
 
 @dataclasses.dataclass(frozen=True)
+class DeviceCost:
+    """Bytes of one device of a mesh in a training step under `distribution.ModelParallel`.
+
+    Attributes:
+        data, model: ints. Number of devices along each axis of the mesh.
+        shards_parameters: bool.
+        weights, gradients, optimizer, activations: ints. Held.
+        summed_gradients: int. Of the gradients that the `data` devices add up.
+        gathered_weights: int. Of the sharded weights that are gathered where they are used.
+        exchanged_rows: int. Of the rows that are looked up in sharded tables, and their gradients.
+        summed_activations: int. Of the outputs, and of the gradients of the inputs, that the
+            `model` devices add up.
+    """
+
+    data: int
+    model: int
+    shards_parameters: bool
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    summed_gradients: int
+    gathered_weights: int
+    exchanged_rows: int
+    summed_activations: int
+
+    @property
+    def held(self):
+        """Bytes that a training step takes on a device."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+    @property
+    def moved(self):
+        """Bytes that a device gets from collectives in a training step."""
+        of_weights = self.summed_gradients + self.gathered_weights + self.exchanged_rows
+        return of_weights + self.summed_activations
+
+
+@dataclasses.dataclass(frozen=True)
 class Explanation:
     """The costs of a model, which print as a table.
 
@@ -74,6 +113,7 @@ class Explanation:
         memory: `MemoryCost`.
         reach: `Reach`.
         notes: list of str. What is not counted, and what will not fit.
+        devices: `DeviceCost` of each device of a mesh; None without one.
     """
 
     model: str
@@ -83,6 +123,7 @@ class Explanation:
     memory: MemoryCost
     reach: Reach
     notes: list
+    devices: DeviceCost | None = None
 
     @property
     def total(self):
@@ -105,7 +146,8 @@ class Explanation:
         for first, *others in rows:
             cells = [x.rjust(width) for x, width in zip(others, widths[1:], strict=True)]
             lines.append("  ".join([first.ljust(widths[0]), *cells]))
-        return "\n".join([title, "", *lines, "", *self._memory_lines(), *self.notes])
+        more = [*self._memory_lines(), *self._device_lines(), *self.notes]
+        return "\n".join([title, "", *lines, "", *more])
 
     def _memory_lines(self):
         memory = self.memory
@@ -118,6 +160,28 @@ class Explanation:
         yield f"receptive field {field}, longest path {path}, sequential operations {steps}"
         decoding = f"decoding takes about {in_bytes(memory.decoding)}"
         yield f"{decoding}, and reads {in_bytes(memory.per_token)} for each token"
+
+    def _device_lines(self):
+        of = self.devices
+        if of is None:
+            return
+        how = ", whose parameters are sharded" if of.shards_parameters else ""
+        parts = {
+            "weights": of.weights,
+            "gradients": of.gradients,
+            "optimizer": of.optimizer,
+            "activations": of.activations,
+        }
+        held = ", ".join(f"{name} {in_bytes(x)}" for name, x in parts.items())
+        yield f"each of {of.data:,} x {of.model:,} devices{how}: {in_bytes(of.held)}, of it {held}"
+        parts = {
+            "summed gradients": of.summed_gradients,
+            "gathered weights": of.gathered_weights,
+            "exchanged rows": of.exchanged_rows,
+            "summed activations": of.summed_activations,
+        }
+        moved = ", ".join(f"{name} {in_bytes(x)}" for name, x in parts.items())
+        yield f"in a step it gets {in_bytes(of.moved)} from others: {moved}"
 
     __repr__ = __str__
 

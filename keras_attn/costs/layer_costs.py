@@ -70,9 +70,11 @@ def memory_cost(model, calls, batch_size, optimizer):
     return MemoryCost(weights, gradients, slots, training, weights + caches, per_token)
 
 
-def shortages(cost, memory):
+def shortages(cost, devices, memory):
     """Return sentences on what does not fit into `memory`, bytes or None."""
     needs = {"Training": cost.training, "Decoding": cost.decoding}
+    if devices is not None:
+        needs = {"Training": devices.held}
     return [
         f"{name} does not fit: it needs about {in_bytes(need)} of {in_bytes(memory)}."
         for name, need in needs.items()

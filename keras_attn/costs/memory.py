@@ -127,7 +127,7 @@ class _EmptyCache(keras.Operation):
         return {name: x for name, x in state.items() if x is not None}
 
 
-def optimizer_bytes(model, optimizer):
+def optimizer_bytes(model, optimizer, of=size_of):
     """Return the bytes of the variables that an optimizer has for a model, one of each shape."""
     if optimizer is None:
         return 0
@@ -136,29 +136,36 @@ def optimizer_bytes(model, optimizer):
     small = keras.Variable(keras.ops.zeros((2, 3)))  # stands for a weight of any shape
     optimizer.build([small])
     slots = sum(tuple(variable.shape) == (2, 3) for variable in optimizer.variables)
-    return slots * variable_bytes(model.trainable_variables)
+    return slots * variable_bytes(model.trainable_variables, of)
 
 
-def variable_bytes(variables):
-    """Return the bytes of variables."""
-    return sum(size_of(variable) for variable in variables)
+def variable_bytes(variables, of=size_of):
+    """Return the bytes of variables; `of` tells those of one, by default of the whole of it."""
+    return sum(of(variable) for variable in variables)
 
 
-def cast_bytes(model):
+def cast_bytes(model, of=size_of):
     """Return the bytes of the weights as layers in half precision read them."""
     found = 0
     for layer in flatten_layers(model):
         size = item_size(layer.compute_dtype)
-        copied = [w for w in own_weights(layer) if item_size(w.dtype) > size]
-        found += size * sum(math.prod(w.shape) for w in copied if w.trainable)
+        copied = [w for w in own_weights(layer) if item_size(w.dtype) > size and w.trainable]
+        found += sum(size * of(w) // item_size(w.dtype) for w in copied)
     return found
 
 
-def peak_of_activations(calls):
+def peak_of_activations(calls, parts=lambda call: 1):
     """Return the most bytes that activations take in a training step.
 
-    The backward pass goes from the last call to the first, and lets go what each has kept.
+    The backward pass goes from the last call to the first, and lets go what each has kept. Of what
+    a call keeps and takes, a device holds one of `parts(call)`; its output it holds whole.
     """
+
+    def entry(call):
+        """Return the bytes that a call keeps, and those that its gradient takes besides."""
+        held, count = bytes_of(call), parts(call)
+        return call.repeats * held.kept // count, held.scratch // count + size_of(call.output)
+
     entries, inner = [], {}
     for call in calls:
         depth = next((x for x in call.inside if getattr(x, "num_recomputations", 0)), None)
@@ -167,17 +174,11 @@ def peak_of_activations(calls):
         elif id(call.layer) in inner:
             # Of recomputed blocks one has its activations at a time.
             blocks = _by_block(call.layer, inner[id(call.layer)])
-            block = max(map(_peak, ([_entry(x) for x in block] for block in blocks)))
+            block = max(map(_peak, ([entry(x) for x in block] for block in blocks)))
             entries.append((call.layer.num_kept_states * size_of(call.output), block))
         else:
-            entries.append(_entry(call))
+            entries.append(entry(call))
     return _peak(entries) + sum(size_of(x) for x in _segments(calls))
-
-
-def _entry(call):
-    """Return the bytes that a call keeps, and those that its gradient takes besides."""
-    held = bytes_of(call)
-    return call.repeats * held.kept, held.scratch + size_of(call.output)
 
 
 def _peak(entries):

@@ -1,19 +1,15 @@
 """Models whose weights are divided among devices."""
 
 import contextlib
-import math
-import re
 import warnings
 
 import keras
 
 from keras_attn.backend.replicas import refuse_model_parallel
 from keras_attn.compat.name_scopes import open_scopes
+from keras_attn.distribution.layout import divide, divide_further, rule_of
 from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.ops.checks import check_sizes
-
-# Smaller weights are not worth a gather of their own.
-LEAST_SHARDED_SIZE = 1024
 
 
 class ModelParallel(keras.distribution.ModelParallel):
@@ -104,8 +100,8 @@ class ModelParallel(keras.distribution.ModelParallel):
             if rule is None:
                 self._report(variable, "its layer has no `weight_axes` for it")
             axes = self._fitting(variable, rule or ())
-            if self.shards_parameters and "data" not in axes:
-                axes = self._sharded(shape, axes)
+            if self.shards_parameters:
+                axes = divide_further(shape, axes, self.sizes["data"])
         return keras.distribution.TensorLayout(tuple(axes), self.device_mesh)
 
     def _fitting(self, variable, rule):
@@ -116,18 +112,10 @@ class ModelParallel(keras.distribution.ModelParallel):
                 f"`weight_axes` must have at most as many axes as the weight {variable.path} of "
                 f"shape {shape}. Received: {rule}."
             )
-        axes = [*rule, *[None] * (len(shape) - len(rule))]
-        for i, name in enumerate(axes):
-            if name is not None and shape[i] % self.sizes[name]:
-                axes[i] = None
-                self._report(variable, f"{self.sizes[name]} does not divide its axis of {shape[i]}")
-        return axes
-
-    def _sharded(self, shape, axes):
-        """Divide also the largest axis that is whole, and that the `data` devices can divide."""
-        free = [i for i, name in enumerate(axes) if not name and not shape[i] % self.sizes["data"]]
-        if free and math.prod(shape) >= LEAST_SHARDED_SIZE:
-            axes[max(free, key=lambda i: shape[i])] = "data"
+        axes, unfit = divide(shape, rule, self.sizes)
+        for i in unfit:
+            size = self.sizes[rule[i]]
+            self._report(variable, f"{size} does not divide its axis of {shape[i]}")
         return axes
 
     def _report(self, variable, reason):
@@ -168,6 +156,6 @@ def weight_axes(scopes, name):
     for scope, layer in reversed(scopes):
         rules = getattr(layer, "weight_axes", None)
         if rules is not None:
-            return rules.get("/".join(re.sub(r"_\d+$", "", part) for part in parts))
+            return rule_of(rules, parts)
         parts.insert(0, scope)
     return None

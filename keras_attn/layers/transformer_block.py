@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attn import registry, residuals
 from keras_attn.attention.masks import join_masks
+from keras_attn.backend.replicas import keep_rows
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers.block import Block, check_cross_attention
 from keras_attn.ops.checks import check_given, check_rates, check_shape
@@ -113,7 +114,7 @@ class TransformerBlock(Block):
     def apply(self, x, call):
         steps, extras = self.sublayers(x, call)
         for residual, sublayer in steps:
-            x = residual.after(x, sublayer(residual.before(x), call.context))
+            x = keep_rows(residual.after(x, sublayer(residual.before(x), call.context)))
         return x, extras
 
     def sublayers(self, x, call):

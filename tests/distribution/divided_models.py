@@ -12,7 +12,7 @@ import jax
 import keras
 import numpy as np
 
-from keras_attn.distribution import ModelParallel, model_parallel
+from keras_attn.distribution import ModelParallel, layout
 
 ROWS, STEPS, RATE, MOMENTUM = 8, 6, 0.1, 0.5
 MESHES = {"tensor": (2, 4), "both": (2, 4, True), "zero": (8, 1, True)}
@@ -20,7 +20,7 @@ MESHES = {"tensor": (2, 4), "both": (2, 4, True), "zero": (8, 1, True)}
 # Compiling takes most of the time.
 jax.config.update("jax_disable_most_optimizations", True)
 # Sizes that eight devices divide, and weights that are large enough.
-model_parallel.LEAST_SHARDED_SIZE = 1
+layout.LEAST_SHARDED_SIZE = 1
 catalogue_models.V = 16
 sizes = {"num_heads": 4, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
 catalogue_models.SIZES.update(sizes)

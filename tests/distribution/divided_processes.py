@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_attn.backend.replicas import whole_model
-from keras_attn.distribution import model_parallel, strategy
+from keras_attn.distribution import layout, strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import gpt, transformer, transformer_xl
@@ -19,7 +19,7 @@ from keras_attn.text.datasets import rows_to_feed
 
 V, T, ROWS, STEPS = 16, 6, 8, 6
 SIZES = {"num_layers": 1, "num_heads": 8, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
-model_parallel.LEAST_SHARDED_SIZE = 1
+layout.LEAST_SHARDED_SIZE = 1
 jax.config.update("jax_disable_most_optimizations", True)
 
 

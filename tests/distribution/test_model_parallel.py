@@ -1,12 +1,9 @@
 """Models whose weights are divided among eight simulated devices."""
 
-import json
-import os
 from pathlib import Path
 
 import pytest
-from fork_server import run_python
-from other_backend import needs_jax
+from other_backend import lines_on_eight_devices, needs_jax
 
 pytestmark = [pytest.mark.slow, needs_jax]
 
@@ -15,25 +12,15 @@ HERE = Path(__file__).resolve().parent
 OF_THE_USER = ("simple_rnn_cell", "layer_normalization")
 
 
-def printed(script, *arguments):
-    """The lines of JSON that a program prints on eight devices."""
-    path = os.pathsep.join(map(str, (HERE.parents[1], HERE.parent / "support")))
-    devices = "--xla_force_host_platform_device_count=8"
-    environment = {**os.environ, "PYTHONPATH": path, "XLA_FLAGS": devices}
-    done = run_python(HERE / script, *arguments, backend="jax", environment=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
 @pytest.fixture(scope="module")
 def models():
-    lines = printed("divided_models.py")
+    lines = lines_on_eight_devices(HERE / "divided_models.py")
     return {name: found for line in lines for name, found in line.items()}
 
 
 @pytest.fixture(scope="module")
 def fit(tmp_path_factory):
-    (found,) = printed("divided_fit.py", tmp_path_factory.mktemp("saved"))
+    (found,) = lines_on_eight_devices(HERE / "divided_fit.py", tmp_path_factory.mktemp("saved"))
     return found
 
 

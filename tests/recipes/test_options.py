@@ -158,7 +158,10 @@ def test_a_mesh_gives_the_arguments_of_the_strategy():
         ({"strategy": "model_parallel"}, "Received: --strategy model_parallel, --mesh None"),
         ({"shard_parameters": True}, "--shard-parameters needs --strategy model_parallel"),
         *(
-            ({"strategy": "model_parallel", "mesh": mesh}, f"Received: --mesh {mesh}")
+            (
+                {"strategy": "model_parallel", "mesh": mesh},
+                f"--mesh: A mesh must be .* Received: '{mesh}'",
+            )
             for mesh in ("data=0", "rows=2", "data=2,data=4", "data=2;model=4", "2,4")
         ),
     ],

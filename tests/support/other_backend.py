@@ -25,3 +25,14 @@ def run_on(backend, program, *arguments, **variables):
     done = start_on(backend, program, *arguments, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def lines_on_eight_devices(script, *arguments):
+    """Return the lines of JSON that a script prints on eight simulated devices of JAX."""
+    variables = {
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support"))),
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    }
+    done = run_python(script, *arguments, backend="jax", environment={**os.environ, **variables})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

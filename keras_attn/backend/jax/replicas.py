@@ -1,12 +1,22 @@
 """Parts of variables that are divided among the devices of several processes."""
 
 import jax
+import keras
 import numpy as np
 from jax.experimental import multihost_utils
 
 
 def processes_share_state():
     return True
+
+
+def keep_rows(x):
+    place = keras.distribution.distribution()
+    if not isinstance(place, keras.distribution.ModelParallel) or x.ndim < 2:
+        return x
+    if x.shape[0] % place.num_model_replicas:
+        return x
+    return keras.distribution.distribute_tensor(x, place.get_data_layout(x.shape))
 
 
 def held_boxes(variable):

@@ -1,0 +1,142 @@
+"""Bytes that each device of a mesh holds of a model, and exchanges in a training step."""
+
+import collections
+import math
+
+import keras
+
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.costs.explanation import DeviceCost
+from keras_attn.costs.memory import (
+    cast_bytes,
+    optimizer_bytes,
+    peak_of_activations,
+    size_of,
+    variable_bytes,
+)
+from keras_attn.distribution.layout import divide, divide_further, rule_of
+from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
+from keras_attn.layers import MultiHeadAttention, TokenEmbedding, TokenHead
+
+# Their outputs, logits of tokens or hidden units, stay divided.
+_HEADS = TokenEmbedding, TokenHead, keras.layers.Dense
+_KINDS = FeedForward, MixtureOfExperts, *_HEADS
+
+
+def device_cost(model, calls, mesh, shards_parameters, optimizer):
+    """Return the `DeviceCost` of a model.
+
+    Args:
+        model: a built `keras.Model`.
+        calls: list of the `Call`s of a batch of the rows of one device.
+        mesh: dict of the number of devices along "data" and along "model".
+        shards_parameters: bool.
+        optimizer: as for `explain`.
+    """
+    shards_parameters = shards_parameters and mesh["data"] > 1
+    axes = axes_of_weights(model, mesh, shards_parameters)
+    divided = {key for key, names in axes.items() if "model" in names and mesh["model"] > 1}
+
+    def held(variable):
+        """Return the bytes of a variable on a device."""
+        return size_of(variable) // math.prod(mesh[name] for name in axes[id(variable)] if name)
+
+    def used(variable):
+        """Return the bytes of a variable on a device that computes with it."""
+        return size_of(variable) // (mesh["model"] if id(variable) in divided else 1)
+
+    def parts(call):
+        return mesh["model"] if _is_divided(call, divided) else 1
+
+    sharded = [w for w in model.weights if "data" in axes[id(w)]]
+    tables = _Tables(calls, sharded)
+    return DeviceCost(
+        **mesh,
+        shards_parameters=shards_parameters,
+        weights=variable_bytes(model.weights, held),
+        gradients=variable_bytes(model.trainable_variables, held),
+        optimizer=optimizer_bytes(model, optimizer, held),
+        activations=cast_bytes(model, used) + peak_of_activations(calls, parts),
+        summed_gradients=0 if mesh["data"] == 1 else tables.gradient_bytes(model, used),
+        gathered_weights=variable_bytes(tables.gathered(sharded), used),
+        exchanged_rows=tables.exchanged_bytes(),
+        summed_activations=sum(_summed(call, divided) for call in calls),
+    )
+
+
+class _Tables:
+    """The tables of tokens of a model, which lookups and heads may share.
+
+    XLA makes a gradient of a table for each use and adds each up over the devices. Of a sharded
+    table devices exchange the rows that they look up, and gather it for a head only.
+    """
+
+    def __init__(self, calls, sharded):
+        calls = [call for call in calls if isinstance(call.layer, (TokenEmbedding, TokenHead))]
+        self.lookups = [call for call in calls if not _states(call)]
+        self.uses = collections.Counter(id(_table(call)) for call in calls)
+        self.of_heads = {id(_table(call)) for call in calls if _states(call)}
+        self.sharded = {id(w) for w in sharded}
+
+    def gradient_bytes(self, model, of):
+        return sum(self._num_sums(w) * of(w) for w in model.trainable_variables)
+
+    def gathered(self, sharded):
+        return [w for w in sharded if id(w) not in self.uses or id(w) in self.of_heads]
+
+    def exchanged_bytes(self):
+        rows = [size_of(c.output) for c in self.lookups if id(_table(c)) in self.sharded]
+        return 2 * sum(rows)  # the rows, and their gradients
+
+    def _num_sums(self, weight):
+        if id(weight) not in self.uses:
+            return 1
+        if id(weight) in self.sharded:
+            return int(id(weight) in self.of_heads)
+        return self.uses[id(weight)]
+
+
+def _table(call):
+    return getattr(call.layer, "embedding", call.layer).table
+
+
+def axes_of_weights(model, mesh, shards_parameters):
+    """Return the mesh axis, or None, that divides each axis of each weight, by the weight's id."""
+    rules = {id(w): () for w in model.weights}
+    # Layers come after those that hold them, so that the innermost with rules decides.
+    for layer in sorted(flatten_layers(model), key=lambda layer: -len(flatten_layers(layer))):
+        declared = getattr(layer, "weight_axes", None)
+        for weight in layer.weights if declared is not None else ():
+            names = weight.path.removeprefix(f"{layer.path}/").split("/")
+            rules[id(weight)] = rule_of(declared, names) or ()
+    found = {}
+    for weight in model.weights:
+        shape = tuple(weight.shape)
+        axes, _ = divide(shape, rules[id(weight)], mesh)
+        found[id(weight)] = divide_further(shape, axes, mesh["data"]) if shards_parameters else axes
+    return found
+
+
+def _is_divided(call, divided):
+    """Return True if each of the `model` devices computes its part of a call."""
+    is_divided = any(id(weight) in divided for weight in call.layer.weights)
+    return is_divided and isinstance(call.layer, (MultiHeadAttention, *_KINDS)) and _states(call)
+
+
+def _states(call):
+    """Return the inputs of a call that are no ids, positions or masks, each once."""
+    tensors = [x for x in call.arguments.values() if isinstance(x, keras.KerasTensor)]
+    return list({id(x): x for x in tensors if "float" in x.dtype}.values())
+
+
+def _summed(call, divided):
+    """Return the bytes of a call that the `model` devices add up, forward and backward."""
+    layer, output = call.layer, size_of(call.output)
+    if isinstance(layer, TokenEmbedding) and not _states(call):
+        return output if id(layer.table) in divided else 0  # each has some rows of the table
+    if not _is_divided(call, divided):
+        return 0
+    forward = 0 if isinstance(layer, _HEADS) else (1 + call.recomputations) * output
+    # The gradient of the input comes from two products.
+    products = 2 if isinstance(layer, GatedFeedForward) else 1
+    return call.repeats * (forward + products * sum(map(size_of, _states(call))))
