@@ -139,7 +139,7 @@ def extend_cache(cache, key, value, is_ring=False, sinks=0):
     return {
         "key": add_slots(cache["key"], key, index, sinks),
         "value": add_slots(cache["value"], value, index, sinks),
-        "index": None if index is None else index + ops.shape(key)[2],
+        "index": None if index is None else index + size(key, 2),
     }
 
 
@@ -149,11 +149,15 @@ class CacheView:
 
     key: object  # (B, N, S, H)
     value: object  # (B, N, S, Hv)
-    positions: object  # of the keys: a `PositionRange`, or int32 (S,)
+    positions: object = None  # of the keys: a `PositionRange`, or int32 (S,); None for 0 .. S-1
     slot_mask: object = None  # bool (S,), True where there is such a key; None if all are there
     columns: object = None  # int32 (S,), of the keys in a mask over all; None for all in order
     num_slots: int | None = None  # number of such columns, if known
     sums: object = None  # (B, N, M, Hv + 1), in place of the keys before these
+
+    def key_positions(self):
+        """Return the positions of the keys."""
+        return PositionRange(0, size(self.key, 2)) if self.positions is None else self.positions
 
     def select_columns(self, mask, name):
         """Return the columns of a mask (..., positions) for the keys that are read."""
@@ -195,17 +199,17 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     if "sums" in cache:
         return _view_sums(cache, key, value)
     if "index" not in cache:
-        return cache, _view_all(cache, size(cache["key"], 2))
+        return cache, _view_all(cache)
     is_single = key.shape[2] == 1
     is_ring = key_positions is None and _may_be_ring(cache, pattern)
     sinks = pattern.cache_sinks if is_ring else 0
     new = extend_cache(cache, key, value, is_ring, sinks)
     if is_ring:  # the first of several new queries may attend to keys that the last overwrite
         return new, _view_ring(sinks, new) if is_single else _view_ring(sinks, cache, key, value)
-    view, num_slots = None, size(new["key"], 2)
-    if is_single and key_positions is None:
-        view = _view_decode_keys(new, num_slots, pattern, query_positions)
-    return new, view or _view_all(new, num_slots)
+    view = None
+    if is_single and key_positions is None and pattern.simple_rule is None:
+        view = _view_decode_keys(new, pattern, query_positions)
+    return new, view or _view_all(new)
 
 
 def _view_sums(cache, key, value):
@@ -221,15 +225,17 @@ def _may_be_ring(cache, pattern):
     return ring_size is not None and cache["key"].shape[2] in (None, ring_size)
 
 
-def _view_all(cache, num_slots):
+def _view_all(cache):
     """View every slot, in the order of positions."""
-    filled = cache.get("index")
-    slot_mask = None if filled is None else ops.arange(num_slots, dtype="int32") < filled
-    return CacheView(cache["key"], cache["value"], PositionRange(0, num_slots), slot_mask)
+    filled, slot_mask = cache.get("index"), None
+    if filled is not None:
+        slot_mask = ops.arange(size(cache["key"], 2), dtype="int32") < filled
+    return CacheView(cache["key"], cache["value"], slot_mask=slot_mask)
 
 
-def _view_decode_keys(cache, num_slots, pattern, query_positions):
+def _view_decode_keys(cache, pattern, query_positions):
     """View the keys that one query may attend to, gathered; None where that saves nothing."""
+    num_slots = size(cache["key"], 2)
     end = num_slots if cache["index"] is None else cache["index"]
     position = ops.convert_to_tensor(end - 1, "int32")
     if query_positions is not None:

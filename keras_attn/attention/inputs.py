@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_attn.backend.loop_invariants import loop_invariant
 from keras_attn.ops.checks import check_positions
 from keras_attn.ops.shapes import size, slice_axis
 
@@ -92,6 +93,9 @@ class ResolvedPositions:
     query: object
     new_key: object  # of the keys that the cache does not hold yet; None if there are none
     key: object  # of all keys if the caller gave `key_positions`, else None
+
+
+NO_POSITIONS = ResolvedPositions(None, None, None)  # where nothing reads them
 
 
 def num_cached(cache):
@@ -226,7 +230,9 @@ class AttentionInputs:
     def dense_mask(self, mask=None):
         """Return `mask` (or None) and every mask of the inputs, over the whole matrix of scores."""
         slots = None if self.slot_mask is None else self.slot_mask[None, None, None]
-        keys = None if self.key_mask is None else self.key_mask[:, :, None]
+        keys = None
+        if self.key_mask is not None:
+            keys = loop_invariant(self.key_mask, "pairs", lambda: self.key_mask[:, :, None])
         if self.query_segments:
             keys = ops.equal(*self.query_segments, keys)
         return combine_masks(mask, slots, keys, self.attention_mask)

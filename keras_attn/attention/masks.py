@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.attention.inputs import combine_masks
+from keras_attn.backend.loop_invariants import loop_invariant
 from keras_attn.compat.keras_masks import get_keras_mask, set_keras_mask
 from keras_attn.ops.checks import check_mask
 
@@ -33,7 +34,10 @@ def join_masks(*parts):
 
 def spread_padding_mask(mask, batch, num_keys, name="padding_mask"):
     """Check a mask (B, S) and return it as (B, 1, S); None stays None."""
-    return None if mask is None else check_mask(mask, name, (batch, num_keys))[:, None, :]
+    if mask is None:
+        return None
+    checked = check_mask(mask, name, (batch, num_keys))
+    return loop_invariant(mask, "spread", lambda: checked[:, None, :])
 
 
 def spread_attention_mask(mask, batch, num_heads, length, num_keys):

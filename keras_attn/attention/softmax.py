@@ -9,7 +9,8 @@ import functools
 
 from keras import backend, ops
 
-from keras_attn.backend.operations import softmax_with_logsumexp
+from keras_attn.backend.loop_invariants import loop_invariant
+from keras_attn.backend.operations import einsum, softmax_with_logsumexp
 
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
@@ -69,16 +70,14 @@ def query_keys(query, key):
     if backend.standardize_dtype(query.dtype) == "float16":
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     if query.shape[2] == 1:
-        logits = ops.einsum("bnh,bnsh->bns", ops.squeeze(query, 2), key)
-        return ops.expand_dims(logits, 2)
+        return einsum("bnth,bnsh->bnts", query, key)
     return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
 
 def weights_values(weights, value):
     """Compute sums (B, N, T, H) of value (B, N, S, H) with weights (B, N, T, S)."""
     if weights.shape[2] == 1:
-        output = ops.einsum("bns,bnsh->bnh", ops.squeeze(weights, 2), value)
-        return ops.expand_dims(output, 2)
+        return einsum("bnts,bnsh->bnth", weights, value)
     return ops.matmul(weights, value)
 
 
@@ -99,7 +98,7 @@ def attend_logits(logits, value, mask=None, drop=None, never_empty=False):
     # Keras warns of a softmax over a single key, which is ordinary here.
     weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
     output, any_key = _weigh(weights, value, mask, drop, never_empty)
-    return output, weights if any_key is None else weights * ops.cast(any_key, weights.dtype)
+    return output, weights if any_key is None else weights * _factor(any_key, weights.dtype)
 
 
 def attend_logits_with_logsumexp(logits, value, mask=None, drop=None, never_empty=False):
@@ -125,7 +124,11 @@ def _forbid(logits, mask):
         return logits
     # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes
     # fifty times longer where rows share a mask.
-    return logits - ops.cast(ops.where(mask, 0.0, -FORBIDDEN), logits.dtype)
+    dtype = logits.dtype
+    name = "penalty", str(dtype)
+    return logits - loop_invariant(
+        mask, name, lambda: ops.cast(ops.where(mask, 0.0, -FORBIDDEN), dtype)
+    )
 
 
 def _weigh(weights, value, mask, drop, never_empty):
@@ -134,8 +137,13 @@ def _weigh(weights, value, mask, drop, never_empty):
     output = weights_values(ops.cast(kept, value.dtype), value)
     if mask is None or never_empty:
         return output, None
-    any_key = ops.any(mask, axis=-1, keepdims=True)
-    return output * ops.cast(any_key, output.dtype), any_key
+    any_key = loop_invariant(mask, "any", lambda: ops.any(mask, axis=-1, keepdims=True))
+    return output * _factor(any_key, output.dtype), any_key
+
+
+def _factor(any_key, dtype):
+    """Return 1 where a query has a key, else 0."""
+    return loop_invariant(any_key, str(dtype), lambda: ops.cast(any_key, dtype))
 
 
 def merge_by_logsumexp(parts):

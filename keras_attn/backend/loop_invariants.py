@@ -3,18 +3,26 @@
 import contextlib
 import threading
 
+import keras
+
+from keras_attn.backend.operations import read
+
 _scope = threading.local()
 
 
 @contextlib.contextmanager
-def loop_invariants():
-    """Compute each `loop_invariant` inside the context once.
+def loop_invariants(variables=()):
+    """Compute each `loop_invariant` inside the context once, and read `variables` once.
 
-    A graph computes each where it is first requested: one step before the loop finds them all.
+    A graph computes each where it is first requested: one step before the loop finds them all. No
+    variable changes inside the context.
     """
     outer, _scope.values = getattr(_scope, "values", None), {}
+    values = [(variable, read(variable)) for variable in variables]
     try:
-        yield
+        # Without variables it would only keep layers from making theirs.
+        with keras.StatelessScope(values) if values else contextlib.nullcontext():
+            yield
     finally:
         _scope.values = outer
 
@@ -25,11 +33,14 @@ def in_loop_invariants():
 
 
 def loop_invariant(owner, name, compute):
-    """Return `compute()`, or inside `loop_invariants` its first result for `owner` and `name`."""
+    """Return `compute()`, or inside `loop_invariants` its first result for `owner` and `name`.
+
+    The owner is a layer with its weights, or a tensor from which alone the value follows.
+    """
     values = getattr(_scope, "values", None)
     if values is None:
         return compute()
     key = (id(owner), name)
     if key not in values:
-        values[key] = compute()
-    return values[key]
+        values[key] = owner, compute()  # the owner too: another object could get its id
+    return values[key][1]

@@ -23,6 +23,30 @@ def softmax_with_logsumexp(logits):
 
 
 @per_backend
+def read(variable):
+    """Return the value of a variable as a tensor."""
+    return variable.value
+
+
+@per_backend
+def einsum(subscripts, *tensors):
+    """Return an Einstein sum, on TensorFlow one operation without transposes around a product."""
+    return ops.einsum(subscripts, *tensors)
+
+
+@per_backend
+def argmax(x):
+    """Return the int32 index of the largest number of the last axis."""
+    return ops.cast(ops.argmax(x, axis=-1), "int32")
+
+
+@per_backend
+def take_rows(table, indices):
+    """Return rows (..., D) of a table (V, D) at int32 indices (...) of at least 0."""
+    return ops.take(table, indices, axis=0)
+
+
+@per_backend
 def crossentropy(labels, logits, label_smoothing):
     """Return the label-smoothed cross-entropy of labels (...) and logits (..., V), as its dtype."""
     label_logit = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # (..., 1)

@@ -8,6 +8,7 @@ from keras_attn.attention.linear import linear_products
 from keras_attn.attention.tiles import TileCount, resize
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.layers import MultiHeadAttention
+from keras_attn.layers.attention_plans import choose
 from keras_attn.patterns.causal import make_causal
 
 
@@ -89,7 +90,7 @@ def attention_inputs(call):
     if given.get("use_causal_mask"):
         pattern = make_causal(pattern)
     positions = given.get("query_positions"), given.get("key_positions")
-    plan, pattern = layer.choose(inputs, pattern, None, positions)
+    plan, pattern = choose(layer, inputs, pattern, None, positions)
     return inputs, plan, pattern
 
 

@@ -50,6 +50,8 @@ class Recurrent(Stack):
 
     decided_arguments = ("num_layers",)
 
+    runs_rows = False  # positions and steps are added to (B, T, D)
+
     def __init__(self, block, num_steps, position=None, remat=False, drop=0.0, **kwargs):
         check_sizes(num_steps=num_steps)
         block = registry.revive(block)

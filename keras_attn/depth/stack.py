@@ -86,6 +86,8 @@ class Stack(Block):
         [Huang et al., 2016](https://arxiv.org/abs/1603.09382), section 3, eq. 4.
     """
 
+    runs_rows = True  # False for a subclass that reads the axis of positions
+
     def __init__(self, block, num_layers=None, remat=False, drop=0.0, **kwargs):
         super().__init__(**kwargs)
         if isinstance(block, (list, tuple)):
@@ -185,8 +187,10 @@ class Stack(Block):
             memories, filled = self._memories(memory, memory_length, x)
             pairs = zip(calls, memories, strict=True)
             calls = [c if m is None else c.replace(memory=m, memory_mask=filled) for c, m in pairs]
-        x, extras = self._run(x, calls, keep_outputs=return_hidden_states)
-        results = [self._close(x)]
+        is_row = not return_hidden_states and self._drops_axis(x, call)
+        x, extras = self._run(x[:, 0] if is_row else x, calls, keep_outputs=return_hidden_states)
+        x = self._close(x)
+        results = [x[:, None] if is_row else x]
         if call.return_attention_scores:
             results.append([extra["scores"] for extra in extras])
         if call.cache is not None:
@@ -203,6 +207,11 @@ class Stack(Block):
         if not call.return_attention_scores:
             return self._close(x), {}
         return self._close(x), {"scores": [extra["scores"] for extra in extras]}
+
+    def _drops_axis(self, x, call):
+        """Return True if the blocks get one position as (B, D), without reshapes between them."""
+        is_step = call.cache is not None and x.shape[1] == 1 and not call.training
+        return is_step and self.runs_rows and all(block.takes_rows for block in self.blocks)
 
     def _close(self, x):
         return x if self.norm is None else self.norm(x)

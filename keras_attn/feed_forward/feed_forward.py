@@ -79,6 +79,11 @@ class FeedForward(KernelLayer):
     # Names of the dense layers that read the input, in the order of their weights.
     INPUTS = ("intermediate",)
 
+    @property
+    def takes_rows(self):
+        """True if x may also be (B, D): chunks are cut from the axis of positions."""
+        return self.chunks == 1
+
     def build(self, x_shape=None):
         check_given(x=x_shape)
         check_that(len(x_shape) > 1, "of shape (..., length, width)", x_shape=tuple(x_shape))

@@ -232,6 +232,7 @@ def decode(model, ids, strategy, options, lengths=None):
     """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
     pad_id = getattr(model, "pad_id", 0)
     fill_id = max(options.eos_ids[-1], 0) if pad_id is None else pad_id
-    with loop_invariants():
+    weights = [w for each in (model, *strategy.models) for w in getattr(each, "weights", ())]
+    with loop_invariants(weights):
         inputs = read_inputs(ids, lengths, pad_id)
         return strategy.decode(model, inputs, options._replace(fill_id=fill_id))

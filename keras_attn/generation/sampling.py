@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.backend.operations import uniform
+from keras_attn.backend.operations import argmax, uniform
 from keras_attn.generation.distributions import draw, keep_likely, keep_nucleus, keep_typical
 from keras_attn.generation.loop import Strategy, decode_tokens
 from keras_attn.generation.processors import RepetitionPenalty
@@ -42,7 +42,7 @@ class Greedy(Strategy):
 
     def most_likely(self, logits):
         """Return the tokens (B,) with the largest of the logits (B, V)."""
-        return ops.cast(ops.argmax(logits, axis=-1), "int32")
+        return argmax(logits)
 
     def distribution(self, logits, renormalize=True):
         """Return probabilities (B, V), 1 at the choice, and log-probabilities for the score."""

@@ -95,6 +95,8 @@ class Block(MaskedLayer):
     cross_attention = None
     feed_forward = None
     needs_closing_norm = False
+    # True if `apply` with a cache also takes one position of each row, (B, D).
+    takes_rows = False
 
     @property
     def retrieves(self):

@@ -95,6 +95,9 @@ class GlobalAttention(MultiHeadAttention):
             )
         super().check_inputs(query, value, key, cache)
 
+    def query_scale(self):
+        return None  # the second projections have the queries' own scale
+
     def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
         inputs, view, cache = super()._prepare(
             query, value, key, pattern, masks, positions, cache, training

@@ -172,8 +172,8 @@ class HeadProjections(LowRankKernels):
         """Normalise heads (B, N, T, H): each, or all N of a position together."""
         if self.qk_norm_axis == "head":
             return norm(x)
-        y = norm(merge_heads(x))
-        return rows_to_heads(flatten_rows(y)[0], [(x.shape[1], x.shape[3])], like=y)[0]
+        rows = norm(merge_heads(x))
+        return rows_to_heads(rows, [(x.shape[1], x.shape[3])], like=x[:, 0])[0]
 
     def apply_position(self, query, key, resolved):
         """Apply the position to queries and new keys; cached keys have theirs already."""
@@ -205,13 +205,14 @@ class HeadProjections(LowRankKernels):
     def check_inputs(self, query, value, key, cache):
         """Refuse tensors of a call that do not fit the kernels or each other."""
         key_width = self.kernel_of("key").shape[0]
-        check_shape(query, "query", (None, None, self.query_kernel.shape[0]))
+        length = () if cache is not None and len(query.shape) == 2 else (None,)
+        check_shape(query, "query", (None, *length, self.query_kernel.shape[0]))
         if cache is not None:
             check_cache(cache, self.num_key_value_heads, self.key_dim, self.value_dim)
         if value is not None:
-            check_shape(value, "value", (query.shape[0], None, self.value_kernel.shape[0]))
+            check_shape(value, "value", (query.shape[0], *length, self.value_kernel.shape[0]))
             key = value if key is None else key
-            check_shape(key, "key", (*value.shape[:2], key_width))
+            check_shape(key, "key", (*value.shape[:-1], key_width))
         elif cache is None or "index" in cache:
             raise ValueError(
                 "`value` may be None only with a complete cache; for self-attention call the "
@@ -220,19 +221,25 @@ class HeadProjections(LowRankKernels):
             )
 
     def project_output(self, x, query):
-        """Project the merged heads x (B, T, N * H), which the layer made of `query`, to (B, T, D).
+        """Project merged heads, rows x (B * T, N * H), which the layer made of `query`.
 
-        A gate of `query` (B, T, D) scales them before.
+        A gate of `query` scales them before. Return (B, T, D), or (B, D) for a `query` (B, D).
         """
         if self.use_gate:
-            gate = ops.sigmoid(self._multiply(query, "gate"))
-            x = x * rows_to_sequence(gate, like=x)
-        return rows_to_sequence(self._multiply(x, "output"), like=x)
+            x = x * ops.sigmoid(self._multiply(query, "gate"))
+        return rows_to_sequence(self._multiply(x, "output"), like=query)
+
+    def query_scale(self):
+        """Return the factor that the kernel of the queries has in a loop; None for none.
+
+        A step then has no queries to scale.
+        """
+        return None
 
     def _multiply(self, x, *names):
         """Multiply rows (B * T, D) by the joined kernels as one matrix, and add the biases."""
         kernel, bias = loop_invariant(self, names, lambda: self._join(names, x))
-        y = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
+        y = ops.matmul(flatten_rows(x)[0], kernel)
         return y if bias is None else ops.add(y, bias)
 
     def _join(self, names, x):
@@ -243,14 +250,18 @@ class HeadProjections(LowRankKernels):
         """
         several = len(names) > 1
         groups = math.gcd(*(self.kernel_of(name).shape[-2] for name in names)) if several else 1
+        scales = {"query": self.query_scale()}
 
-        def join(kind, num_rows):
-            parts = [self.kernel_of(name, kind) for name in names]
-            parts = [ops.reshape(part, (num_rows, groups, -1)) for part in parts]
+        def part(name, kind, rows):
+            weight = ops.reshape(self.kernel_of(name, kind), (*rows, groups, -1))
+            return weight if scales.get(name) is None else weight * scales[name]
+
+        def join(kind, *rows):
+            parts = [part(name, kind, rows) for name in names]
             joined = ops.concatenate(parts, axis=-1) if several else parts[0]
-            return ops.cast(ops.reshape(joined, (num_rows, -1)), x.dtype)
+            return ops.cast(ops.reshape(joined, (*rows, -1)), x.dtype)
 
-        return join("kernel", x.shape[-1]), join("bias", 1) if self.use_bias else None
+        return join("kernel", x.shape[-1]), join("bias") if self.use_bias else None
 
     def kernel_of(self, name, kind="kernel"):
         """Return the kernel or bias of a projection; that of queries for shared keys."""

@@ -105,6 +105,9 @@ class KNNAttention(MultiHeadAttention):
             cache = None
         super().check_inputs(query, value, key, cache)
 
+    def query_scale(self):
+        return None  # the memory has logits of its own
+
     def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
         memory = cache if _is_memory(cache) else None
         cache = None if memory is not None else cache

@@ -6,33 +6,32 @@ import keras
 from keras import backend
 
 from keras_attn import patterns, registry, scores
-from keras_attn.attention import captures, fused, sinks
+from keras_attn.attention import captures
 from keras_attn.attention.cache import check_cache_arguments, read_cache
-from keras_attn.attention.inputs import AttentionInputs, TileSizes, resolve_positions
-from keras_attn.attention.linear import attend_linear, can_attend_linear, extend_sums
+from keras_attn.attention.inputs import (
+    NO_POSITIONS,
+    AttentionInputs,
+    TileSizes,
+    resolve_positions,
+)
+from keras_attn.attention.linear import extend_sums
 from keras_attn.attention.masks import attach_keras_mask, keras_mask, spread_masks
 from keras_attn.attention.segments import Segments
-from keras_attn.attention.softmax import attend_dense
+from keras_attn.backend.loop_invariants import in_loop_invariants
+from keras_attn.layers.attention_plans import (
+    PLANS,
+    PLANS_WITH_SINKS,
+    choose,
+    of_last_query,
+    reads_positions,
+)
 from keras_attn.layers.head_projections import HeadProjections
 from keras_attn.ops.checks import check_choice, check_given, check_rates
 from keras_attn.ops.random import RepeatedSeed
 from keras_attn.ops.shapes import merge_heads
-from keras_attn.patterns import Dense
 from keras_attn.patterns.causal import make_causal
 
-DENSE = Dense()
-
-# Each computes the output, and the scores or None.
-PLANS = {
-    "dense": attend_dense,
-    "blockwise": lambda inputs, pattern: pattern.attend_blockwise(inputs),
-    "fused": fused.attend_fused,
-    "linear": attend_linear,
-}
-PLANS_WITH_SINKS = {
-    "dense": sinks.attend_dense_with_sinks,
-    "blockwise": sinks.attend_blockwise_with_sinks,
-}
+UNSCALED = scores.DotProduct(scaled=False)
 
 
 @registry.register
@@ -86,8 +85,8 @@ class MultiHeadAttention(HeadProjections):
             of each projection.
 
     Call arguments:
-        query: (B, T, D).
-        value: (B, S, D). None only with a complete cache.
+        query: (B, T, D); with a cache also (B, D), for one position.
+        value: (B, S, D), or as `query` (B, D). None only with a complete cache.
         key: (B, S, D); by default `value`.
         query_mask: bool (B, T), by default Keras's mask of `query`. It changes no number and
             becomes the Keras mask of the output.
@@ -226,7 +225,7 @@ class MultiHeadAttention(HeadProjections):
         inputs, view, cache = self._prepare(*given)
         if segments is not None:
             inputs = segments.restrict(inputs)
-        plan, pattern = self.choose(inputs, pattern, view, positions)
+        plan, pattern = choose(self, inputs, pattern, view, positions)
         output, scores = self._attend(plan, inputs, pattern)
         results = [self._finish(output, query, query_mask)]
         found = scores, inputs, pattern, view
@@ -259,7 +258,12 @@ class MultiHeadAttention(HeadProjections):
         has_masks = any(mask is not None for mask in masks.values())
         layer_input = query
         query, key, value = self.project_inputs(query, key, value, decoding=cache is not None)
-        resolved = resolve_positions(query, key, cache, *positions)
+        if cache is not None:
+            pattern = of_last_query(pattern, query, positions == (None, None))
+        is_read = reads_positions(self, pattern, positions, cache)
+        resolved = NO_POSITIONS
+        if is_read:
+            resolved = resolve_positions(query, key, cache, *positions)
         if self.position is not None:
             query, key = self.apply_position(query, key, resolved)
         view, slot_mask = None, None
@@ -269,17 +273,18 @@ class MultiHeadAttention(HeadProjections):
             if has_masks:
                 masks = {name: view.select_columns(mask, name) for name, mask in masks.items()}
         key_positions = resolved.key
-        if key_positions is None:
-            key_positions = resolved.new_key if view is None else view.positions
+        if key_positions is None and is_read:
+            key_positions = resolved.new_key if view is None else view.key_positions()
         if self.num_key_value_heads < self.num_heads:
             key, value = self.repeat_heads(key, value)
+        score = self.score if self.query_scale() is None else UNSCALED
         dropout_fn = seed = None
         key_mask, attention_mask = spread_masks(query, key, **masks) if has_masks else (None, None)
         if training and (self.dropout or pattern.is_random):
             dropout_fn = self._drop if self.dropout else None
             seed = self.seed_generator.next()
         inputs = AttentionInputs(
-            *(query, key, value, resolved.query, key_positions, self.score),
+            *(query, key, value, resolved.query, key_positions, score),
             key_mask=key_mask,
             dropout_fn=dropout_fn,
             seed=seed,
@@ -293,32 +298,16 @@ class MultiHeadAttention(HeadProjections):
         )
         return inputs, view, cache if inputs.sums is None else extend_sums(cache, inputs)
 
-    def choose(self, inputs, pattern, view, positions):
-        """Choose the plan among `PLANS`, and the pattern to compute: only here.
+    @property
+    def takes_rows(self):
+        """True if a query with a cache may be (B, D): patterns with weights read (B, T, D)."""
+        return self.pattern.is_of_positions
 
-        A cache, a mask of pairs and positions from the caller need the dense or the fused plan.
-        """
-        length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
-        is_ordered = inputs.query_segments or positions == (None, None) or inputs.sums is not None
-        if length == 1 and is_ordered and pattern.simple_rule == "causal":
-            # A query at the last position may attend to all keys: a mask would cost more.
-            pattern = DENSE
-        is_blockwise = is_ordered and view is None and inputs.attention_mask is None
-        if inputs.query_segments and self.score.uses_positions and not self.score.is_relative:
-            is_blockwise = False  # plans have positions in the row, not in the documents
-        if self.score.is_linear and can_attend_linear(inputs, pattern, is_blockwise):
-            if self.implementation != "dense" or inputs.sums is not None:
-                return "linear", pattern
-        if is_blockwise and None not in (length, num_keys) and length > num_keys:
-            is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
-        if is_blockwise and self.implementation == "auto":
-            is_blockwise = pattern.prefers_blockwise(length, num_keys)
-        elif self.implementation == "dense":
-            is_blockwise = False
-        if fused.IS_POSSIBLE and self.implementation == "auto" and view is None and not self.sinks:
-            if fused.can_fuse(inputs, pattern, is_blockwise):
-                return "fused", pattern
-        return "blockwise" if is_blockwise else "dense", pattern
+    def query_scale(self):
+        is_changed = self.position is not None or self.qk_norm is not None
+        if is_changed or not in_loop_invariants():
+            return None
+        return self.score.kernel_scale(self.key_dim)
 
     def _attend(self, plan, inputs, pattern):
         """Return the heads (B, N, T, Hv) by one of `PLANS`, and the scores or None."""
@@ -327,7 +316,7 @@ class MultiHeadAttention(HeadProjections):
 
     def _finish(self, output, query, query_mask):
         """Merge the heads, project them, and pass the mask of the queries on."""
-        output = self.project_output(merge_heads(output), query)  # (B, T, D)
+        output = self.project_output(merge_heads(output), query)  # (B, T, D) or (B, D)
         if query_mask is not None:
             attach_keras_mask(output, query_mask, "query_mask")
         return output

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariant
+from keras_attn.backend.operations import take_rows
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.initializers import redraw
 from keras_attn.ops.checks import (
@@ -112,7 +113,7 @@ class TokenEmbedding(registry.MaskedLayer):
         check_integers(inputs, "token_ids")
         ids = ops.cast(inputs, "int32")
         check_ids(ids, "token_ids", self.vocabulary_size)
-        x = keep_rows(ops.take(self.table, ids, axis=0))
+        x = keep_rows(take_rows(self.table, ids))
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def compute_mask(self, inputs, previous_mask=None):

@@ -100,6 +100,13 @@ class TransformerBlock(Block):
     def needs_closing_norm(self):
         return self.residual.needs_closing_norm
 
+    @property
+    def takes_rows(self):
+        kinds = ("attention", "cross_attention", "feed_forward")
+        parts = [getattr(self, name) for name in kinds if getattr(self, name) is not None]
+        parts += [getattr(self, f"{name}_residual", None) for name in kinds]
+        return all(getattr(part, "takes_rows", False) for part in parts if part is not None)
+
     def build(self, x_shape=None, context_shape=None):
         check_given(x=x_shape)
         self._check_context(context_shape)

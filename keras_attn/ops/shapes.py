@@ -104,33 +104,46 @@ def head_size(hidden_dim, num_heads):
 
 
 def merge_heads(x):
-    """Merge heads (B, N, T, H) into (B, T, N * H)."""
+    """Merge heads (B, N, T, H) into rows (B * T, N * H)."""
     hidden_dim = x.shape[1] * x.shape[3]
-    batch, _, length, _ = known_shape(x)
     if x.shape[2] != 1:
         x = ops.transpose(x, (0, 2, 1, 3))
-    return ops.reshape(x, (batch, length, hidden_dim))
+    return ops.reshape(x, (-1, hidden_dim))
 
 
 def rows_to_sequence(rows, like):
-    """(B * T, F) -> (B, T, F), for B and T of `like` (B, T, D)."""
+    """(B * T, F) -> (B, T, F), for B and T of `like` (B, T, D); as it is for `like` (B, D)."""
+    if len(like.shape) == 2:
+        return rows
     return ops.reshape(rows, (*known_shape(like)[:-1], rows.shape[-1]))
 
 
 def rows_to_heads(rows, heads, like):
     """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`.
 
-    The columns are those of one group after another, of as many as divide each N; those of a group
-    have a part for each (N, H). Devices that hold a model by head then cut no group.
+    `like` is (B, T, D), or (B, D) for one position. The columns are those of one group after
+    another, of as many as divide each N; those of a group have a part for each (N, H). Devices that
+    hold a model by head then cut no group.
     """
     groups = math.gcd(*(count for count, _ in heads))
     widths = [count // groups * width for count, width in heads]
+    batch, length = (*known_shape(like)[:-1], 1)[:2]
+    is_step = isinstance(length, int) and length == 1  # as in decoding: nothing to transpose
+    middle = (groups, 1) if is_step else (length, groups)
+    parts = _split(ops.reshape(rows, (batch, *middle, sum(widths))), widths)
+    found = []
+    for x, (count, width) in zip(parts, heads, strict=True):
+        if count != groups:
+            axes = (count, 1) if is_step else (length, count)
+            x = ops.reshape(x, (batch, *axes, width))
+        found.append(x if is_step else ops.transpose(x, (0, 2, 1, 3)))
+    return found
+
+
+def _split(x, widths):
+    """Cut the last axis into parts; parts of equal width spare computing where each begins."""
+    if len(widths) == 1:
+        return [x]
+    is_equal = len(set(widths)) == 1
     *ends, _ = itertools.accumulate(widths)
-    batch, length = known_shape(like)[:2]
-    is_step = like.shape[1] == 1  # as in decoding: the axes are in the order of the result already
-    parts = ops.reshape(rows, (batch, *((groups, 1) if is_step else (length, groups)), sum(widths)))
-    parts = ops.split(parts, ends, axis=-1) if ends else [parts]
-    if is_step:
-        return [ops.reshape(x, (batch, n, 1, h)) for x, (n, h) in zip(parts, heads, strict=True)]
-    parts = [ops.reshape(x, (batch, length, *h)) for x, h in zip(parts, heads, strict=True)]
-    return [ops.transpose(x, (0, 2, 1, 3)) for x in parts]
+    return ops.split(x, len(widths) if is_equal else ends, axis=-1)

@@ -21,9 +21,12 @@ class Residual(MaskedLayer):
 
     Attributes:
         needs_closing_norm: True if the sum stays unnormalised, so a stack adds a final norm.
+        takes_rows: True if x and y may also be (B, D), as in decoding. False in one of your own
+            keeps the axis of length 1.
     """
 
     needs_closing_norm = False
+    takes_rows = True
 
     def __init__(self, norm="layer_norm", **kwargs):
         super().__init__(**kwargs)

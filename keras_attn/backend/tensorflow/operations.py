@@ -25,6 +25,22 @@ def softmax_with_logsumexp(logits):
     return (weights, log_sum), gradient
 
 
+def read(variable):
+    return tf.convert_to_tensor(variable.value)
+
+
+def einsum(subscripts, *tensors):
+    return tf.einsum(subscripts, *tensors)
+
+
+def argmax(x):
+    return tf.argmax(x, axis=-1, output_type=tf.int32)  # Keras tells 0.0 from -0.0
+
+
+def take_rows(table, indices):
+    return tf.gather(table, indices)  # Keras looks for negative indices
+
+
 def crossentropy(labels, logits, label_smoothing):
     """Compute value and gradient, softmax - q, from one softmax.
 
