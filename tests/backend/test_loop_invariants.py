@@ -1,5 +1,6 @@
 """`loop_invariant` computes a value once inside `loop_invariants`."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -66,3 +67,22 @@ def test_a_graph_loop_reuses_values_computed_before_it():
     graph = power.get_concrete_function(start).graph
     body = next(f for f in graph.as_graph_def().library.function if "body" in f.signature.name)
     assert [node.op for node in body.node_def].count("MatMul") == 1
+
+
+def test_a_graph_loop_reads_variables_once():
+    """The body gets the matrix as a tensor, and the result is the same."""
+    matrix = keras.Variable(np.arange(4.0, dtype="float32").reshape(2, 2))
+
+    @tf.function
+    def power(x):
+        with loop_invariants([matrix]):
+            step = (lambda i, x: i < 3), (lambda i, x: (i + 1, tf.matmul(matrix, x)))
+            return tf.while_loop(*step, (0, x))[1]
+
+    start = np.array([[1.0], [2.0]], "float32")
+    expected = np.linalg.matrix_power(np.arange(4.0).reshape(2, 2), 3) @ start
+    np.testing.assert_allclose(power(start), expected)
+    graph = power.get_concrete_function(start).graph.as_graph_def()
+    assert "ReadVariableOp" in {node.op for node in graph.node}
+    inside = {node.op for function in graph.library.function for node in function.node_def}
+    assert "ReadVariableOp" not in inside

@@ -290,6 +290,17 @@ def test_limit_complete_cache_equals_the_context(arguments):
     assert same is cache or all(np.array_equal(same[k], cache[k]) for k in cache)
 
 
+@pytest.mark.parametrize("arguments", LAYERS.values(), ids=LAYERS)
+def test_one_position_needs_no_axis_of_its_own(arguments):
+    layer = built(X, **arguments)
+    new, results = X[:, 0], []
+    for x in (new, new[:, None]):
+        output, cache = layer(x, x, cache=KVCache(5).initial(layer, B))
+        results.append((np.reshape(output, new.shape), cache["key"]))
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_complete_cache_of_a_context_with_keys_of_its_own():
     keys = oracles.random(B, S, 13)
     layer = MultiHeadAttention(N, H)

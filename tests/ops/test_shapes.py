@@ -104,7 +104,16 @@ def test_heads_are_consecutive_columns():
 def test_merge_heads_undoes_rows_to_heads():
     x = oracles.random(2, 3, 20)
     (heads,) = rows_to_heads(x.reshape(6, 20), [(4, 5)], like=x)
-    np.testing.assert_array_equal(merge_heads(heads), x)
+    np.testing.assert_array_equal(merge_heads(heads), x.reshape(6, 20))
+
+
+def test_rows_of_one_position_become_heads_without_its_axis():
+    """Parts of equal and of different width, in groups of heads."""
+    x = oracles.random(3, 2 * (5 + 5 + 7))
+    q, k, v = rows_to_heads(x, [(2, 5), (2, 5), (2, 7)], like=x)
+    groups = x.reshape(3, 2, 17)
+    for found, start, end in ((q, 0, 5), (k, 5, 10), (v, 10, 17)):
+        np.testing.assert_array_equal(found, groups[:, :, None, start:end])
 
 
 def test_head_size():
