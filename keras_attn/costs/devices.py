@@ -20,7 +20,7 @@ from keras_attn.layers import MultiHeadAttention, TokenEmbedding, TokenHead
 
 # Their outputs, logits of tokens or hidden units, stay divided.
 _HEADS = TokenEmbedding, TokenHead, keras.layers.Dense
-_KINDS = FeedForward, MixtureOfExperts, *_HEADS
+_SPLIT_LAYERS = FeedForward, MixtureOfExperts, *_HEADS
 
 
 def device_cost(model, calls, mesh, shards_parameters, optimizer):
@@ -73,9 +73,9 @@ class _Tables:
 
     def __init__(self, calls, sharded):
         calls = [call for call in calls if isinstance(call.layer, (TokenEmbedding, TokenHead))]
-        self.lookups = [call for call in calls if not _states(call)]
+        self.lookups = [call for call in calls if not _float_inputs(call)]
         self.uses = collections.Counter(id(_table(call)) for call in calls)
-        self.of_heads = {id(_table(call)) for call in calls if _states(call)}
+        self.of_heads = {id(_table(call)) for call in calls if _float_inputs(call)}
         self.sharded = {id(w) for w in sharded}
 
     def gradient_bytes(self, model, of):
@@ -101,7 +101,11 @@ def _table(call):
 
 
 def axes_of_weights(model, mesh, shards_parameters):
-    """Return the mesh axis, or None, that divides each axis of each weight, by the weight's id."""
+    """Return the mesh axis, or None, that divides each axis of each weight, by the weight's id.
+
+    `ModelParallel` finds the rule of a weight by the layers that are being built; a model that is
+    built has the paths of its weights.
+    """
     rules = {id(w): () for w in model.weights}
     # Layers come after those that hold them, so that the innermost with rules decides.
     for layer in sorted(flatten_layers(model), key=lambda layer: -len(flatten_layers(layer))):
@@ -120,10 +124,14 @@ def axes_of_weights(model, mesh, shards_parameters):
 def _is_divided(call, divided):
     """Return True if each of the `model` devices computes its part of a call."""
     is_divided = any(id(weight) in divided for weight in call.layer.weights)
-    return is_divided and isinstance(call.layer, (MultiHeadAttention, *_KINDS)) and _states(call)
+    return (
+        is_divided
+        and isinstance(call.layer, (MultiHeadAttention, *_SPLIT_LAYERS))
+        and _float_inputs(call)
+    )
 
 
-def _states(call):
+def _float_inputs(call):
     """Return the inputs of a call that are no ids, positions or masks, each once."""
     tensors = [x for x in call.arguments.values() if isinstance(x, keras.KerasTensor)]
     return list({id(x): x for x in tensors if "float" in x.dtype}.values())
@@ -132,11 +140,11 @@ def _states(call):
 def _summed(call, divided):
     """Return the bytes of a call that the `model` devices add up, forward and backward."""
     layer, output = call.layer, size_of(call.output)
-    if isinstance(layer, TokenEmbedding) and not _states(call):
+    if isinstance(layer, TokenEmbedding) and not _float_inputs(call):
         return output if id(layer.table) in divided else 0  # each has some rows of the table
     if not _is_divided(call, divided):
         return 0
     forward = 0 if isinstance(layer, _HEADS) else (1 + call.recomputations) * output
     # The gradient of the input comes from two products.
     products = 2 if isinstance(layer, GatedFeedForward) else 1
-    return call.repeats * (forward + products * sum(map(size_of, _states(call))))
+    return call.repeats * (forward + products * sum(map(size_of, _float_inputs(call))))

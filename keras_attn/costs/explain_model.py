@@ -77,6 +77,8 @@ def explain(
     check_sizes(length=length, batch_size=batch_size)
     if memory is not None:
         check_numbers(0, memory=memory)
+    is_alone = mesh is None and shards_parameters
+    check_that(not is_alone, "False without a mesh", shards_parameters=shards_parameters)
     if mesh is not None:
         check_that(set(mesh) <= {"data", "model"}, 'a dict of "data" and "model"', mesh=mesh)
         mesh = {"data": 1, "model": 1, **mesh}

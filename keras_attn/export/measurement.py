@@ -25,8 +25,8 @@ class Measurement:
         file_bytes: int. Of all its files.
         seconds_to_open: float. Until the first line was answered.
         seconds: dict of a batch size and the seconds for a line, a median of all turns.
-        answers: list of str.
-        same: int. Number of lines that it answers as the first export does.
+        answers: list of str. Those in the last of the batch sizes.
+        same: int. Number of lines that it answers as the first export that answered.
         bleu: float or None. Of the answers, where there are references.
         failure: str or None. Why it did not answer.
     """
@@ -69,7 +69,7 @@ def measure(
 
     Args:
         exports: list of paths: SavedModels that read text, ONNX files of `what="greedy"`, and
-            directories for CTranslate2. The answers of the others are compared with the first's.
+            directories for CTranslate2. Their answers are compared with the first one's.
         lines: list of str, such as a hundred real requests.
         references: list of str. A good answer to each line, for BLEU; needs sacrebleu.
         tokenizer: path of the tokenizer's file, for exports that read ids.
@@ -82,7 +82,8 @@ def measure(
         A list of `Measurement`s.
 
     Raises:
-        ValueError: if a path holds no export, or there are no lines, or not one reference for each.
+        ValueError: if a path holds no export, a list is empty, or there is not one reference for
+            each line.
         ImportError: if there are references and sacrebleu is not installed.
 
     Example:
@@ -99,7 +100,12 @@ def measure(
     Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3, for BLEU.
     """
     lines = check_strings(lines=lines)
-    check_that(bool(lines) and bool(exports), "lists that are not empty", lines=len(lines))
+    check_that(not isinstance(exports, (str, os.PathLike)), "a list of paths", exports=exports)
+    cores = os.cpu_count() or 1
+    threads = sorted({1, cores}) if threads is None else threads
+    given = {"exports": exports, "lines": lines, "batch_sizes": batch_sizes, "threads": threads}
+    for name, values in given.items():
+        check_that(len(values) > 0, "a list that is not empty", **{name: values})
     if references is not None:
         references = check_strings(references=references)
         found, wanted = len(references), len(lines)
@@ -108,11 +114,8 @@ def measure(
     if tokenizer is not None:
         check_paths(tokenizer=tokenizer)
         tokenizer = os.path.abspath(os.fspath(tokenizer))
-    cores = os.cpu_count() or 1
-    threads = sorted({1, cores}) if threads is None else list(threads)
-    sizes = {"batch_sizes": batch_sizes, "threads": threads}
-    for name, values in sizes.items():
-        for value in values:
+    for name in ("batch_sizes", "threads"):
+        for value in given[name]:
             check_sizes(**{name: value})
     check_sizes(max_length=max_length, repetitions=repetitions)
     found = [form_of(os.path.abspath(path)) for path in exports]

@@ -21,7 +21,7 @@ PLANS_WITH_SINKS = {
 
 
 def choose(layer, inputs, pattern, view, positions):
-    """Choose the plan among `PLANS`, and the pattern to compute: only here.
+    """Choose the plan among `PLANS`, and the pattern to compute.
 
     A cache, a mask of pairs and positions from the caller need the dense or the fused plan.
     """
@@ -56,7 +56,7 @@ def of_last_query(pattern, query, is_ordered):
 
 
 def reads_positions(layer, pattern, positions, cache):
-    """Return True if something reads positions: their sizes take operations of each step."""
+    """Return True if the layer needs positions, which cost a decoding step operations."""
     has_keys = cache is not None and "sums" not in cache
     is_simple = has_keys and positions == (None, None) and pattern.simple_rule == "full"
     return not is_simple or layer.position is not None or layer.score.uses_positions

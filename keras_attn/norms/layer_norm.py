@@ -55,8 +55,10 @@ class LayerNorm(Norm):
 
     def call(self, x):
         # Fewer operations than Keras's function, which spends some on the axes.
-        x = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+        dtype = keras.backend.result_type(x.dtype, "float32")
+        x = ops.cast(x, dtype)
         x = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
-        x = x * ops.rsqrt(variance + self.epsilon) * self.gamma
-        return ops.cast(x if self.beta is None else x + self.beta, self.compute_dtype)
+        x = x * ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, dtype)
+        x = x if self.beta is None else x + ops.cast(self.beta, dtype)
+        return ops.cast(x, self.compute_dtype)

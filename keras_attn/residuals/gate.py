@@ -65,6 +65,8 @@ class Gate(Residual):
         initial biases: section 4.3.4.
     """
 
+    takes_rows = True
+
     weight_axes = {"x_kernel": (), "y_kernel": (), "candidate_kernel": (), "gate_bias": ()}
 
     def __init__(self, kind="gru", bias=2.0, kernel_initializer="glorot_uniform", **kwargs):

@@ -21,12 +21,12 @@ class Residual(MaskedLayer):
 
     Attributes:
         needs_closing_norm: True if the sum stays unnormalised, so a stack adds a final norm.
-        takes_rows: True if x and y may also be (B, D), as in decoding. False in one of your own
-            keeps the axis of length 1.
+        takes_rows: True if x and y may also be (B, D), one position in decoding. Without it they
+            keep the axis of length 1.
     """
 
     needs_closing_norm = False
-    takes_rows = True
+    takes_rows = False
 
     def __init__(self, norm="layer_norm", **kwargs):
         super().__init__(**kwargs)
@@ -76,6 +76,8 @@ class PostNorm(Residual):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
     """
 
+    takes_rows = True
+
     def call(self, x, y):
         return self.norm(x + y)
 
@@ -108,6 +110,7 @@ class PreNorm(Residual):
     """
 
     needs_closing_norm = True
+    takes_rows = True
 
     def before(self, x):
         return self.norm(x)
@@ -144,6 +147,7 @@ class OutputNorm(Residual):
     """
 
     needs_closing_norm = True
+    takes_rows = True
 
     def call(self, x, y):
         return x + self.norm(y)
@@ -175,6 +179,7 @@ class SandwichNorm(Residual):
     """
 
     needs_closing_norm = True
+    takes_rows = True
 
     def __init__(self, norm="layer_norm", **kwargs):
         super().__init__(norm, **kwargs)

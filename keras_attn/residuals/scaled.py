@@ -11,6 +11,8 @@ from keras_attn.residuals.residual import Residual
 class _ScaledOutput(Residual):
     """Residual whose subclasses create `factor`, a weight that multiplies the sublayer's output."""
 
+    takes_rows = True
+
     def before(self, x):
         return self.norm(x)
 
@@ -131,6 +133,8 @@ class DeepNorm(Residual):
 
     Reference: [Wang et al., 2022](https://arxiv.org/abs/2203.00555), section 3.1, figure 2.
     """
+
+    takes_rows = True
 
     def __init__(self, num_layers, scale=None, **kwargs):
         super().__init__(**kwargs)

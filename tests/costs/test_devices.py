@@ -83,6 +83,8 @@ def test_the_batch_of_a_device_is_rounded_up(model):
 def test_other_meshes_are_refused(model, mesh, message):
     with pytest.raises(ValueError, match=message):
         keras_attn.explain(model, LENGTH, ROWS, mesh=mesh)
+    with pytest.raises(ValueError, match="`shards_parameters` must be False without a mesh"):
+        keras_attn.explain(model, LENGTH, ROWS, shards_parameters=True)
 
 
 def test_the_command_prints_what_a_device_holds(capsys):

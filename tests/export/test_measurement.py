@@ -116,7 +116,10 @@ def test_the_report_has_a_row_for_each_export():
     [
         ({"lines": []}, "`lines`"),
         ({"lines": "ab"}, "list of strings"),
-        ({"exports": []}, "`lines`"),
+        ({"exports": []}, "`exports`"),
+        ({"exports": "export"}, "`exports`"),
+        ({"threads": []}, "`threads`"),
+        ({"batch_sizes": []}, "`batch_sizes`"),
         ({"exports": ["none"]}, "An export must be"),
         ({"references": ["one"]}, "`references`"),
         ({"threads": [0]}, "`threads`"),
