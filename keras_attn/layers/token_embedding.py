@@ -2,12 +2,13 @@
 
 import math
 import numbers
+from functools import partial
 
 import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.loop_invariants import loop_invariant
+from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.backend.operations import take_rows
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.initializers import redraw
@@ -113,7 +114,9 @@ class TokenEmbedding(registry.MaskedLayer):
         check_integers(inputs, "token_ids")
         ids = ops.cast(inputs, "int32")
         check_ids(ids, "token_ids", self.vocabulary_size)
-        x = keep_rows(take_rows(self.table, ids))
+        # Keras reads negative ids from the end; a decoder writes none.
+        take = take_rows if in_loop_invariants() else partial(ops.take, axis=0)
+        x = keep_rows(take(self.table, ids))
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def compute_mask(self, inputs, previous_mask=None):

@@ -45,7 +45,7 @@ def span_summaries(model, ids, context):
         return [pattern.span_summary() for pattern in patterns]
     state = model.initial_memory(1)
     for start in range(0, min(len(ids), patterns[0].max_span), context):
-        outputs = model({"token_ids": ids[None, start : start + context], **state})
+        outputs = model({"token_ids": ids[start : start + context][None], **state})
         state = {name: outputs[name] for name in state}
     # The memory holds the inputs of each block, from which it makes its queries.
     inputs = state["memory"][:, :, -int(state["memory_length"][0]) :]

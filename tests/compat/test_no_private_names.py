@@ -15,7 +15,7 @@ PRIVATE_MODULES = ("keras.src", "tensorflow.python", "jax._src", "keras_hub.src"
 # Documented names that begin with an underscore, and of `collections.namedtuple` its methods.
 PUBLIC = {"_exit", "_replace", "_asdict", "_fields", "_make"}
 # Methods that the documentation of the base class asks a subclass to define.
-DOCUMENTED_OVERRIDES = {"_create_resource", "_initialize"}
+DOCUMENTED_OVERRIDES = {"_create_resource", "_initialize", "_abc_impl"}  # the last: Python's
 # Private names of these classes are theirs even if our own code has the same name elsewhere.
 FOREIGN = (keras.layers.Layer, keras.Model, keras.Variable, keras.optimizers.Adam)
 

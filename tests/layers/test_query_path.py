@@ -58,7 +58,7 @@ def cached_step():
 
 @pytest.mark.parametrize(
     "make, most_files, most_switches",
-    [(dense, 9, 30), (local, 12, 50), (lsh, 16, 75), (cached_step, 11, 45)],
+    [(dense, 10, 40), (local, 13, 62), (lsh, 17, 92), (cached_step, 12, 70)],
 )
 def test_a_call_stays_within_few_files(make, most_files, most_switches):
     """Counted in an eager call; the first file counts as one switch."""
