@@ -41,7 +41,7 @@ class ArrayFiles:
         start, stop, _ = slice(start, stop).indices(len(self))
         first = self._start
         stop = max(start, stop)
-        return type(self)(self._files, self._dtype, self._result, first + start, first + stop)
+        return ArrayFiles(self._files, self._dtype, self._result, first + start, first + stop)
 
     def _parts(self, start, stop):
         index = bisect.bisect_right(self._ends, start)

@@ -51,5 +51,5 @@ class RowBatches:
     """Batches of which each process makes its own rows only."""
 
     def batch(self, epoch, index, rows=Rows()):
-        """Return those of the rows of a batch that `rows`, a `Rows`, says: by default all."""
+        """Return a batch; `rows`, a `Rows`, selects the rows of one process: by default all."""
         raise NotImplementedError(f"{type(self).__name__} must define `batch`.")

@@ -105,7 +105,7 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         return self.batch(self.epoch, index, Rows.here(self._distribution))
 
     def batch(self, epoch, index, rows=Rows()):
-        """Return the batch at an index of an epoch, or those of its rows that `rows` says."""
+        """Return the batch at an index of an epoch; `rows` selects the rows of one process."""
         places = self._plan.places(epoch, range(len(self))[index])
         here = rows.of(len(places))
         items = [self._items.item(i) for i in self._order.take(places[here.start : here.stop])]
@@ -141,7 +141,7 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         return dataset_of(one_epoch, signature, len(self))
 
     def _planned(self):
-        widths = np.array([self._rounded(n) for n in (self._order.sizes.max(axis=1) + 1).tolist()])
+        widths = self._rounded_all(self._order.sizes)
         if self._tokens_per_batch < widths[-1]:
             line = first_of(self._items, lambda lengths: self._rounded_all(lengths) >= widths[-1])
             raise ValueError(
@@ -172,9 +172,9 @@ def _with_end(rows, width, number):
 def items_of(sources, targets):
     """Return the pairs, or texts, of two lists, of one (`sources` None) or in files."""
     if isinstance(sources, Documents) and targets is None and sources.sides == 2:
-        return sources
+        return _not_empty(sources, "sources")
     if isinstance(targets, Documents) and sources is None and targets.sides == 1:
-        return targets
+        return _not_empty(targets, "targets")
     sides = {"sources": targets if sources is None else sources, "targets": targets}
     for name, side in sides.items():
         if isinstance(side, Documents):
@@ -195,6 +195,12 @@ def items_of(sources, targets):
                 f"them of text. Received: {name}[0]={rows[0]!r}."
             )
     return PairLists(targets) if sources is None else PairLists(sources, targets)
+
+
+def _not_empty(documents, name):
+    if not len(documents):
+        raise ValueError(f"`{name}` must have at least one document. Received: none.")
+    return documents
 
 
 def check_longest(items, order, **limit):

@@ -47,15 +47,6 @@ def dataset_of(one_pass, signature, num_batches):
     return distributed
 
 
-def rows_to_feed(batch, distribution):
-    """Return the rows of a batch that this process feeds to a backend other than TensorFlow.
-
-    A `keras.distribution.Distribution` adds rows of zeros up to the next multiple of its replicas;
-    with several processes the result is the part of this process.
-    """
-    return Rows.here(distribution).cut(batch)
-
-
 def _split_rows(x, number):
     """Split the rows of a tensor (B, ...) into equal parts (N, B / N, ...)."""
     import tensorflow as tf

@@ -30,7 +30,7 @@ class Permutation:
         Called with ints (k,) in [0, n), their images, int64 (k,); with one int an int.
 
     Raises:
-        ValueError: if `n` is out of range, or a number that is called for.
+        ValueError: if `n` is out of range, or a number that is called for, or that is no integer.
 
     Example:
         >>> from keras_attn.text import Permutation
@@ -56,6 +56,8 @@ class Permutation:
 
     def __call__(self, index):
         index = np.asarray(index)
+        if index.size and not np.issubdtype(index.dtype, np.integer):
+            raise ValueError(f"`index` must be integers. Received: dtype={index.dtype}.")
         places = np.atleast_1d(index).astype(np.int64)
         if places.size and not 0 <= places.min() <= places.max() < self._n:
             raise ValueError(

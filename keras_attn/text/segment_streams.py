@@ -82,7 +82,7 @@ class SegmentStreams(keras.utils.PyDataset):
         return self.batch(index, Rows.here(self._distribution))
 
     def batch(self, index, rows=Rows()):
-        """Return the batch at an index, or those of its rows that `rows` says."""
+        """Return the batch at an index; `rows` selects the rows of one process."""
         places = rows.of(self._batch_size)
         found = range(self._batch_size)[places.start : places.stop]
         index = range(len(self))[index]

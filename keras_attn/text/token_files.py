@@ -51,8 +51,3 @@ class TokenFiles(ArrayFiles):
         ends = [ends for _, ends in both]
         sides = shards[0].sides if shards else 1
         self.documents = Documents(self, ends, [s.tokens for s in shards], sides)
-
-    def part(self, start, stop):
-        """Return an array of the tokens `[start:stop]`, without reading them."""
-        whole = ArrayFiles(self._files, self._dtype, self._result)
-        return whole.part(start, stop)

@@ -32,7 +32,8 @@ class TokenWriter:
         sides: int. 2 for pairs.
 
     Raises:
-        ValueError: if a number is out of range.
+        ValueError: if a number is out of range, ids are no integers, or the last document or pair
+            has no end.
 
     Example:
         >>> import tempfile
@@ -53,7 +54,7 @@ class TokenWriter:
         self._directory, self._sides, self._tool = directory, sides, tokenizer.tool
         self._vocabulary_size = tokenizer.vocabulary_size
         self._dtype = id_dtype(self._vocabulary_size)
-        self._tokens = self._ends = self._characters = 0
+        self._tokens = self._ended = self._ends = self._characters = 0
 
     def __enter__(self):
         os.makedirs(self._directory, exist_ok=True)
@@ -62,6 +63,7 @@ class TokenWriter:
             temporary = [stack.enter_context(atomic_file(path)) for path in paths]
             self._files = [stack.enter_context(open(path, "wb")) for path in temporary]
             self._hashes = [hashlib.sha256() for _ in ENDINGS]
+            stack.push(self._check_ends)  # last, and so called first
             self._stack = stack.pop_all()
         return self
 
@@ -83,6 +85,11 @@ class TokenWriter:
     def extend(self, ids, characters=0):
         """Write a part of a document, or of a side, that may be too long for the memory."""
         ids = np.asarray(ids)
+        if ids.ndim != 1 or ids.size and not np.issubdtype(ids.dtype, np.integer):
+            raise ValueError(
+                "`ids` must be arrays of integers with one axis. "
+                f"Received: shape={ids.shape}, dtype={ids.dtype}."
+            )
         if ids.size and not 0 <= ids.min() <= ids.max() < self._vocabulary_size:
             raise ValueError(
                 f"`ids` must be in [0, {self._vocabulary_size}). "
@@ -94,8 +101,21 @@ class TokenWriter:
 
     def end(self):
         """Mark the end of the document, or side, that `extend` has written."""
-        self._ends += 1
+        self._ends, self._ended = self._ends + 1, self._tokens
         self._write(1, np.array(self._tokens, END_DTYPE))
+
+    def _check_ends(self, kind, *_):
+        if kind is not None:
+            return
+        if self._tokens > self._ended:
+            raise ValueError(
+                "The last document must be ended by `end`. "
+                f"Received: {self._tokens - self._ended} tokens after the last end."
+            )
+        if self._ends % self._sides:
+            raise ValueError(
+                f"Each document must have {self._sides} sides. Received: {self._ends} sides in all."
+            )
 
     def _write(self, index, array):
         content = array.tobytes()

@@ -44,7 +44,7 @@ class Corpus(NamedTuple):
             tokens = TokenFolder.prepared(found.corpus, options.out)
         else:
             how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
-            tokens = TokenFolder(options.out, found.hashes, how, make, options.devices)
+            tokens = TokenFolder.made(options.out, found.hashes, how, make, options.devices)
         ids = {split: tokens.files(split) for split in SPLITS}
         if any(files.documents.sides != 1 for files in ids.values()):
             raise ValueError(f"The corpus in {tokens.directory} holds pairs, not texts.")

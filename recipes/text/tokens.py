@@ -1,5 +1,6 @@
 """A run's token ids: in its directory, made once, or in a corpus that has been prepared."""
 
+import contextlib
 import functools
 import os
 import shutil
@@ -24,46 +25,54 @@ class TokenFolder:
 
     Args:
         out: str. Directory of the run.
-        texts: dict. SHA-256 of the texts, by name.
-        options: dict. What else decides the ids, as JSON holds it.
-        make: function of a directory, which writes the shards and the tokenizer there and returns
-            the names of the shards by split.
-        devices: str. The distribution strategy's name.
-
-    Attributes:
-        directory: str. Where the corpus is read.
-        saved: str. Where it is once it is saved.
+        saved: str. Where the corpus is once it is saved.
+        directory: str. Where it is read; another folder for a new corpus.
         manifest: a `keras_attn.text.Manifest`.
-
-    Raises:
-        ValueError: if there is no corpus of these texts and options, and the strategy has several
-            processes, which must all have the same tokens.
     """
 
-    def __init__(self, out, texts, options, make, devices):
-        self._out, self.saved = out, os.path.join(out, FOLDER)
-        self.manifest, problem = self._read(texts, options)
-        self._is_new = self.manifest is None
-        self.directory = self.saved
-        if not self._is_new:
-            return
+    def __init__(self, out, saved, directory, manifest):
+        self._out, self.saved = out, saved
+        self.directory, self.manifest = directory, manifest
+        self._is_new = directory != saved
+        if self._is_new:
+            # `weakref.finalize` also acts at the end of the process.
+            self.discard = weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+
+    @classmethod
+    def made(cls, out, texts, options, make, devices):
+        """Return the tokens that a run in `out` has saved, or make them.
+
+        Args:
+            out: str. Directory of the run.
+            texts: dict. SHA-256 of the texts, by name.
+            options: dict. What else decides the ids, as JSON holds it.
+            make: function of a directory, which writes the shards and the tokenizer there and
+                returns the names of the shards by split.
+            devices: str. The distribution strategy's name.
+
+        Raises:
+            ValueError: if there is no corpus of these texts and options, and the strategy has
+                several processes, which must all have the same tokens.
+        """
+        saved = os.path.join(out, FOLDER)
+        manifest, problem = _read(saved, texts, options)
+        if manifest is not None:
+            return cls(out, saved, saved, manifest)
         if devices == "multi_worker" or worker_of_strategy(None)[1] > 1:
             raise ValueError(
                 f"{problem}; make it in one process, by the same command with --prepare."
             )
-        self.directory = tempfile.mkdtemp(prefix="tokens-")
-        # `weakref.finalize` also acts at the end of the process.
-        self.discard = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
-        self.manifest = text.Manifest.make(self.directory, make(self.directory), texts, options)
+        with contextlib.ExitStack() as stack:
+            directory = tempfile.mkdtemp(prefix="tokens-")
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            manifest = text.Manifest.make(directory, make(directory), texts, options)
+            stack.pop_all()
+        return cls(out, saved, directory, manifest)
 
     @classmethod
     def prepared(cls, directory, out):
         """Return the tokens of a corpus that has been prepared, for a run in `out`."""
-        found = cls.__new__(cls)
-        found._out, found.saved = out, directory
-        found.directory, found.manifest = directory, text.Manifest.read(directory)
-        found._is_new = False
-        return found
+        return cls(out, directory, directory, text.Manifest.read(directory))
 
     @property
     def vocabulary_size(self):
@@ -88,21 +97,6 @@ class TokenFolder:
             shutil.copytree(self.directory, temporary, dirs_exist_ok=True)
         self._is_new = False
 
-    def _read(self, texts, options):
-        """Return the manifest of the saved corpus and None, or None and the reason."""
-        if not os.path.exists(self.saved):
-            return None, f"There is no folder {self.saved}"
-        try:
-            manifest = text.Manifest.read(self.saved)
-            if (manifest.texts, manifest.options) != (texts, options):
-                return None, f"The folder {self.saved} has tokens of another text or tokenizer"
-            for split in manifest.splits:
-                text.TokenFiles(self.saved, split)
-            manifest.load_tokenizer(self.saved)
-        except ValueError as error:
-            return None, str(error).rstrip(".")
-        return manifest, None
-
 
 def write_shard(directory, split, tokenizer, pieces):
     """Write a split that is one document, of pieces (ids, number of characters).
@@ -120,3 +114,19 @@ def write_shard(directory, split, tokenizer, pieces):
 def save_tokenizer(tokenizer, directory):
     """Write the tokenizer of a corpus."""
     tokenizer.save(os.path.join(directory, TOKENIZER))
+
+
+def _read(saved, texts, options):
+    """Return the manifest of a saved corpus and None, or None and the reason."""
+    if not os.path.exists(saved):
+        return None, f"There is no folder {saved}"
+    try:
+        manifest = text.Manifest.read(saved)
+        if (manifest.texts, manifest.options) != (texts, options):
+            return None, f"The folder {saved} has tokens of another text or tokenizer"
+        for split in manifest.splits:
+            text.TokenFiles(saved, split)
+        manifest.load_tokenizer(saved)
+    except ValueError as error:
+        return None, str(error).rstrip(".")
+    return manifest, None

@@ -86,7 +86,7 @@ class ParallelCorpus(NamedTuple):
             }
 
         how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
-        tokens = TokenFolder(options.out, task.hashes, how, make, options.devices)
+        tokens = TokenFolder.made(options.out, task.hashes, how, make, options.devices)
         return cls({split: tokens.files(split).documents for split in SPLITS}, tokens)
 
 

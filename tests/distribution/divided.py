@@ -17,7 +17,7 @@ from keras_attn.callbacks.training_state import training_variables
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
-from keras_attn.text.datasets import rows_to_feed
+from keras_attn.text.batch_rows import Rows
 
 V, T = 12, 5
 
@@ -29,7 +29,7 @@ class Batches(keras.utils.PyDataset):
     def __getitem__(self, index):
         ids = np.random.default_rng(index).integers(1, V, (4, T + 1))
         batch = {"token_ids": ids[:, :-1]}, ids[:, 1:]
-        return rows_to_feed(batch, keras.distribution.distribution())
+        return Rows.here(keras.distribution.distribution()).cut(batch)
 
 
 def held(model):

@@ -15,7 +15,7 @@ from keras_attn.distribution import layout, strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import gpt, transformer, transformer_xl
-from keras_attn.text.datasets import rows_to_feed
+from keras_attn.text.batch_rows import Rows
 
 V, T, ROWS, STEPS = 16, 6, 8, 6
 SIZES = {"num_layers": 1, "num_heads": 8, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
@@ -34,7 +34,7 @@ class Batches(keras.utils.PyDataset):
     def __getitem__(self, index):
         ids = np.random.default_rng(index).integers(1, V, (ROWS, T + 1))
         batch = {name: ids[:, :-1] for name in self.names}, ids[:, 1:]
-        return rows_to_feed(batch, keras.distribution.distribution())
+        return Rows.here(keras.distribution.distribution()).cut(batch)
 
 
 def models():

@@ -12,7 +12,7 @@ import numpy as np
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
-from keras_attn.text.datasets import rows_to_feed
+from keras_attn.text.batch_rows import Rows
 
 V, T = 512, 8
 
@@ -24,7 +24,7 @@ class Batches(keras.utils.PyDataset):
     def __getitem__(self, index):
         ids = np.random.default_rng(index).integers(1, V, (2, T + 1))
         batch = {"token_ids": ids[:, :-1]}, ids[:, 1:]
-        return rows_to_feed(batch, keras.distribution.distribution())
+        return Rows.here(keras.distribution.distribution()).cut(batch)
 
 
 def main(limit, processes):

@@ -19,7 +19,8 @@ from keras_attn.memory import StatefulSegments
 from keras_attn.metrics import Perplexity
 from keras_attn.optimizers import Adam
 from keras_attn.text import SegmentStreams, TokenBatches
-from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.batch_rows import Rows
+from keras_attn.text.datasets import dataset_of
 
 V, T, ROWS, STEPS = 13, 5, 4, 5
 EPOCHS = 4
@@ -47,7 +48,7 @@ class Batches(keras.utils.PyDataset):
         return STEPS
 
     def __getitem__(self, index):
-        return rows_to_feed(self.batches[index], self.distribution)
+        return Rows.here(self.distribution).cut(self.batches[index])
 
     def as_dataset(self):
         import tensorflow as tf

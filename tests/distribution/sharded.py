@@ -25,7 +25,7 @@ from keras_attn.callbacks.background_writer import wait_for_writes
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
-from keras_attn.text.datasets import rows_to_feed
+from keras_attn.text.batch_rows import Rows
 
 V, T, EPOCHS, BATCHES = 16, 5, 3, 4
 
@@ -42,7 +42,7 @@ class Batches(keras.utils.PyDataset):
         rng = np.random.default_rng([self.epoch, self.first + index])
         ids = rng.integers(1, V, (8, T + 1))
         batch = {"token_ids": ids[:, :-1]}, ids[:, 1:]
-        return rows_to_feed(batch, keras.distribution.distribution())
+        return Rows.here(keras.distribution.distribution()).cut(batch)
 
 
 class Die(keras.callbacks.Callback):

@@ -15,7 +15,8 @@ PROGRAM = """
 import os, signal, sys
 import keras, numpy as np
 from keras_attn.distribution import worker_failure_message, strategy
-from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.batch_rows import Rows
+from keras_attn.text.datasets import dataset_of
 
 class Killed(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
@@ -27,7 +28,7 @@ class Rows(keras.utils.PyDataset):
         return 10**6
 
     def __getitem__(self, index):
-        return rows_to_feed(batch, keras.distribution.distribution())
+        return Rows.here(keras.distribution.distribution()).cut(batch)
 
 place = strategy("multi_worker")
 with place.scope():

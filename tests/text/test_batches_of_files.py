@@ -101,3 +101,10 @@ def test_pairs_that_are_too_long_are_named_by_line(pairs, texts):
     for wrong in ((texts,), (None, pairs), (pairs, PAIRS[1])):
         with pytest.raises(ValueError, match="documents of a corpus of pairs"):
             text.TokenBatches(*wrong)
+
+
+@pytest.mark.parametrize("sides, name", [(([], []), "sources"), (([],), "targets")])
+def test_a_corpus_without_documents_is_refused(tmp_path, sides, name):
+    documents = write(tmp_path, sides)
+    with pytest.raises(ValueError, match=f"`{name}` must have at least one document"):
+        text.PackedBatches(**{"sources": None, name: documents}, row_length=32)

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.text import SegmentStreams, TokenBatches
-from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.batch_rows import Rows
+from keras_attn.text.datasets import dataset_of
 
 
 class Sharing(tf.distribute.OneDeviceStrategy):
@@ -71,10 +72,10 @@ def distribution(processes, index):
 
 def test_rows_to_feed_to_other_backends():
     batch = {"ids": np.arange(1, 11).reshape(5, 2)}, np.ones(5)
-    assert rows_to_feed(batch, None) is batch
-    alone, labels = rows_to_feed(batch, distribution(1, 0))
+    assert Rows.here(None).cut(batch) is batch
+    alone, labels = Rows.here(distribution(1, 0)).cut(batch)
     assert alone["ids"].shape == (6, 2) and labels.tolist() == [1] * 5 + [0]
-    parts = [rows_to_feed(batch, distribution(2, index))[0]["ids"] for index in range(2)]
+    parts = [Rows.here(distribution(2, index)).cut(batch)[0]["ids"] for index in range(2)]
     assert [len(part) for part in parts] == [4, 4]
     together = np.concatenate(parts)
     assert np.array_equal(together[:5], batch[0]["ids"]) and not together[5:].any()
@@ -89,7 +90,7 @@ def test_the_processes_of_one_replica_feed_the_same_rows(replicas, processes):
             num_model_replicas=replicas, num_processes=processes, _process_id=process
         )
         place.data_shard_id = keras.distribution.ModelParallel.data_shard_id.fget(place)
-        parts.append(rows_to_feed(rows, place))
+        parts.append(Rows.here(place).cut(rows))
     alike = max(processes // replicas, 1)
     assert all(np.array_equal(part, parts[i // alike * alike]) for i, part in enumerate(parts))
     together = np.concatenate(parts[::alike])

@@ -61,7 +61,9 @@ def test_many_ranges_are_permuted_at_once():
     assert Permutations(sizes, [3, 5])(np.array([4]), np.array([64])) == parts[4][64]
 
 
-@pytest.mark.parametrize("n, index", [(-1, []), (2**62 + 1, []), (2.5, []), (5, [5]), (5, -1)])
+@pytest.mark.parametrize(
+    "n, index", [(-1, []), (2**62 + 1, []), (2.5, []), (5, [5]), (5, -1), (5, 0.5)]
+)
 def test_errors(n, index):
     with pytest.raises(ValueError, match="Received"):
         Permutation(n, 0)(index)

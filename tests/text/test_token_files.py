@@ -99,6 +99,23 @@ def test_an_error_while_writing_leaves_the_earlier_shard(tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "parts, sides, message",
+    [
+        ([[4.5, 5.0]], 1, r"must be arrays of integers.*dtype=float64"),
+        ([[[4, 5]]], 1, r"must be arrays of integers.*shape=\(1, 2\)"),
+        ([[4], [5, 6], None, [4, 6]], 1, "must be ended by `end`. Received: 2 tokens after"),
+        ([[4], None, [5], None, [6], None], 2, "must have 2 sides. Received: 3 sides"),
+    ],
+)
+def test_shards_that_would_not_be_read_are_refused(tmp_path, parts, sides, message):
+    with pytest.raises(ValueError, match=message):
+        with text.TokenWriter(str(tmp_path), "train", 0, TOKENIZER, sides) as shard:
+            for part in parts:
+                shard.end() if part is None else shard.extend(part)
+    assert not [*tmp_path.iterdir()]
+
+
 def altered(folder, name, change):
     """Change a file's content, and its time of change, which a quick test may not reach."""
     path = os.path.join(folder, name)
