@@ -11,22 +11,39 @@ from pathlib import Path
 from keras_attn.ops.atomic_files import atomic_file
 
 _MAX_NAMES = 30
+COMPRESSED = (".gz", ".zst")
 _BLOCK = 2**18  # bytes
 
 
-def find(directory, name):
-    """Return the path of `name`.gz in a directory, `name`.zst or `name`; one must be there."""
+def compression(path):
+    """Return ".gz", ".zst" or ""."""
+    return next((ending for ending in COMPRESSED if path.endswith(ending)), "")
+
+
+def stem(path):
+    """Return a path without ".gz" or ".zst"."""
+    return path.removesuffix(compression(path))
+
+
+def find(directory, *names):
+    """Return the path of the first of several files in a directory; one must be there.
+
+    Of each name `name`.gz comes first, then `name`.zst, then `name`.
+    """
     directory = Path(directory)
     if not directory.is_dir():
         raise ValueError(f"There is no such directory. Received: data_dir={str(directory)!r}")
-    for path in (directory / f"{name}{ending}" for ending in (".gz", ".zst", "")):
+    for path in (directory / f"{name}{end}" for name in names for end in (*COMPRESSED, "")):
         if path.is_file():
             return path
-    names = sorted(path.name for path in directory.iterdir() if path.is_file())
-    listed = ", ".join(names[:_MAX_NAMES]) or "no file"
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    missing = f"There is no file {name}.gz or {name} in {directory}"
-    raise ValueError(f"{missing}, which has {listed}{more}.")
+    there = sorted(path.name for path in directory.iterdir() if path.is_file())
+    listed = ", ".join(there[:_MAX_NAMES]) or "no file"
+    more = f" and {len(there) - _MAX_NAMES} more" if len(there) > _MAX_NAMES else ""
+    wanted = " or ".join(names)
+    raise ValueError(
+        f"There is no file {wanted}, with or without {' or '.join(COMPRESSED)}, in {directory}, "
+        f"which has {listed}{more}."
+    )
 
 
 def read(path):
@@ -51,16 +68,17 @@ def blocks(path):
     with opened as file:
         found = iter(lambda: file.read(_BLOCK), b"")
         try:
-            for block in without_zstd(found, path) if kind == "zstd" else found:
+            for block in decompress_zstd(found, path) if kind == "zstd" else found:
                 is_empty = is_empty and not block
                 yield block
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"The file {path} is not a complete {kind} file: {error}") from error
+            problem = f"is not a complete {kind} file" if kind else "cannot be read"
+            raise ValueError(f"The file {path} {problem}: {error}") from error
     if is_empty:
         raise ValueError(f"The file {path} is empty.")
 
 
-def without_zstd(found, path):
+def decompress_zstd(found, path):
     """Yield the content of compressed blocks."""
     try:
         import zstandard

@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 REPLACEMENT = "\ufffd"  # which stands for unknown characters
-UNK_ID, FIRST_ID = 1, 4  # the ids below the first are special tokens
+UNK_ID, EOS_ID, FIRST_ID = 1, 3, 4  # the ids below the first are special tokens
 
 
 def may_learn(character):

@@ -6,9 +6,8 @@ import os
 
 from . import problems as kinds
 from .open_text import damages, open_text
-from .sources import is_json_lines
+from .sources import LONGEST, is_json_lines
 
-LONGEST = 2**23  # bytes of a document; a longer one is cut into several
 LONGEST_LINE = 2**26  # bytes of a line of JSON
 
 
@@ -22,7 +21,7 @@ class Documents:
     Args:
         folder: str. The corpus.
         sources: list of `Source`s.
-        documents: one of `sources.DOCUMENTS`, for files `.txt`.
+        documents: one of `options.DOCUMENTS`, for files `.txt`.
         field: str, for files `.jsonl`.
         problems: `Problems` to which everything is added that is left out.
 

@@ -9,7 +9,8 @@ import numpy as np
 from keras_attn.text import character_ids, config_file
 from keras_attn.text.sentencepiece_training import train_model
 
-KINDS = ("characters", "bpe", "unigram")
+from ..text.subwords import count_characters
+
 LONGEST_LINE = 16_384  # characters; SentencePiece's memory grows with a line's length
 
 
@@ -17,7 +18,7 @@ def train(kind, texts, vocabulary_size=None):
     """Return the file of a new tokenizer as bytes.
 
     Args:
-        kind: one of `KINDS`.
+        kind: one of `options.KINDS`.
         texts: list of str.
         vocabulary_size: int, which characters may do without.
     """
@@ -60,7 +61,7 @@ class Encoder:
             characters = character_ids.read(content)
             self._table = character_ids.id_table(characters)
             self.vocabulary_size = character_ids.FIRST_ID + len(characters)
-            self._end, self._encode = 3, self._characters
+            self._end, self._encode = character_ids.EOS_ID, self._characters
         else:
             from keras_attn import text
 
@@ -95,7 +96,7 @@ class Encoder:
                 rows.append([*itertools.chain.from_iterable(self._rows(_pieces(line)))])
         for row in rows:
             row.append(self._end)
-        return np.fromiter(itertools.chain.from_iterable(rows), "int32"), _length(text) + 1
+        return np.fromiter(itertools.chain.from_iterable(rows), "int32"), count_characters(text) + 1
 
 
 def _pieces(line):
@@ -107,13 +108,6 @@ def _pieces(line):
         pieces.append(line[:end])
         line = line[end:]
     return [*pieces, line]
-
-
-def _length(text):
-    """Return the number of characters, with a run of spaces as one and none at a line's ends."""
-    while "  " in text:
-        text = text.replace("  ", " ")
-    return len(text.replace("\n ", "\n").replace(" \n", "\n").strip(" "))
 
 
 def _sentencepiece():

@@ -5,7 +5,6 @@ import io
 import zlib
 
 from .. import files
-from .sources import compression
 
 CHUNK = 2**20
 
@@ -15,11 +14,11 @@ def open_text(path, start=0):
 
     Reading from a damaged one raises one of `damages()`.
     """
-    kind = compression(path)
+    kind = files.compression(path)
     if kind == ".gz":
         return gzip.open(path, "rb")
     if kind == ".zst":
-        return io.BufferedReader(_Blocks(files.without_zstd(_compressed(path), path)), CHUNK)
+        return io.BufferedReader(_Blocks(files.decompress_zstd(_compressed(path), path)), CHUNK)
     file = open(path, "rb", buffering=CHUNK)
     file.seek(start)
     return file

@@ -4,8 +4,8 @@ import dataclasses
 import os
 
 from ..options import CommandOptions, OptionError, option
-from .sources import DOCUMENTS
 
+DOCUMENTS = ("file", "blank_lines", "lines")  # what a `.txt` holds
 KINDS = ("characters", "bpe", "unigram")
 ENGINES = ("cores", "beam")
 SUBWORDS = 32_000

@@ -3,8 +3,9 @@
 import os
 from typing import NamedTuple
 
-DOCUMENTS = ("file", "blank_lines", "lines")  # what a `.txt` holds
-COMPRESSED = (".gz", ".zst")
+from .. import files
+
+LONGEST = 2**23  # bytes of a document; a longer one is cut into several
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 _MOST_NAMES = 10
 
@@ -58,12 +59,7 @@ _WANTED = "A corpus has files .txt, .jsonl, .gz or .zst"
 
 def is_json_lines(path):
     """Return True for a file with one JSON object a line."""
-    return _stem(path).endswith(JSON_LINES)
-
-
-def compression(path):
-    """Return ".gz", ".zst" or ""."""
-    return next((ending for ending in COMPRESSED if path.endswith(ending)), "")
+    return files.stem(path).endswith(JSON_LINES)
 
 
 def divide(folder, paths, documents, part_size):
@@ -71,7 +67,8 @@ def divide(folder, paths, documents, part_size):
 
     A part is the unit of work and of restart, and one shard of each split. Small files share a
     part; a large file that is not compressed is divided where a document begins. Parts are a
-    function of the files and of their sizes, not of the number of processes.
+    function of the files and of their sizes, not of the number of processes. A file that is one
+    document is not divided unless it is too long for one.
 
     Args:
         folder: str.
@@ -94,7 +91,9 @@ def _ranges(folder, path, documents, part_size):
     """Yield the ranges of a file and their sizes."""
     full = os.path.join(folder, path)
     size = os.path.getsize(full)
-    if size <= part_size or compression(path):
+    if documents == "file" and not is_json_lines(path):
+        part_size = max(part_size, LONGEST)
+    if size <= part_size or files.compression(path):
         yield Source(path), size
         return
     by_lines = is_json_lines(path) or documents != "blank_lines"
@@ -118,11 +117,6 @@ def _boundary(file, place, by_lines):
 
 
 def _is_text(name):
-    if compression(name):
-        return not _stem(name).endswith(".tar")
+    if files.compression(name):
+        return not files.stem(name).endswith(".tar")
     return name.endswith((".txt", *JSON_LINES))
-
-
-def _stem(path):
-    ending = compression(path)
-    return path[: -len(ending)] if ending else path

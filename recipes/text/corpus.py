@@ -8,6 +8,7 @@ import numpy as np
 from keras_attn import metrics, text
 
 from .data import SPLITS
+from .subwords import count_characters
 from .tokens import TokenFolder, save_tokenizer, write_shard
 
 # Of a longer text, a tokenizer of subwords learns from the first lines.
@@ -41,6 +42,7 @@ class Corpus(NamedTuple):
             }
 
         if found.corpus is not None:
+            print("The corpus has a tokenizer; --tokenizer and --vocabulary-size are not used.")
             tokens = TokenFolder.prepared(found.corpus, options.out)
         else:
             how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
@@ -112,9 +114,9 @@ def encode_lines(tokenizer, part):
     is_first, found = True, part.lines()
     while lines := [*itertools.islice(found, _LINES)]:
         rows = tokenizer.encode_as_lists(lines)
-        characters = sum(len(" ".join(filter(None, line.split(" ")))) for line in lines)
+        characters = count_characters("\n".join(lines)) + 1
         ids = np.concatenate([np.insert(row, 0, tokenizer.eos_id) for row in rows])
-        yield ids[is_first:], characters + len(rows) - is_first
+        yield ids[is_first:], characters - is_first
         is_first = False
 
 

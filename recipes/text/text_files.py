@@ -10,7 +10,6 @@ from keras_attn.text.checked_files import hash_of
 from .. import files
 
 ENDINGS = (".txt", ".jsonl")
-COMPRESSED = (".gz", ".zst", "")
 FIELD = "text"  # of a JSON object
 
 
@@ -43,12 +42,8 @@ class TextFiles:
                 position += len(block)
 
     def lines(self):
-        """Yield the lines, without their ends; the last one may be empty."""
-        rest = ""
-        for block in self.blocks():
-            *lines, rest = (rest + block).split("\n")
-            yield from lines
-        yield rest
+        """Return an iterator of the lines, without their ends; the last one may be empty."""
+        return _lines(self.blocks())
 
     def part(self, start, stop):
         """Return a part of the characters as a text."""
@@ -69,15 +64,12 @@ def find_text(directory, split):
     """
     folder = Path(directory, split)
     if folder.is_dir():
-        endings = tuple(ending + more for ending in ENDINGS for more in COMPRESSED)
+        endings = tuple(end + more for end in ENDINGS for more in (*files.COMPRESSED, ""))
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(endings))
         if not paths:
             raise ValueError(f"The folder {folder} has no file that ends in .txt or .jsonl.")
         return paths
-    for path in (Path(directory, f"{split}.jsonl{more}") for more in COMPRESSED):
-        if path.is_file():
-            return [path]
-    return [files.find(directory, f"{split}.txt")]
+    return [files.find(directory, f"{split}.jsonl", f"{split}.txt")]
 
 
 def hash_files(paths, directory):
@@ -91,9 +83,9 @@ def hash_files(paths, directory):
 
 
 def _blocks(path, errors):
-    stem = Path(path).name.removesuffix(".gz").removesuffix(".zst")
     text = _decoded(path, errors)
-    return _objects(text, path) if stem.endswith(".jsonl") else text
+    is_objects = files.stem(os.fspath(path)).endswith(".jsonl")
+    return _objects(text, path) if is_objects else text
 
 
 def _decoded(path, errors):
@@ -107,15 +99,22 @@ def _decoded(path, errors):
 
 
 def _objects(blocks, path):
-    """Yield the text of each JSON object, with a line end."""
-    rest, number = "", 0
-    for block in blocks:
-        *lines, rest = (rest + block).split("\n")
-        for line in lines:
-            number += 1
+    """Yield the text of each JSON object, with a line end; blank lines are left out."""
+    for number, line in enumerate(_lines(blocks), 1):
+        if line.strip():
             yield _text_of(line, path, number)
-    if rest.strip():
-        yield _text_of(rest, path, number + 1)
+
+
+def _lines(blocks):
+    """Yield lines without their ends; each character is copied a few times at most."""
+    pieces = []
+    for block in blocks:
+        first, *others = block.split("\n")
+        pieces.append(first)
+        for line in others:
+            yield "".join(pieces)
+            pieces = [line]
+    yield "".join(pieces)
 
 
 def _text_of(line, path, number):

@@ -276,7 +276,7 @@ def test_bad_files_of_cifar10_are_reported(capsys, cifar10, tmp_path):
     (directory / "test_batch.bin").write_bytes(b"")
     assert "test_batch.bin is empty" in said()
     (directory / "test_batch.bin").unlink()
-    assert "There is no file test_batch.bin.gz or test_batch.bin" in said()
+    assert "There is no file test_batch.bin, with or without .gz or .zst, in" in said()
     (directory / "data_batch_1").write_bytes(b"a pickle")
     assert "Python version, whose pickles are not read" in said()
     directory = tmp_path / "nowhere"

@@ -279,7 +279,7 @@ def test_bad_files_are_reported(capsys, broken, tmp_path):
     assert "valid.txt.gz is not a complete gzip file" in fails(capsys, broken, out)
     for name in ("valid.txt", "valid.txt.gz"):
         (broken / name).unlink()
-    assert "no file valid.txt.gz or valid.txt" in fails(capsys, broken, out)
+    assert "no file valid.jsonl or valid.txt, with" in fails(capsys, broken, out)
     assert not out.exists()
 
 

@@ -81,8 +81,8 @@ def test_a_file_for_a_directory(folder):
 def test_a_missing_file_lists_those_that_are_there(folder):
     (folder / "train.de").rename(folder / "test.de")
     (folder / "subfolder").mkdir()
-    fails(folder, "no file train.de.gz or train.de", "which has test.de, train.en.")
-    fails(folder, "no file train.tok.en.gz or train.tok.en", variant="tok")
+    fails(folder, "no file train.de, with or without .gz or .zst", "which has test.de, train.en.")
+    fails(folder, "no file train.tok.en, with", variant="tok")
 
 
 def test_a_long_list_of_names_is_cut(folder):

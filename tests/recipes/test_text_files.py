@@ -23,7 +23,7 @@ def test_files_of_each_kind_hold_the_same_text(tmp_path, monkeypatch, block):
     contents = {
         "a.txt": "".join(PARTS).encode(),
         "a.txt.gz": gzip.compress("".join(PARTS).encode()),
-        "a.jsonl": LINES.encode(),
+        "a.jsonl": LINES.replace("\n", "\n\n").encode(),
         "a.jsonl.gz": gzip.compress(LINES.rstrip().encode()),
     }
     for name, content in contents.items():
@@ -113,5 +113,5 @@ def test_hashes_are_of_the_files(tmp_path):
     }
     with pytest.raises(ValueError, match="b.txt is empty"):
         hash_files([tmp_path / "b.txt"], tmp_path)
-    with pytest.raises(ValueError, match="no file train.txt.gz or train.txt"):
+    with pytest.raises(ValueError, match="no file train.jsonl or train.txt, with"):
         find_text(tmp_path, "train")
