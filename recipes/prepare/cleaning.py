@@ -5,7 +5,6 @@ import re
 import unicodedata
 
 KEY_BYTES = 32
-SPLITS = ("train", "valid", "test")
 SAMPLED = 65_536  # characters of a piece of the tokenizer's sample
 
 # Controls but tab and line end, marks of byte order, halves of surrogate pairs.

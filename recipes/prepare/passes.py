@@ -9,6 +9,7 @@ import numpy as np
 from keras_attn.text.token_manifest import TOKENIZER
 from keras_attn.text.token_writer import TokenWriter
 
+from ..text.data import SPLITS
 from . import cleaning, encoding
 from . import problems as kinds
 from .documents import Documents
@@ -47,7 +48,7 @@ class Part(NamedTuple):
         return f"part-{self.index:05d}"
 
 
-class First(NamedTuple):
+class FirstPass(NamedTuple):
     """The result of the first pass over a part.
 
     Args:
@@ -61,7 +62,7 @@ class First(NamedTuple):
     facts: dict
 
 
-def first(rules, part):
+def first_pass(rules, part):
     """Clean the documents of a part; return their hashes and a sample for a tokenizer."""
     keys, sample = bytearray(), []
     problems = Problems(rules.strict)
@@ -73,16 +74,16 @@ def first(rules, part):
             sample.extend(cleaning.sample(text, key, rules.sample))
     keys = np.frombuffer(bytes(keys), "uint8").reshape(-1, cleaning.KEY_BYTES)
     facts = {"read": len(keys), "sha256": documents.sha256, "problems": problems.found}
-    return First(keys, sample, facts)
+    return FirstPass(keys, sample, facts)
 
 
-def second(rules, part, facts, kept):
+def second_pass(rules, part, facts, kept):
     """Tokenise documents of a part, and write a shard of each split that has some.
 
     Args:
         rules: `Rules`, whose `out` holds the tokenizer.
         part: `Part`.
-        facts: dict. That of its `First`.
+        facts: dict. That of its `FirstPass`.
         kept: bool array (documents,). False for repeats.
 
     Returns:
@@ -111,7 +112,7 @@ def second(rules, part, facts, kept):
                 "A text changed while it was prepared; prepare the corpus in another --out. "
                 f"Received: {files[:200]}."
             )
-    return {split: splits[split].name for split in cleaning.SPLITS if split in splits}
+    return {split: splits[split].name for split in SPLITS if split in splits}
 
 
 def _documents(rules, part, problems):

@@ -18,7 +18,7 @@ from keras_attn.text.token_manifest import TOKENIZER
 
 from . import cleaning, passes
 from .light import without_keras
-from .plan import is_complete
+from .plan import is_complete, read_parts
 from .report import write_report
 from .steps import check_splits, tokenizer_content
 
@@ -44,7 +44,7 @@ def prepare(plan, options):
     given = options.beam
     if not any(argument.partition("=")[0] == "--runner" for argument in given):
         given = (f"--runner={RUNNER}", *given)
-    os.makedirs(plan.out, exist_ok=True)
+    plan = read_parts(plan)
     arguments = beam.options.pipeline_options.PipelineOptions([*given])
     with beam.Pipeline(options=arguments) as pipeline:
         _build(beam, pipeline, plan, options)
@@ -87,7 +87,7 @@ def _build(beam, pipeline, plan, options):
 def _first(part, rules, pvalue):
     """Yield each document's key and place; the sample and the facts as other outputs."""
     without_keras()
-    found = passes.first(rules, part)
+    found = passes.first_pass(rules, part)
     for number, key in enumerate(found.keys):
         yield key.tobytes(), (part.index, number)
     for piece in found.sample:
@@ -116,7 +116,7 @@ def _second(grouped, rules, parts, _):
     kept = np.zeros(facts["read"], bool)
     for places in found["places"]:
         kept[[*places]] = True
-    return index, passes.second(rules, parts[index], facts, kept), facts
+    return index, passes.second_pass(rules, parts[index], facts, kept), facts
 
 
 def _finish(_, plan, shards):

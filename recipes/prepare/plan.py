@@ -71,7 +71,7 @@ def make_plan(options):
         options.out,
     )
     plan = Plan(rules, [Part(index, sources) for index, sources in enumerate(parts)], settings)
-    _check_out(plan)
+    check_out(plan)
     return plan
 
 
@@ -97,7 +97,7 @@ def is_complete(plan):
     return os.path.exists(os.path.join(plan.out, MANIFEST))
 
 
-def _check_out(plan):
+def check_out(plan):
     """Refuse a folder with another corpus, or with other files."""
     path = plan.work(PLAN)
     if is_complete(plan):

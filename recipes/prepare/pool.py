@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import resource
 import runpy
+import sys
 import time
 from pathlib import Path
 
@@ -61,14 +62,14 @@ class Pool:
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: [future.cancel() for future in pending])
             while True:
-                while len(pending) < 2 * self._processes and (call := next(calls, None)):
-                    pending.add(self._executor.submit(_measured, function, call))
-                if not pending:
-                    return
-                done, pending = concurrent.futures.wait(
-                    pending, return_when=concurrent.futures.FIRST_COMPLETED
-                )
                 try:
+                    while len(pending) < 2 * self._processes and (call := next(calls, None)):
+                        pending.add(self._executor.submit(_measured, function, call))
+                    if not pending:
+                        return
+                    done, pending = concurrent.futures.wait(
+                        pending, return_when=concurrent.futures.FIRST_COMPLETED
+                    )
                     yield from [future.result() for future in done]
                 except concurrent.futures.process.BrokenProcessPool as error:
                     raise ValueError(
@@ -90,4 +91,5 @@ def peak_memory():
             for line in file:
                 if line.startswith("VmHWM"):  # unlike ru_maxrss not inherited from the parent
                     return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KB elsewhere
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

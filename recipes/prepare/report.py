@@ -6,8 +6,8 @@ import os
 from keras_attn.text.token_manifest import TOKENIZER, Manifest
 
 from .. import files
+from ..text.data import SPLITS
 from . import problems
-from .cleaning import SPLITS
 from .encoding import Encoder
 
 REPORT = "report.json"

@@ -11,6 +11,7 @@ anywhere resumes, and ends with the same bytes.
 """
 
 import collections
+import contextlib
 import json
 import os
 import shutil
@@ -23,12 +24,12 @@ from keras_attn.text.token_manifest import TOKENIZER, Shard
 
 from .. import files
 from . import cleaning, encoding, passes
-from .plan import PLAN, WORK, is_complete, read_parts
+from .plan import PLAN, WORK, check_out, is_complete, read_parts
 from .pool import Pool
 from .repeats import kept
 from .report import write_report
 
-_READY = "ready.json"
+_READY, _FAILED = "ready.json", "failed.json"
 _POLL_SECONDS, _TELL_SECONDS = 0.5, 60
 
 
@@ -44,31 +45,49 @@ def prepare(plan, options, log=print):
         The `Pool`, with what its processes needed.
     """
     with Pool(options.processes) as pool:
-        leads = options.worker == 0
-        if is_complete(plan):
-            return pool
-        if not leads:
-            _wait([plan.work(PLAN)], "the plan of worker 0", log)
-        plan = read_parts(plan)
-        mine = plan.parts[options.worker :: options.workers]
-        missing = [part for part in mine if not os.path.exists(_first_path(plan, part))]
-        calls = [(plan.rules, part, plan.work("")) for part in missing]
-        _show(pool.map(first_to_files, calls), len(calls), "First pass", log)
-        if leads:
-            paths = [_first_path(plan, part) for part in plan.parts]
-            _wait(paths, "the first pass", log)
-            if not os.path.exists(plan.work(_READY)):
-                between(plan, options, log)
-        else:
-            _wait([plan.work(_READY)], "worker 0", log)
-        _second_passes(plan, mine, pool, log)
-        if leads:
-            paths = [plan.work(f"{part.name}-second.json") for part in plan.parts]
-            _wait(paths, "the second pass", log)
-            if options.workers > 1:  # whose parts this worker has not checked
-                _second_passes(plan, plan.parts, pool, log)
-            finish(plan)
+        if not is_complete(plan):
+            steps = _lead if options.worker == 0 else _follow
+            try:
+                steps(plan, options, pool, log)
+            except FileNotFoundError:
+                if not is_complete(plan):  # by worker 0, which has removed the files of the work
+                    raise
+                check_out(plan)
     return pool
+
+
+def _lead(plan, options, pool, log):
+    """Do the steps of worker 0; an error that the texts or options cause also ends the others."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(plan.work(_FAILED))
+    try:
+        plan = read_parts(plan)
+        mine = plan.parts[:: options.workers]
+        _first_passes(plan, mine, pool, log)
+        _wait(plan, [_first_path(plan, part) for part in plan.parts], "the first pass", log)
+        if not os.path.exists(plan.work(_READY)):
+            choose_documents_and_tokenizer(plan, options, log)
+        _second_passes(plan, mine, pool, log)
+        paths = [plan.work(f"{part.name}-second.json") for part in plan.parts]
+        _wait(plan, paths, "the second pass", log)
+        if options.workers > 1:  # whose parts this worker has not checked
+            _second_passes(plan, plan.parts, pool, log)
+        finish(plan)
+    except ValueError as error:
+        if options.workers > 1:
+            files.write(plan.work(_FAILED), json.dumps({"message": str(error)}))
+        raise
+
+
+def _follow(plan, options, pool, log):
+    """Do the steps of another worker."""
+    _wait(plan, [plan.work(PLAN)], "the plan of worker 0", log)
+    check_out(plan)
+    plan = read_parts(plan)
+    mine = plan.parts[options.worker :: options.workers]
+    _first_passes(plan, mine, pool, log)
+    _wait(plan, [plan.work(_READY)], "worker 0", log)
+    _second_passes(plan, mine, pool, log)
 
 
 def remove_work(plan):
@@ -78,7 +97,7 @@ def remove_work(plan):
 
 def first_to_files(rules, part, work):
     """Do the first pass over a part, and write what it found."""
-    found = passes.first(rules, part)
+    found = passes.first_pass(rules, part)
     path = os.path.join(work, part.name)
     with atomic_file(f"{path}-keys.npy") as temporary:
         np.save(temporary, found.keys)
@@ -96,10 +115,10 @@ def second_to_files(rules, part, work):
         return
     facts = files.read_object(os.path.join(work, f"{part.name}-first.json"), "delete it")
     mask = np.load(os.path.join(work, f"{part.name}-kept.npy"))
-    files.write(path, json.dumps(passes.second(rules, part, facts, mask)))
+    files.write(path, json.dumps(passes.second_pass(rules, part, facts, mask)))
 
 
-def between(plan, options, log=print):
+def choose_documents_and_tokenizer(plan, options, log=print):
     """Find the repeats of all parts and make the tokenizer."""
     facts = first_facts(plan)
     counts = [found["read"] for found in facts]
@@ -180,6 +199,12 @@ def _first_path(plan, part):
     return plan.work(f"{part.name}-first.json")
 
 
+def _first_passes(plan, parts, pool, log):
+    missing = [part for part in parts if not os.path.exists(_first_path(plan, part))]
+    calls = [(plan.rules, part, plan.work("")) for part in missing]
+    _show(pool.map(first_to_files, calls), len(calls), "First pass", log)
+
+
 def _second_passes(plan, parts, pool, log):
     calls = [(plan.rules, part, plan.work("")) for part in parts]
     _show(pool.map(second_to_files, calls), len(calls), "Second pass", log)
@@ -204,10 +229,20 @@ def _show(results, total, name, log):
             told = time.monotonic()
 
 
-def _wait(paths, name, log):
-    """Wait until all files exist."""
+def _wait(plan, paths, name, log):
+    """Wait until all files exist.
+
+    Raises:
+        FileNotFoundError: if the corpus is complete, so that they will not exist again.
+        ValueError: if worker 0 has failed.
+    """
     told, missing = time.monotonic(), paths
     while missing := [path for path in missing if not os.path.exists(path)]:
+        if is_complete(plan):
+            raise FileNotFoundError(missing[0])
+        if os.path.exists(path := plan.work(_FAILED)):
+            message = files.read_object(path, "delete it", "message")["message"]
+            raise ValueError(f"Worker 0 has ended, and must be started again first: {message}")
         if time.monotonic() - told > _TELL_SECONDS:
             log(f"Waiting for {name}: {len(missing):,} of {len(paths):,} files are missing")
             told = time.monotonic()

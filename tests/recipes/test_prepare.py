@@ -231,13 +231,13 @@ def test_a_corpus_of_other_options_is_refused(corpus, prepared, capsys):
 
 def test_a_text_that_changes_between_the_passes_is_refused(corpus, tmp_path, monkeypatch, capsys):
     folder = write_corpus(tmp_path / "texts")
-    between = steps.between
+    choose = steps.choose_documents_and_tokenizer
 
     def change(*found):
-        between(*found)
+        choose(*found)
         (folder / "more" / "41.txt").write_text(DOCUMENTS[41].replace("document", "monument"))
 
-    monkeypatch.setattr(steps, "between", change)
+    monkeypatch.setattr(steps, "choose_documents_and_tokenizer", change)
     assert main(arguments(folder, tmp_path / "out")) == 2
     assert "A text changed while it was prepared" in capsys.readouterr().err
 

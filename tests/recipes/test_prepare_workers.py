@@ -1,0 +1,80 @@
+"""recipes.prepare in several processes and engines: none waits for what will not come."""
+
+import concurrent.futures.process
+import itertools
+import time
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+
+from recipes.prepare import pipeline, plan, pool
+from recipes.prepare.__main__ import main
+from recipes.prepare.options import RecipeOptions
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    """Function of more arguments, which returns those of a small corpus of one part."""
+    (tmp_path / "a.txt").write_text("\n".join(f"document {number}" for number in range(53)))
+    given = ["--data-dir", tmp_path / "a.txt", "--out", tmp_path / "out"]
+    how = "--documents lines --tokenizer characters --processes 1"
+    return lambda more="": [*map(str, given), *how.split(), *more.split()]
+
+
+def meanwhile(monkeypatch, act):
+    """Act once when a worker waits; it must not wait a second time."""
+    calls = itertools.count()
+
+    def sleep(_):
+        assert next(calls) == 0
+        act()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+
+
+FIRST, SECOND = "--worker 0 --workers 2 ", "--worker 1 --workers 2 "
+
+
+def test_a_worker_of_other_options_is_refused_when_the_plan_comes(arguments, monkeypatch, capsys):
+    options = RecipeOptions.parse(arguments(FIRST))
+    meanwhile(monkeypatch, lambda: plan.read_parts(plan.make_plan(options)))
+    assert main(arguments(SECOND + "--valid 0.3")) == 2
+    assert "was started with other options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share, code", [(0.05, 0), (0.3, 2)])
+def test_a_worker_that_waits_ends_with_the_corpus(arguments, monkeypatch, capsys, share, code):
+    meanwhile(monkeypatch, lambda: main(arguments(FIRST)))
+    assert main(arguments(f"{SECOND} --valid {share}")) == code
+    said = capsys.readouterr().err
+    assert not said if code == 0 else "was made with other options. Received: valid=0.05" in said
+
+
+def test_a_worker_ends_with_the_error_of_the_first(arguments, monkeypatch, capsys):
+    meanwhile(monkeypatch, lambda: main(arguments(FIRST + "--valid 1e-9")))
+    assert main(arguments(SECOND + "--valid 1e-9")) == 2
+    own, others = capsys.readouterr().err.splitlines()
+    message = own.removeprefix("recipes.prepare: ")
+    assert "No document falls to the split valid" in message
+    assert others.endswith(f"Worker 0 has ended, and must be started again first: {message}")
+
+
+def test_a_pipeline_that_ended_starts_again(arguments, monkeypatch, tmp_path):
+    def end(**_):
+        (tmp_path / "out" / "tokenizer.model").write_bytes(b"a file that it has written")
+        raise ValueError("The engine has ended.")
+
+    monkeypatch.setattr(pipeline, "_beam", lambda: mock.MagicMock(Pipeline=end))
+    assert main(arguments("--engine beam")) == 2
+    assert main(arguments()) == 0
+
+
+def test_a_pool_that_breaks_while_it_is_filled_is_one_sentence():
+    def submit(*_):
+        raise concurrent.futures.process.BrokenProcessPool
+
+    broken = pool.Pool(2)
+    broken._executor = SimpleNamespace(submit=submit)
+    with pytest.raises(ValueError, match="was killed, perhaps for its memory"):
+        list(broken.map(len, [("a",)]))
