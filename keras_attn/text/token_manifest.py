@@ -57,7 +57,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Description of all shards of a corpus; written last, a directory without one is not a corpus.
+    """Description of all shards of a corpus; written last: a directory without one is not a corpus.
 
     Args:
         vocabulary_size: int. Number of ids.
