@@ -44,7 +44,8 @@ def submit(tmp_path):
             "CODES": " ".join(map(str, codes)),
             **variables,
         }
-        command = ["bash", SLURM, "language_model", "--out", "a folder"]
+        options = environment.pop("OPTIONS", "").split()
+        command = ["bash", SLURM, "language_model", "--out", "a folder", *options]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         asked = tmp_path / "scontrol"
         requeued = asked.read_text().splitlines() if asked.exists() else []
@@ -69,8 +70,14 @@ def test_slurm_starts_a_run_again_only_for_75_and_143(submit, tmp_path, codes):
     assert code == max(codes)
     assert requeued == (["requeue 7"] if is_interrupted else []), said
     commands = set((tmp_path / "python").read_text().splitlines())
-    assert commands == {"-m recipes.language_model --out a folder --strategy multi_worker"}
+    assert commands == {"-m recipes.language_model --strategy multi_worker --out a folder"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["programs", "python"]
+
+
+def test_the_strategy_of_the_command_comes_last_and_counts(submit, tmp_path):
+    assert submit(0, OPTIONS="--strategy model_parallel --mesh model=2")[0] == 0
+    (command,) = (tmp_path / "python").read_text().splitlines()
+    assert command.endswith("--out a folder --strategy model_parallel --mesh model=2")
 
 
 def test_slurm_does_not_start_a_run_again_without_end(submit):
