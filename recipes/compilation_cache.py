@@ -6,9 +6,10 @@ import keras
 
 
 def keep_compiled_programs(directory):
-    """Let JAX keep the programs that take it longest to compile, and find them at a restart.
+    """Keep JAX's compiled programs in a directory, so that a restart finds them.
 
-    A directory that the user has named stays. Other backends need nothing.
+    By JAX's default a program that takes less than a second to compile is not kept. A directory
+    that the user has named stays. Other backends need nothing.
     """
     if keras.backend.backend() != "jax":
         return

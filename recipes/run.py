@@ -81,9 +81,9 @@ class TrainingRun:
             print("\n".join(self.summary(card)))
         elif worker_of(self.compiled_model)[0] == 0:
             print(
-                f"Trained: {self.path(MODEL)}. The same command without --strategy and with "
-                "KERAS_BACKEND=tensorflow, on any one machine, evaluates it, exports it and writes "
-                "the card."
+                f"Trained: {self.path(MODEL)}. The same command without --strategy, --mesh and "
+                "--shard-parameters and with KERAS_BACKEND=tensorflow, on any one machine, "
+                "evaluates it, exports it and writes the card."
             )
 
     def complete(self, started):
