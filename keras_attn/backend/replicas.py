@@ -119,6 +119,11 @@ def numbers_of_processes(number):
     return [number]
 
 
+def wait_for_processes():
+    """Wait until all processes that share state have come here."""
+    numbers_of_processes(0)
+
+
 @per_backend
 def is_divided(variable):
     """Return True if only other processes hold some part of a variable."""

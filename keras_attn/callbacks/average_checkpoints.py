@@ -5,10 +5,15 @@ import os
 import keras
 import numpy as np
 
-from keras_attn.backend.replicas import numbers_of_processes, processes_share_state
+from keras_attn.backend.replicas import processes_share_state, wait_for_processes
 from keras_attn.callbacks.checkpoints import Checkpoints, files_with
 from keras_attn.callbacks.stored_state import StoredState
-from keras_attn.callbacks.training_state import assign_all, read_stored, read_variables, together
+from keras_attn.callbacks.training_state import (
+    assign_all,
+    raise_in_all_processes,
+    read_stored,
+    read_variables,
+)
 from keras_attn.distribution.workers import worker_of
 from keras_attn.hints import ArgumentHints
 from keras_attn.ops.checks import check_paths, check_sizes
@@ -78,8 +83,8 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
         self._files.remove(lambda other: kept and other < kept[0])
 
     def on_train_end(self, logs=None):
-        numbers_of_processes(0)  # until all have written their last file
-        with together():
+        wait_for_processes()  # which have then written their last file
+        with raise_in_all_processes():
             means = self._means()
         if means:
             assign_all(self.model.weights, means)

@@ -12,12 +12,12 @@ from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.callbacks.deferred_signal import DeferredSignal, Terminated
 from keras_attn.callbacks.training_state import (
     assign_all,
+    raise_in_all_processes,
     read_stored,
     read_training_variables,
     read_variables,
     shapes_fit,
     sync_jax_state,
-    together,
     training_variables,
 )
 from keras_attn.distribution.workers import worker_of
@@ -117,7 +117,7 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
             killed before the end of the epoch was saved. Without a checkpoint both are 0 and the
             model is unchanged.
         """
-        with together():
+        with raise_in_all_processes():
             self._open(model)
             number = self._checkpoints.newest()
         number = self._agreed(number)
@@ -125,7 +125,7 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         if number is None:
             return 0, 0
         variables = training_variables(model)
-        with together(), self._checkpoints.read(number) as state:
+        with raise_in_all_processes(), self._checkpoints.read(number) as state:
             metrics = state.numbers.get("metrics", 0)
             count = len(state.shapes) - metrics
             if not shapes_fit(variables, state.shapes[:count]) or "epoch" not in state.numbers:
@@ -249,11 +249,12 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         """Return the newest checkpoint that all processes see."""
         found = numbers_of_processes(-1 if number is None else number)
         agreed = None if max(found) < 0 else min(found)
-        if agreed is not None and agreed not in self._checkpoints.numbers():
-            raise ValueError(
-                "All processes must see the same files, on a disk that they share. Received: "
-                f"directory={str(self.directory)!r}, with newest checkpoints {found}"
-            )
+        with raise_in_all_processes():
+            if agreed is not None and agreed not in self._checkpoints.numbers():
+                raise ValueError(
+                    "All processes must see the same files, on a disk that they share. Received: "
+                    f"directory={str(self.directory)!r}, with newest checkpoints {found}"
+                )
         return agreed
 
     def _save(self, epoch, batch):

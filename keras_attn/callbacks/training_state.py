@@ -69,18 +69,18 @@ def read_stored(variables, state):
 
 
 @contextlib.contextmanager
-def together():
-    """Raise an error in all processes that share state if the block raises `ValueError` in one.
+def raise_in_all_processes():
+    """Raise an error in all processes that share state if the block raises one in any.
 
-    Otherwise the others would train, and wait for it.
+    Otherwise the others would train, and wait for it. No process may wait for others in the block.
     """
     failure = None
     try:
         yield
-    except ValueError as error:
+    except Exception as error:
         failure = error
     if any(numbers_of_processes(failure is not None)):
-        raise failure or ValueError("Another process cannot restore the checkpoint, and says why.")
+        raise failure or ValueError("Another process cannot read the checkpoints, and says why.")
 
 
 def assign_all(variables, values):
