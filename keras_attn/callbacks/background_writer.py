@@ -1,7 +1,12 @@
 """Writing of checkpoints beside the training."""
 
+import atexit
 import os
+import sys
 import threading
+import weakref
+
+_WRITERS = weakref.WeakSet()
 
 
 class BackgroundWriter:
@@ -12,8 +17,9 @@ class BackgroundWriter:
     """
 
     def __init__(self, directory):
-        self._name = _thread_name(directory)
+        self.directory = os.path.realpath(directory)
         self._thread = self._error = None
+        _WRITERS.add(self)
 
     def start(self, function, *arguments, **named):
         """Call a function in the thread, once the one before has ended."""
@@ -25,7 +31,7 @@ class BackgroundWriter:
             except BaseException as error:
                 self._error = error
 
-        self._thread = threading.Thread(target=call, name=self._name)
+        self._thread = threading.Thread(target=call)
         self._thread.start()
 
     def join(self):
@@ -42,12 +48,16 @@ class BackgroundWriter:
 
 
 def wait_for_writes(directory=None):
-    """Wait for the threads that write to a directory, by default to any."""
-    name = _thread_name(directory)
-    for thread in threading.enumerate():
-        if thread.name == name or directory is None and thread.name.startswith(name):
-            thread.join()
+    """Wait for the functions that write to a directory, by default to any, and print their errors.
+
+    For training that another error has ended: nothing else asks for these then.
+    """
+    for writer in list(_WRITERS):
+        if directory is None or writer.directory == os.path.realpath(directory):
+            try:
+                writer.join()
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
-def _thread_name(directory):
-    return "checkpoints in " + ("" if directory is None else os.path.realpath(directory))
+atexit.register(wait_for_writes)

@@ -16,9 +16,9 @@ from keras_attn.callbacks.background_writer import BackgroundWriter, wait_for_wr
 def test_the_error_of_the_thread_is_raised_once_by_the_next_call(tmp_path):
     writer = BackgroundWriter(tmp_path)
     writer.start(os.mkdir, tmp_path)
-    wait_for_writes(tmp_path)
     with pytest.raises(FileExistsError):
-        writer.check()
+        writer.join()
+    writer.check()
     writer.start(os.mkdir, tmp_path / "new")
     writer.join()
     assert (tmp_path / "new").is_dir()
@@ -37,6 +37,16 @@ def test_only_the_threads_of_a_directory_are_waited_for(tmp_path):
     go.set()
     wait_for_writes()
     assert done == [1]
+
+
+def test_an_error_that_nothing_asks_for_is_printed_once(tmp_path, capsys):
+    writer = BackgroundWriter(tmp_path)
+    writer.start(os.rmdir, tmp_path / "none")
+    for _ in range(2):
+        wait_for_writes(tmp_path)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("FileNotFoundError: ") and line.endswith("none'")
+    writer.check()
 
 
 def make_model(width=1):
