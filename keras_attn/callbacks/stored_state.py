@@ -81,7 +81,10 @@ class StoredState(contextlib.ExitStack):
                 found = np.empty(_shape(box), array.dtype) if found is None else found
                 found[_slices(common, box)] = array[_slices(common, stored)]
                 filled += size
-        if filled != _size(box):
+        if not _size(box) and self._boxes[number]:
+            stored = next(iter(self._boxes[number]))
+            return np.empty(_shape(box), self._array(number, stored).dtype)
+        if found is None or filled != _size(box):
             raise ValueError(
                 f"The checkpoint of {self._first} lacks a part of a variable, since one of its "
                 f"files was replaced by another; {self._remedy}. Received: {filled} of the "

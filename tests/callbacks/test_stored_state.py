@@ -75,6 +75,17 @@ def test_parts_that_no_file_holds_are_reported(tmp_path):
             state.read(0)
 
 
+def test_an_empty_box_that_is_not_stored_is_an_empty_array(tmp_path):
+    paths = write(tmp_path, GRIDS[1], 2)
+    with StoredState(paths) as state:
+        found = state.read(0, ((2, 2), (0, 10)))
+        assert found.shape == (0, 10) and found.dtype == STATE[0].dtype
+    write_arrays(paths[0], *index_of([((0, 3), {})]))
+    with StoredState(paths[:1]) as state:
+        with pytest.raises(ValueError, match="lacks a part of a variable"):
+            state.read(0)
+
+
 @pytest.mark.parametrize("change", [{"epoch": 4}, {"state": STATE[:-1]}])
 def test_files_of_two_checkpoints_are_refused(tmp_path, change):
     first, _ = write(tmp_path, GRIDS[1], 2, epoch=3)
