@@ -144,13 +144,14 @@ class Model(keras.Model):
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
-    def predict(self, x, batch_size=None, **kwargs):
-        place = keras.distribution.distribution()
+    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+        distribution = keras.distribution.distribution()
         arrays = [array for array in keras.tree.flatten(x) if array is not None]
-        if place is None or not all(isinstance(array, np.ndarray) for array in arrays):
-            return super().predict(x, batch_size=batch_size, **kwargs)
+        have_rows = arrays and all(isinstance(a, np.ndarray) and a.ndim for a in arrays)
+        if distribution is None or not have_rows:
+            return super().predict(x, batch_size, verbose, steps, callbacks)
         # JAX refuses rows that the devices do not divide, after Keras has let go of the weights.
-        count, parts = len(arrays[0]), place.num_model_replicas
+        count, parts = len(arrays[0]), distribution.num_model_replicas
 
         def padded(array):
             if array is None:
@@ -159,7 +160,7 @@ class Model(keras.Model):
 
         x = keras.tree.map_structure(padded, x)
         batch_size = parts * -(-(batch_size or 32) // parts)
-        outputs = super().predict(x, batch_size=batch_size, **kwargs)
+        outputs = super().predict(x, batch_size, verbose, steps, callbacks)
         return keras.tree.map_structure(lambda array: array[:count], outputs)
 
     def save(self, filepath, overwrite=True, **kwargs):

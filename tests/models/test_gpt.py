@@ -1,3 +1,6 @@
+import inspect
+
+import keras
 import numpy as np
 import oracles
 import pytest
@@ -21,6 +24,10 @@ def model():
     model = gpt(**SIZES)
     oracles.scramble(model, scale=0.5)
     return model
+
+
+def test_predict_has_the_signature_of_keras(model):
+    assert inspect.signature(type(model).predict) == inspect.signature(keras.Model.predict)
 
 
 def test_output_equals_the_formula(model):

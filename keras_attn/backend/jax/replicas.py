@@ -11,12 +11,12 @@ def processes_share_state():
 
 
 def keep_rows(x):
-    place = keras.distribution.distribution()
-    if not isinstance(place, keras.distribution.ModelParallel) or x.ndim < 2:
+    distribution = keras.distribution.distribution()
+    if not isinstance(distribution, keras.distribution.ModelParallel) or x.ndim < 2:
         return x
-    if x.shape[0] % place.num_model_replicas:
+    if x.shape[0] % distribution.num_model_replicas:
         return x
-    return keras.distribution.distribute_tensor(x, place.get_data_layout(x.shape))
+    return keras.distribution.distribute_tensor(x, distribution.get_data_layout(x.shape))
 
 
 def held_boxes(variable):
