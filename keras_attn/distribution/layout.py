@@ -39,7 +39,15 @@ def divide(shape, rule, sizes):
 
     Returns:
         A list of mesh axes, and the list of the places in it where the rule's axis does not fit.
+
+    Raises:
+        ValueError: if the rule names another axis.
     """
+    if not {*rule} <= {*sizes, None}:
+        raise ValueError(
+            f"`weight_axes` must name axes of the mesh, {', '.join(sizes)}, or None. "
+            f"Received: {rule}."
+        )
     axes = [*rule, *[None] * (len(shape) - len(rule))]
     unfit = [i for i, name in enumerate(axes) if name is not None and shape[i] % sizes[name]]
     return [None if i in unfit else name for i, name in enumerate(axes)], unfit

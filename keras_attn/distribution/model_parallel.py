@@ -28,7 +28,7 @@ class ModelParallel(keras.distribution.ModelParallel):
     optimizer for each device: about 1 / model of one device's, with `shards_parameters`
     1 / (data model).
 
-    Use it for models that do not fit on one device; `strategy("mirrored")` is faster for others.
+    Use it for models that do not fit on one device.
 
     **Rules.** Each layer of this package declares `weight_axes`, a dict from the name of a weight
     to the mesh axes that divide its own: `{"kernel": (None, "model"), "bias": ("model",)}`; axes
@@ -50,7 +50,8 @@ class ModelParallel(keras.distribution.ModelParallel):
 
     Raises:
         ValueError: on another backend than JAX; if the mesh does not have one place for each
-            device, or the processes do not divide `data`, nor `data` the processes.
+            device, or neither of `data` and the number of processes divides the other; if
+            `weight_axes` name another axis.
 
     Example:
         >>> import keras_attn
@@ -132,9 +133,9 @@ class ModelParallel(keras.distribution.ModelParallel):
             warnings.warn(self.undivided_message(), stacklevel=3)
 
     def undivided_message(self):
-        """Return a sentence with the weights that are whole on every device without a rule for it.
+        """Name the weights that every device holds whole because no rule divides them.
 
-        It is empty if there are none.
+        The sentence is empty if there are none.
         """
         shown = [f"{path} ({reason})" for path, reason in self.undivided.items()][:3]
         others = len(self.undivided) - len(shown)

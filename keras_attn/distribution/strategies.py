@@ -12,7 +12,12 @@ import keras
 from keras_attn.backend.replicas import refuse_model_parallel
 from keras_attn.compat.keras_fit import patch_fit
 from keras_attn.distribution.model_parallel import ModelParallel
-from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
+from keras_attn.distribution.workers import (
+    MISSING_ENVIRONMENT,
+    has_others_for_jax,
+    workers,
+    workers_from_environment,
+)
 from keras_attn.ops.checks import check_choice
 
 
@@ -262,8 +267,8 @@ def _join(found):
 
 def _model_parallel(**arguments):
     found = workers_from_environment()
-    tasks = [os.environ.get(n, "1") for n in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")]
-    if any(task != "1" for task in tasks) if found is None else len(found[0]) > 1:
+    has_others = has_others_for_jax(os.environ) if found is None else len(found[0]) > 1
+    if has_others:
         _join(found)
     made = ModelParallel(**arguments)
     keras.distribution.set_distribution(made)

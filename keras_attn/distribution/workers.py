@@ -41,6 +41,15 @@ def workers_from_environment():
     return found and _checked(*found)
 
 
+def has_others_for_jax(environment):
+    """Return True if JAX finds other processes in what `srun`, `mpirun` or a TPU slice sets.
+
+    Of slices these are the ones in Kubernetes; others are known only by asking their network.
+    """
+    counts = [environment.get(n, "1") for n in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")]
+    return counts != ["1", "1"] or "," in environment.get("TPU_WORKER_HOSTNAMES", "")
+
+
 def _tf_config(environment):
     text = environment.get("TF_CONFIG")
     if not text:

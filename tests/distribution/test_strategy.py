@@ -10,7 +10,7 @@ from other_backend import INSTALLED, needs_jax, run_on
 
 from keras_attn.compat import keras_fit
 from keras_attn.distribution import ModelParallel, strategy
-from keras_attn.distribution.workers import WORKERS
+from keras_attn.distribution.workers import WORKERS, has_others_for_jax
 from keras_attn.models import gpt
 
 
@@ -80,6 +80,20 @@ def test_multi_worker_needs_addresses(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="TF_CONFIG"):
         strategy("multi_worker")
+
+
+@pytest.mark.parametrize(
+    "variables, expected",
+    [
+        ({}, False),
+        ({"SLURM_STEP_NUM_TASKS": "1", "TPU_WORKER_HOSTNAMES": "localhost"}, False),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, True),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, True),
+        ({"TPU_WORKER_HOSTNAMES": "train-0,train-1"}, True),
+    ],
+)
+def test_model_parallel_joins_the_processes_that_a_launcher_has_started(variables, expected):
+    assert has_others_for_jax(variables) == expected
 
 
 def test_tpu_without_a_tpu_raises():

@@ -7,6 +7,7 @@ import keras
 import pytest
 from fork_server import ROOT
 
+from keras_attn.distribution.layout import divide
 from keras_attn.distribution.model_parallel import weight_axes
 from keras_attn.layers import FeedForward
 from keras_attn.ops.weight_axes import declare_axes, divide_outputs
@@ -52,6 +53,14 @@ def test_a_weight_has_the_rule_of_the_innermost_layer_that_has_rules(name, expec
     declare_axes(inner, kernel=("model",))
     assert weight_axes(scopes, "kernel") == ("model",)
     assert weight_axes(scopes, "bias") is None
+
+
+@pytest.mark.parametrize("rule", [("modle",), (None, "rows"), "model"])
+def test_a_rule_names_axes_of_the_mesh(rule):
+    sizes = {"data": 2, "model": 4}
+    assert divide((3, 8), (None, "model"), sizes) == ([None, "model"], [])
+    with pytest.raises(ValueError, match="`weight_axes` must name .* data, model, or None. Rec"):
+        divide((8,) * len(rule), rule, sizes)
 
 
 def test_only_dense_heads_are_divided():
