@@ -96,10 +96,12 @@ class Run:
         time.sleep(seconds)
         while in_a_write and not self._half_written() and trains():
             pass
+        if not trains():
+            _raise_ended(processes)
         for process in processes:
             process.kill()
         for process in processes:
-            process.communicate()
+            process.wait()
         return {"checkpoint": self.newest(), "in_a_write": self._half_written()}
 
     def newest(self):
@@ -143,18 +145,39 @@ class Run:
         if self._arguments.devices > 1:
             count = self._arguments.devices
             environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
-        return subprocess.Popen(
+        said = tempfile.TemporaryFile()  # no pipe, which blocks the process when it is full
+        process = subprocess.Popen(
             [sys.executable, "-m", recipe, "--out", str(self.out), *options],
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=said,
         )
+        process.said = said
+        return process
 
 
 def _wait(processes):
-    said = [process.communicate()[1] for process in processes]
+    for process in processes:
+        process.wait()
     if any(process.returncode for process in processes):
-        raise RuntimeError(b"\n".join(said).decode()[-2000:])
+        raise RuntimeError(_said(processes))
+
+
+def _raise_ended(processes):
+    """Raise an error, since a process has ended before it was killed."""
+    for process in processes:
+        process.kill()
+        process.wait()
+    raise RuntimeError(f"The run ended before it was killed.\n{_said(processes)}")
+
+
+def _said(processes):
+    """Return the end of what ended processes have written to stderr."""
+    texts = []
+    for process in processes:
+        process.said.seek(0)
+        texts.append(process.said.read().decode(errors="replace")[-2000:])
+    return "\n".join(texts)
 
 
 def headline(calm, killed, lives):
