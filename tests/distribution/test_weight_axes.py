@@ -55,7 +55,7 @@ def test_a_weight_has_the_rule_of_the_innermost_layer_that_has_rules(name, expec
     assert weight_axes(scopes, "bias") is None
 
 
-@pytest.mark.parametrize("rule", [("modle",), (None, "rows"), "model"])
+@pytest.mark.parametrize("rule", [("models",), (None, "rows"), "model"])
 def test_a_rule_names_axes_of_the_mesh(rule):
     sizes = {"data": 2, "model": 4}
     assert divide((3, 8), (None, "model"), sizes) == ([None, "model"], [])
