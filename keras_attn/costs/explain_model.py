@@ -34,8 +34,9 @@ def explain(
     (`recipes.benchmarks.memory`); the process also holds the graph and its kernels.
 
     With a mesh, `devices` is the cost of each device, which computes its rows of the batch and its
-    part of the weights. Bytes moved are those that collectives of float32 on CPUs return to it in a
-    step; XLA may move fewer or, with `shards_parameters` and a model axis, more.
+    part of the weights. Bytes moved are those that collectives return to it in a step: activations
+    in their dtype, weights and gradients in that of the weights. They were compared with programs
+    of float32 on CPUs; XLA may move fewer or, with `shards_parameters` and a model axis, more.
 
     Args:
         model: name of a preset, of `keras_attn.models.presets()`, or a built functional
