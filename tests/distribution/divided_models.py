@@ -17,13 +17,7 @@ from keras_attn.distribution import ModelParallel, layout
 ROWS, STEPS, RATE, MOMENTUM = 8, 6, 0.1, 0.5
 MESHES = {"tensor": (2, 4), "both": (2, 4, True), "zero": (8, 1, True)}
 
-# Compiling takes most of the time.
-jax.config.update("jax_disable_most_optimizations", True)
-# Sizes that eight devices divide, and weights that are large enough.
-layout.LEAST_SHARDED_SIZE = 1
-catalogue_models.V = 16
-sizes = {"num_heads": 4, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
-catalogue_models.SIZES.update(sizes)
+SIZES = {"num_heads": 4, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
 
 
 def inputs_of(model):
@@ -97,7 +91,12 @@ def rules(name):
     return {"undivided": place.undivided}
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pytest imports each module, and must keep its own sizes
+    # Compiling takes most of the time.
+    jax.config.update("jax_disable_most_optimizations", True)
+    # Sizes that eight devices divide, and weights that are large enough.
+    layout.LEAST_SHARDED_SIZE, catalogue_models.V = 1, 16
+    catalogue_models.SIZES.update(SIZES)
     for name in [*catalogue_models.MODELS, *catalogue_models.BLOCKS]:
         found = divided(name) if name.startswith("models.") else rules(name)
         print(json.dumps({name: found}), flush=True)

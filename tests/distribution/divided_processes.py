@@ -19,8 +19,6 @@ from keras_attn.text.batch_rows import Rows
 
 V, T, ROWS, STEPS = 16, 6, 8, 6
 SIZES = {"num_layers": 1, "num_heads": 8, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
-layout.LEAST_SHARDED_SIZE = 1
-jax.config.update("jax_disable_most_optimizations", True)
 
 
 class Batches(keras.utils.PyDataset):
@@ -61,5 +59,7 @@ def main(data, model, shards, directory, *alone):
         print(len(place.undivided))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pytest imports each module
+    layout.LEAST_SHARDED_SIZE = 1
+    jax.config.update("jax_disable_most_optimizations", True)
     main(*sys.argv[1:])
