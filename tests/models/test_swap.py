@@ -130,7 +130,8 @@ SWAPS = {
         "score": ("pattern=pattern_of", 'score="relative", pattern=pattern_of'),
         "pattern": ("Strided(stride, factor)", "BlockLocal1D(stride, stride)"),
         "position": (
-            "ImageCoordinates(*image_shape, embeddings_initializer=embeddings)",
+            "ImageCoordinates(\n            *image_shape, "
+            "embeddings_initializer=WaveTable(deviation)\n        )",
             "Axial(image_shape, (2, 2, 2))",
         ),
         "residual": ('"pre_norm"', '"post_norm"'),
