@@ -79,28 +79,36 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self._files.write(epoch, read_variables(self.model.weights))
-        kept = self._files.readable()[-self.last :]
-        self._files.remove(lambda other: kept and other < kept[0])
+        self._remove_older()
 
     def on_train_end(self, logs=None):
         wait_for_processes()  # which have then written their last file
+        self._remove_older()
         with raise_in_all_processes():
             means = self._means()
         if means:
             assign_all(self.model.weights, means)
+
+    def _last(self):
+        """Return the last epochs of which the files of all processes are there."""
+        return self._files.readable()[-self.last :]
+
+    def _remove_older(self):
+        kept = self._last()
+        self._files.remove(lambda other: kept and other < kept[0])
 
     def _means(self):
         """Return the parts of each weight that this process holds, averaged."""
         boxes = []
 
         def sets():
-            for epoch in self._files.readable():
+            for epoch in self._last():
                 with self._files.read(epoch) as state:
                     parts = read_stored(self.model.weights, state)
                 boxes[:] = map(list, parts)
                 yield [array for part in parts for array in part.values()]
 
-        if not self._files.readable():
+        if not self._last():
             return []
         means = iter(average_weights(sets()))
         return [{box: next(means) for box in found} for found in boxes]
