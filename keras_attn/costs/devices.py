@@ -48,8 +48,7 @@ def device_cost(model, calls, mesh, shards_parameters, optimizer):
     def parts(call):
         return mesh["model"] if _is_divided(call, divided) else 1
 
-    sharded = [w for w in model.weights if "data" in axes[id(w)]]
-    tables = _Tables(calls, sharded)
+    tables = _Tables(calls, [w for w in model.weights if "data" in axes[id(w)]])
     return DeviceCost(
         **mesh,
         shards_parameters=shards_parameters,
@@ -58,7 +57,7 @@ def device_cost(model, calls, mesh, shards_parameters, optimizer):
         optimizer=optimizer_bytes(model, optimizer, held),
         activations=cast_bytes(model, used) + peak_of_activations(calls, parts),
         summed_gradients=0 if mesh["data"] == 1 else tables.gradient_bytes(model, used),
-        gathered_weights=variable_bytes(tables.gathered(sharded), used),
+        gathered_weights=variable_bytes(tables.gathered(), used),
         exchanged_rows=tables.exchanged_bytes(),
         summed_activations=sum(_summed(call, divided) for call in calls),
     )
@@ -76,13 +75,15 @@ class _Tables:
         self.lookups = [call for call in calls if not _float_inputs(call)]
         self.uses = collections.Counter(id(_table(call)) for call in calls)
         self.of_heads = {id(_table(call)) for call in calls if _float_inputs(call)}
-        self.sharded = {id(w) for w in sharded}
+        self.sharded = {id(w): w for w in sharded}
 
     def gradient_bytes(self, model, of):
         return sum(self._num_sums(w) * of(w) for w in model.trainable_variables)
 
-    def gathered(self, sharded):
-        return [w for w in sharded if id(w) not in self.uses or id(w) in self.of_heads]
+    def gathered(self):
+        """Return the sharded weights that are gathered: all but the tables of lookups alone."""
+        of_lookups = self.uses.keys() - self.of_heads
+        return [w for key, w in self.sharded.items() if key not in of_lookups]
 
     def exchanged_bytes(self):
         rows = [size_of(c.output) for c in self.lookups if id(_table(c)) in self.sharded]

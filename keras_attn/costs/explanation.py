@@ -166,22 +166,10 @@ class Explanation:
         if of is None:
             return
         how = ", whose parameters are sharded" if of.shards_parameters else ""
-        parts = {
-            "weights": of.weights,
-            "gradients": of.gradients,
-            "optimizer": of.optimizer,
-            "activations": of.activations,
-        }
-        held = ", ".join(f"{name} {in_bytes(x)}" for name, x in parts.items())
+        held = _listed(of, "weights", "gradients", "optimizer", "activations")
         yield f"each of {of.data:,} x {of.model:,} devices{how}: {in_bytes(of.held)}, of it {held}"
-        parts = {
-            "summed gradients": of.summed_gradients,
-            "gathered weights": of.gathered_weights,
-            "exchanged rows": of.exchanged_rows,
-            "summed activations": of.summed_activations,
-        }
-        moved = ", ".join(f"{name} {in_bytes(x)}" for name, x in parts.items())
-        yield f"in a step it gets {in_bytes(of.moved)} from others: {moved}"
+        names = "summed_gradients", "gathered_weights", "exchanged_rows", "summed_activations"
+        yield f"in a step it gets {in_bytes(of.moved)} from others: {_listed(of, *names)}"
 
     __repr__ = __str__
 
@@ -193,6 +181,11 @@ class Explanation:
             key = (place, cost.kind, *(getattr(cost, name) for name in NUMBERS))
             groups.setdefault(key, []).append(cost)
         return [(same[0].kind, same[0], len(same)) for same in groups.values()]
+
+
+def _listed(cost, *names):
+    """Return the bytes of these attributes in a row, each with its name."""
+    return ", ".join(f"{x.replace('_', ' ')} {in_bytes(getattr(cost, x))}" for x in names)
 
 
 def _row(kind, cost, count):

@@ -7,7 +7,6 @@ has not begun to use it, so that it begins with nothing and takes a second.
     python killed.py DIRECTORY KILLS SEED
 """
 
-import io
 import itertools
 import json
 import os
@@ -18,6 +17,7 @@ import time
 
 import keras
 import numpy as np
+from kills import die_in_writing
 
 from keras_attn.callbacks import Resume, Terminated, checkpoints
 from keras_attn.metrics import Perplexity
@@ -90,22 +90,6 @@ def train(directory, pipe):
         )
         epoch, batch = epoch + 1, 0
     np.savez(os.path.join(directory, "end.npz"), *model.get_weights())
-
-
-def die_in_writing(number):
-    """Kills this process when half of the bytes of its file of that number are written."""
-    savez, left = np.savez, itertools.count(number, -1)
-
-    def half(path, *arrays, **numbers):
-        if next(left) > 1:
-            return savez(path, *arrays, **numbers)
-        savez(whole := io.BytesIO(), *arrays, **numbers)
-        with open(path, "wb") as file:
-            file.write(whole.getvalue()[: whole.tell() // 2])
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    np.savez = half
 
 
 def start(directory, half=None):

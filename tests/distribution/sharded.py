@@ -8,7 +8,6 @@ this start, or in the middle of writing its N-th file. One that is not ended wri
 weights. Prints the position at which it resumes.
 """
 
-import io
 import itertools
 import json
 import os
@@ -18,6 +17,7 @@ import sys
 import jax
 import keras
 import numpy as np
+from kills import die_in_writing
 
 from keras_attn.backend.replicas import whole_value
 from keras_attn.callbacks import AverageCheckpoints, Resume
@@ -54,22 +54,6 @@ class Die(keras.callbacks.Callback):
         if next(self.left) == 0:
             wait_for_writes()
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_in_writing(number):
-    """End this process when half of the bytes of its checkpoint of that number are written."""
-    savez, left = np.savez, itertools.count(number, -1)
-
-    def half(path, *arrays, **numbers):
-        if next(left) > 1:
-            return savez(path, *arrays, **numbers)
-        savez(whole := io.BytesIO(), *arrays, **numbers)
-        with open(path, "wb") as file:
-            file.write(whole.getvalue()[: whole.tell() // 2])
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    np.savez = half
 
 
 def place(data, model):
