@@ -30,11 +30,12 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
     beginning takes O(number of pairs) time.
 
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` continues exactly like
-    one that reached epoch k by itself. Epochs advance automatically, in `model.fit(batches,
-    shuffle=False)` (Keras would shuffle the batches again otherwise) and at every pass over
-    `as_dataset()`. In the scope of a `keras_attn.distribution.strategy` the rows of each batch are
-    divided among the replicas, and filled with rows of padding if they do not divide. Each process
-    reads and makes its rows only.
+    one that reached epoch k by itself. Epochs advance automatically, at every pass over
+    `as_dataset()`, which `model.fit` takes, and on JAX also in `model.fit(batches, shuffle=False)`
+    (Keras would shuffle the batches again otherwise). On TensorFlow that call can fail within an
+    epoch: Keras takes a length that the first two batches share for that of all. In the scope of a
+    `keras_attn.distribution.strategy` the rows of each batch are divided among the replicas, and
+    filled with rows of padding if they do not divide. Each process reads and makes its rows only.
 
     Args:
         sources: list of int arrays, token ids without special tokens; or the `documents` of a

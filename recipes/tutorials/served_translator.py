@@ -68,7 +68,7 @@ model.compile(
     losses.LabelSmoothedCrossentropy(0.1),
     jit_compile=False,
 )
-model.fit(batches, shuffle=False, epochs=8, verbose=2)
+model.fit(batches.as_dataset(), epochs=8, verbose=2)
 
 """
 ## Export and serve

@@ -23,7 +23,7 @@ class Killed(keras.callbacks.Callback):
         if batch == 20 and sys.argv[1] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
 
-class Rows(keras.utils.PyDataset):
+class Endless(keras.utils.PyDataset):
     def __len__(self):
         return 10**6
 
@@ -36,7 +36,7 @@ with place.scope():
     model.compile("sgd", "mse")
     batch = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
     if keras.backend.backend() == "jax":
-        data = Rows()
+        data = Endless()
     else:
         import tensorflow as tf
 
