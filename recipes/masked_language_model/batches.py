@@ -2,36 +2,40 @@
 
 import numpy as np
 
+from keras_attn.text.batch_rows import RowBatches, Rows
+
 # Shares of the chosen tokens that become the mask, and that become a random token.
 MASKED, REPLACED = 0.8, 0.1
+_DRAWS = 3  # random numbers of a token
 _BLOCK = 2**20
 
 
 def mask_tokens(ids, rate, mask_id, first_id, generator):
     """Apply BERT's masking.
 
-    Each real token is a target with probability `rate`, at least one of them in all. Of the
+    Each real token is a target with probability `rate`, at least one of them in each row. Of the
     targets, 8 in 10 are read as the mask, 1 as a random token and 1 as itself, so that the model
     cannot know which tokens are targets.
 
     Args:
-        ids: int array; 0 is padding.
+        ids: int array (..., T); 0 is padding.
         rate: float.
         mask_id: int. Id of the mask, one after the last token's.
         first_id: int. The first id of ordinary tokens.
-        generator: `numpy.random.Generator`.
+        generator: `numpy.random.Generator`, which draws three numbers for each token, row by row.
 
     Returns:
         Two int32 arrays like `ids`: tokens, and targets, which are 0 elsewhere.
 
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), sections 3.1 and A.1.
     """
+    *rows, width = ids.shape
+    chance, fate, drawn = np.moveaxis(generator.random((*rows, _DRAWS, width)), -2, 0)
     real = ids >= first_id
-    chosen = real & (generator.random(ids.shape) < rate)
-    if not chosen.any() and real.any():
-        chosen.flat[np.flatnonzero(real)[0]] = True
-    fate = generator.random(ids.shape)
-    drawn = generator.integers(first_id, mask_id, ids.shape)
+    is_first = real & (np.cumsum(real, axis=-1) == 1)
+    chosen = real & (chance < rate)
+    chosen |= is_first & ~chosen.any(axis=-1, keepdims=True)
+    drawn = first_id + (drawn * (mask_id - first_id)).astype(int)
     read = np.where(fate < MASKED, mask_id, np.where(fate < MASKED + REPLACED, drawn, ids))
     return np.where(chosen, read, ids).astype("int32"), np.where(chosen, ids, 0).astype("int32")
 
@@ -46,11 +50,12 @@ def count_ids(ids):
     return counts
 
 
-class MaskedSegments:
+class MaskedSegments(RowBatches):
     """Batches of segments with masked tokens.
 
-    Segments and random numbers of a batch depend on its index alone, so a resumed run reads the
-    same batches. Rows that the text does not fill end in padding.
+    Segments and random numbers of a row depend on its place and that of its batch alone, so a
+    resumed run reads the same batches, and each process makes its rows only. Rows that the text
+    does not fill end in padding.
 
     Args:
         ids: `TokenFiles` or int array, the text.
@@ -70,8 +75,8 @@ class MaskedSegments:
             return self._steps
         return -(-len(self._ids) // (self._context * self._batch_size))
 
-    def batch(self, epoch, index):
-        """Return a dict of tokens, and targets."""
+    def batch(self, epoch, index, rows=Rows()):
+        """Return a dict of tokens, and targets; `rows` selects the rows of one process."""
         in_order = self._steps is None
         step = index if in_order else epoch * self._steps + index
         generator = np.random.default_rng([self._seed, step, in_order])
@@ -80,9 +85,11 @@ class MaskedSegments:
         else:
             last = max(len(self._ids) - self._context, 0)
             starts = generator.integers(0, last + 1, self._batch_size)
-        rows = np.zeros((self._batch_size, self._context), "int32")
-        for row, start in zip(rows, starts, strict=True):
+        here = rows.of(self._batch_size)
+        ids = np.zeros((len(here), self._context), "int32")
+        for row, start in zip(ids, starts[here.start : here.stop], strict=False):
             part = self._ids[start : start + self._context]
             row[: len(part)] = part
-        tokens, targets = mask_tokens(rows, generator=generator, **self._masking)
+        generator.bit_generator.advance(here.start * self._context * _DRAWS)
+        tokens, targets = mask_tokens(ids, generator=generator, **self._masking)
         return {"token_ids": tokens}, targets

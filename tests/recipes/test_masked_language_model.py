@@ -7,6 +7,7 @@ import pytest
 import recipe_runs
 from recipe_runs import card
 
+from keras_attn.text.batch_rows import Rows
 from recipes.masked_language_model.batches import MaskedSegments, mask_tokens
 from recipes.masked_language_model.training import MaskedLanguageModelRun
 
@@ -98,9 +99,10 @@ def test_masking_has_the_shares_of_the_paper():
     assert tokens[chosen & (tokens != 97)].min() >= 4 and tokens.max() == 97
 
 
-def test_at_least_one_real_token_is_a_target():
-    _, targets = mask_tokens(np.array([[0, 5, 6]]), 1e-9, 7, 4, np.random.default_rng(0))
-    assert targets.tolist() == [[0, 5, 0]]
+def test_at_least_one_real_token_of_a_row_is_a_target():
+    ids = np.array([[0, 5, 6], [0, 0, 0], [4, 1, 6]])
+    _, targets = mask_tokens(ids, 1e-9, 7, 4, np.random.default_rng(0))
+    assert targets.tolist() == [[0, 5, 0], [0, 0, 0], [4, 0, 0]]
     _, targets = mask_tokens(np.zeros((1, 3), int), 0.5, 7, 4, np.random.default_rng(0))
     assert not targets.any()
 
@@ -121,6 +123,31 @@ def test_ordered_segments_hold_the_whole_text():
     batches = [drawn.batch(*place)[1].tolist() for place in ((0, 0), (0, 1), (1, 0))]
     again = MaskedSegments(ids, options, 99, 4, steps=2).batch(1, 0)[1].tolist()
     assert batches[2] == again and batches[0] != batches[1] != batches[2] != batches[0]
+
+
+@pytest.mark.parametrize("steps", [None, 3])
+@pytest.mark.parametrize("rows", [Rows(2, 2, 0), Rows(2, 2, 1), Rows(3, 3, 2), Rows(6, 3, 2)])
+def test_a_process_makes_its_rows_of_the_whole_batch(rows, steps):
+    options = parse("--context", "5", "--batch-size", "7")
+    ids = np.random.default_rng(0).integers(4, 97, 53)
+    segments = MaskedSegments(ids, options, mask_id=97, first_id=4, steps=steps)
+    for index in range(len(segments)):
+        expected, found = rows.cut(segments.batch(1, index)), segments.batch(1, index, rows)
+        keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
+
+
+def test_a_process_reads_no_other_rows():
+    class Counted(np.ndarray):
+        read = 0
+
+        def __getitem__(self, cut):
+            Counted.read += 1
+            return np.asarray(self)[cut]
+
+    options = parse("--context", "5", "--batch-size", "8")
+    segments = MaskedSegments(np.full(97, 5).view(Counted), options, 9, 4, steps=1)
+    segments.batch(0, 0, Rows(4, 4, 2))
+    assert Counted.read == 2
 
 
 @pytest.mark.parametrize(
