@@ -26,8 +26,8 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
     shuffles each bucket, cuts it into full batches, moves the remaining pairs to the next longer
     bucket, and shuffles the batches. So the pairs of a batch are random, no batch but the last is
     small, and the number of batches and their sizes are the same in every epoch. The pairs of a
-    batch follow from `Permutation`s, so that an epoch has no table. A corpus in files stays there;
-    beginning takes O(number of pairs) time.
+    batch follow from `Permutation`s, so that an epoch of more than 2**20 pairs has no table. A
+    corpus in files stays there; beginning takes O(number of pairs) time.
 
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` continues exactly like
     one that reached epoch k by itself. Epochs advance automatically, at every pass over
@@ -109,15 +109,12 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         """Return the batch at an index of an epoch; `rows` selects the rows of one process."""
         places = self._plan.places(epoch, range(len(self))[index])
         here = rows.of(len(places))
-        items = [self._items.item(i) for i in self._order.take(places[here.start : here.stop])]
+        numbers = self._order.take(places[here.start : here.stop]).tolist()
+        items = [self._items.item(number) for number in numbers]
         lengths = self._order.sizes[self._order.kinds(places)].max(axis=0) + 1
         widths = [self._rounded(length) for length in lengths.tolist()]
         sides = zip(zip(*items, strict=True) if items else ((), ()), widths, strict=True)
-        source_ids, labels = (_with_end(side, width, len(here)) for side, width in sides)
-        target_ids = np.full_like(labels, PAD)
-        for ids, (_, target) in zip(target_ids, items, strict=False):
-            ids[0] = BOS
-            ids[1 : len(target) + 1] = target
+        (source_ids, _), (labels, target_ids) = (_padded(*side, len(here)) for side in sides)
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def on_epoch_begin(self):
@@ -161,13 +158,17 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         return rounded if self._max_length is None else min(rounded, self._max_length)
 
 
-def _with_end(rows, width, number):
-    """Return `number` rows of ids (N, width), int32, each with its end token and padded."""
-    padded = np.full((number, width), PAD, np.int32)
-    for ids, row in zip(padded, rows, strict=False):
-        ids[: len(row)] = row
-        ids[len(row)] = EOS
-    return padded
+def _padded(rows, width, number):
+    """Return two arrays of ids (number, width), int32: rows and their end, beginning and rows."""
+    ended, begun = np.full((2, number, width), PAD, np.int32)
+    lengths = np.array([*map(len, rows)], np.int64)
+    is_token = np.arange(width) < lengths[:, None]
+    ids = np.concatenate([np.empty(0, np.int32), *rows])
+    ended[: len(rows)][is_token] = ids
+    ended[np.arange(len(rows)), lengths] = EOS
+    begun[: len(rows), 0] = BOS
+    begun[: len(rows), 1:][is_token[:, :-1]] = ids
+    return ended, begun
 
 
 def items_of(sources, targets):

@@ -6,7 +6,7 @@ import pytest
 from sentences import sentence_pairs
 
 from keras_attn import text
-from keras_attn.text import length_order
+from keras_attn.text import buckets, length_order
 from keras_attn.text.batch_rows import Rows
 
 PAIRS = sentence_pairs(300)
@@ -58,6 +58,17 @@ KINDS = ("pairs", "packed pairs", "packed texts")
 
 def assert_same(one, other):
     keras.tree.map_structure(np.testing.assert_array_equal, one, other)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_an_epoch_with_a_table_has_the_batches_of_one_without(shuffle, monkeypatch):
+    options = {"tokens_per_batch": 200, "shuffle": shuffle, "seed": 3}
+    kept = text.TokenBatches(*PAIRS, **options)
+    monkeypatch.setattr(buckets, "IN_MEMORY", len(PAIRS[0]) - 1)
+    computed = text.TokenBatches(*PAIRS, **options)
+    for epoch in (0, 2, 1):
+        for index in range(len(kept)):
+            assert_same(kept.batch(epoch, index), computed.batch(epoch, index))
 
 
 @pytest.mark.parametrize("name", KINDS)
