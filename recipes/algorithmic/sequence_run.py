@@ -2,13 +2,17 @@
 
 import numpy as np
 
-from keras_attn import losses, metrics, text
+from keras_attn import losses, metrics, text, viz
+from keras_attn.depth import Halting
 
-from ..plots import draw_lines
+from ..plots import draw_lines, save
 from ..text.tokens import FIRST_ID
 from .algorithmic_run import AlgorithmicRun
 from .architectures import encoder_decoder
 from .tasks import SYMBOLS, carries
+
+# The layer, an `ACT`, that reads the tokens of a side.
+LAYERS = {"source": "encoder", "target": "decoder"}
 
 
 class SequenceRun(AlgorithmicRun):
@@ -51,13 +55,16 @@ class SequenceRun(AlgorithmicRun):
             if not len(examples.sources):
                 continue
             inputs, _ = self.batches.as_arrays(examples)
-            found = steps_by_position(self.model, inputs)
-            for side, steps in zip(("source", "target"), found, strict=True):
+            halting = self.model.halting(inputs)
+            if length == options.train_length:
+                self._draw_halting(halting, inputs)
+            steps_of = {side: np.asarray(halting[name].steps) for side, name in LAYERS.items()}
+            for side, steps in steps_of.items():
                 lines[f"{side}, length {length}"] = _means(steps, inputs[f"{side}_ids"] != 0)
             if options.task == "addition":
                 # A position of the target reads the digit before the one that it writes.
                 needed, digits = carries(examples.sources), examples.targets >= 0
-                written = found[1][:, : digits.shape[1]]
+                written = steps_of["target"][:, : digits.shape[1]]
                 by_carry[f"target, length {length}"] = {
                     distance: float(np.mean(written[digits & (needed == distance)]))
                     for distance in map(int, np.unique(needed[digits]))
@@ -69,6 +76,16 @@ class SequenceRun(AlgorithmicRun):
         draw_lines(picture, by_carry, "digits a carry has come", "mean steps")
         return {"steps_by_position": lines, "steps_by_carry": by_carry}
 
+    def _draw_halting(self, halting, inputs):
+        """Write `halting_source.png` and `halting_target.png` of the first example."""
+        names = {text.Tokenizer.bos_id: "begin", text.Tokenizer.eos_id: "end"}
+        names |= {FIRST_ID + number: symbol for number, symbol in enumerate(SYMBOLS)}
+        for side, layer in LAYERS.items():
+            ids = [token for token in inputs[f"{side}_ids"][0].tolist() if token]
+            first = (np.asarray(array)[:1, : len(ids)] for array in halting[layer])
+            figure = viz.plot_halting(Halting(*first), [names[token] for token in ids])
+            save(figure, self.path(f"halting_{side}.png"))
+
 
 def _means(steps, real):
     """Return the mean over the rows that have the position, by position from 1 on."""
@@ -77,12 +94,3 @@ def _means(steps, real):
         for place in range(steps.shape[1])
         if real[:, place].any()
     }
-
-
-def steps_by_position(model, inputs):
-    """Return N of each position of the source (B, S) and of the right target (B, T).
-
-    The encoder and the decoder of the model are `ACT`; padding takes no step.
-    """
-    found = model.halting(inputs)
-    return [np.asarray(found[name].steps) for name in ("encoder", "decoder")]

@@ -13,7 +13,7 @@ from keras_attn.models import universal_transformer
 from recipes.algorithmic.batches import TRAIN, Batches, is_held_out
 from recipes.algorithmic.options import SEQUENCES
 from recipes.algorithmic.parity_run import ParityRun
-from recipes.algorithmic.sequence_run import SequenceRun, steps_by_position
+from recipes.algorithmic.sequence_run import LAYERS, SequenceRun
 from recipes.algorithmic.tasks import SHORTEST, SYMBOLS, TASKS, carries
 
 TRAIN_LENGTH = 5
@@ -153,17 +153,17 @@ def test_a_tenth_is_held_out_with_any_padding():
     np.testing.assert_array_equal(is_held_out(padded), held_out)
 
 
-def test_steps_by_position_have_the_mean_of_the_metric():
+def test_the_steps_of_a_batch_have_the_mean_of_the_metric():
     keras.utils.set_random_seed(1)
     model = universal_transformer(15, 4, 2, 8, 7, dropout=0.0, depth="act", halting_bias=-0.6)
     batches = Batches("copy", TRAIN_LENGTH, TRAIN_LENGTH, 16, 0, 0)
     inputs, labels = batches.validation(1).batch(0, 0)
     model.compile(loss="sparse_categorical_crossentropy", run_eagerly=True)
     shown = model.evaluate(inputs, labels, batch_size=16, verbose=0, return_dict=True)
-    for side, steps in zip(("source", "target"), steps_by_position(model, inputs)):
-        steps = steps[inputs[f"{side}_ids"] != 0]
-        name = {"source": "encoder_steps", "target": "decoder_steps"}[side]
-        assert shown[name] == pytest.approx(steps.mean(), abs=1e-5)
+    halting = model.halting(inputs)
+    for side, layer in LAYERS.items():
+        steps = np.asarray(halting[layer].steps)[inputs[f"{side}_ids"] != 0]
+        assert shown[f"{layer}_steps"] == pytest.approx(steps.mean(), abs=1e-5)
         assert len(set(steps)) > 1
 
 
@@ -171,7 +171,8 @@ def test_steps_by_position_have_the_mean_of_the_metric():
 def test_a_run_writes_card_pictures_and_export(tmp_path, capsys):
     options = ("--task", "addition", "--test-lengths", "5", "9")
     assert run(tmp_path, *options) == 0
-    for name in ("card.json", "curve.png", "by_length.png", "steps.png", "steps_by_carry.png"):
+    pictures = "curve", "by_length", "steps", "steps_by_carry", "halting_source", "halting_target"
+    for name in ("card.json", *(f"{picture}.png" for picture in pictures)):
         assert (tmp_path / name).stat().st_size > 0
     facts, said = card(tmp_path), capsys.readouterr().out
     assert list(facts["by_length"]) == ["3", "4", "5", "9"] and facts["steps"] == 4
