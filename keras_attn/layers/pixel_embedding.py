@@ -74,7 +74,8 @@ class PixelEmbedding(registry.Configurable, keras.layers.Layer):
         # In float32: bfloat16 cannot tell 255 from 256.
         values = 2.0 * ops.cast(values, "float32") / (self.num_values - 1) - 1.0
         x = ops.matmul(ops.cast(values, self.compute_dtype), self.kernel) + self.bias
-        return ops.where(is_start[..., None], self.start, x)
+        start = ops.cast(self.start, x.dtype)  # JAX's `where` takes no variable
+        return ops.where(is_start[..., None], start, x)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape, self.hidden_dim)

@@ -28,9 +28,16 @@ def clean(text):
     return _BLANK_LINES.sub("\n\n", text).strip("\n")
 
 
-def key_of(text):
+def clean_sides(sides):
+    """Return the cleaned sides of a document; each side of a pair is one line."""
+    if len(sides) == 1:
+        return (clean(*sides),)
+    return tuple(" ".join(clean(side).split("\n")).strip() for side in sides)
+
+
+def key_of(sides):
     """Return the SHA-256 of a cleaned document: documents with the same one are repeats."""
-    return hashlib.sha256(text.encode()).digest()
+    return hashlib.sha256("\0".join(sides).encode()).digest()
 
 
 def split_of(key, valid, test):
@@ -45,12 +52,14 @@ def split_of(key, valid, test):
     return "test" if place < valid + test else "train"
 
 
-def sample(text, key, share):
+def sample(sides, key, share):
     """Yield this share of the pieces of a document, each with its place in a random order.
 
     A piece is some 65,000 characters, so that a few long documents give a sample too.
     """
-    for start in range(0, len(text), SAMPLED):
-        place = hashlib.blake2b(key + start.to_bytes(8, "big"), digest_size=16).hexdigest()
-        if int(place, 16) < share * 2**128:
-            yield place, text[start : start + SAMPLED]
+    for number, side in enumerate(sides):
+        for start in range(0, len(side), SAMPLED):
+            content = key + start.to_bytes(8, "big") + bytes(number)  # so many zeros
+            place = hashlib.blake2b(content, digest_size=16).hexdigest()
+            if int(place, 16) < share * 2**128:
+                yield place, side[start : start + SAMPLED]

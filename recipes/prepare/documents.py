@@ -16,26 +16,29 @@ class Documents:
 
     A `.txt` is one document, or one for each paragraph between blank lines, or one for each line.
     A text of more than 8 MiB is cut at the end of a line into several documents, so that memory is
-    bounded. Each line of a `.jsonl` is an object, and one of its fields the document.
+    bounded. Each line of a `.jsonl` is an object, and one of its fields the document; two fields
+    are the sides of a pair.
 
     Args:
         folder: str. The corpus.
         sources: list of `Source`s.
         documents: one of `options.DOCUMENTS`, for files `.txt`.
-        field: str, for files `.jsonl`.
+        fields: names of the fields of a document's sides, for files `.jsonl`.
         problems: `Problems` to which everything is added that is left out.
+
+    Iteration gives each document as a tuple of its sides.
 
     Attributes:
         sha256: str. The hash of all that was read so far.
         place: str. A name for the place of the document that was given last.
 
     Raises:
-        ValueError: if no object of a file has the field.
+        ValueError: if no object of a file has the fields.
     """
 
-    def __init__(self, folder, sources, documents, field, problems):
+    def __init__(self, folder, sources, documents, fields, problems):
         self._folder, self._sources, self._problems = folder, sources, problems
-        self._documents, self._field = documents, field
+        self._documents, self._fields = documents, fields
         self._hash = hashlib.sha256()
         self.place = None
 
@@ -77,7 +80,7 @@ class Documents:
         except UnicodeDecodeError:
             self._problems.add(kinds.NOT_UTF8, self.place)
         else:
-            yield text
+            yield (text,)
 
     def _json_lines(self, lines):
         names = None
@@ -92,16 +95,21 @@ class Documents:
                 found = None
             if not isinstance(found, dict):
                 self._problems.add(kinds.BROKEN, self.place)
-            elif isinstance(text := found.get(self._field), str):
+            elif all(isinstance(found.get(field), str) for field in self._fields):
                 names = ()
-                yield from _cut(text)
+                sides = [found[field] for field in self._fields]
+                # The sides of a pair cannot be cut at the same place.
+                yield from zip(_cut(*sides)) if len(sides) == 1 else [(*sides,)]
             else:
                 names = sorted(found) if names is None else names
                 self._problems.add(kinds.NO_FIELD, self.place)
         if names:
+            wanted = " and ".join(map(repr, self._fields))
+            given = zip(("--field", "--target-field"), self._fields, strict=False)
             raise ValueError(
-                f"No line of {lines.path} has a text in the field {self._field!r}. "
-                f"Received: --field {self._field}, where the first has {', '.join(names[:20])}."
+                f"No line of {lines.path} has a text in the field{'s' * (len(self._fields) - 1)} "
+                f"{wanted}. Received: {' '.join(f'{flag} {field}' for flag, field in given)}, "
+                f"where the first has {', '.join(names[:20])}."
             )
 
 

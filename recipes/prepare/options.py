@@ -30,6 +30,11 @@ class RecipeOptions(CommandOptions):
         "file", "a document of a .txt: the file, a paragraph or a line", choices=DOCUMENTS
     )
     field: str = option("text", "of the objects of a .jsonl, which holds the document")
+    target_field: str | None = option(
+        None,
+        "of the same objects, which holds the translation: the corpus then has pairs, for "
+        "recipes.translate (default: none)",
+    )
     valid: float = option(0.05, "share of the documents for validation", within=(0, 1))
     test: float = option(0.05, "share of the documents for the test", within=(0, 1))
     tokenizer: str = option("unigram", "to train", choices=KINDS)
@@ -51,6 +56,11 @@ class RecipeOptions(CommandOptions):
     workers: int = option(1, "machines that share the work", identity=False, at_least=1)
     engine: str = option("cores", identity=False, choices=ENGINES)
     beam: tuple[str, ...] = ()
+
+    @property
+    def fields(self):
+        """Names of the fields of a document's sides."""
+        return (self.field,) if self.target_field is None else (self.field, self.target_field)
 
     @classmethod
     def take_others(cls, parser, given, others):

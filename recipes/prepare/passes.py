@@ -21,7 +21,7 @@ class Rules(NamedTuple):
 
     Args:
         folder: str. The corpus.
-        documents, field, strict: the options of these names.
+        documents, fields, strict: the options of these names.
         valid, test: floats. Shares of the splits.
         sample: float. The share of the texts of which a tokenizer is trained.
         out: str. The folder of the shards.
@@ -29,7 +29,7 @@ class Rules(NamedTuple):
 
     folder: str
     documents: str
-    field: str
+    fields: tuple
     strict: bool
     valid: float
     test: float
@@ -67,11 +67,11 @@ def first_pass(rules, part):
     keys, sample = bytearray(), []
     problems = Problems(rules.strict)
     documents = _documents(rules, part, problems)
-    for text in _cleaned(documents, problems):
-        key = cleaning.key_of(text)
+    for sides in _cleaned(documents, problems):
+        key = cleaning.key_of(sides)
         keys += key
         if rules.sample and cleaning.split_of(key, rules.valid, rules.test) == "train":
-            sample.extend(cleaning.sample(text, key, rules.sample))
+            sample.extend(cleaning.sample(sides, key, rules.sample))
     keys = np.frombuffer(bytes(keys), "uint8").reshape(-1, cleaning.KEY_BYTES)
     facts = {"read": len(keys), "sha256": documents.sha256, "problems": problems.found}
     return FirstPass(keys, sample, facts)
@@ -96,16 +96,18 @@ def second_pass(rules, part, facts, kept):
     documents = _documents(rules, part, Problems())
     with contextlib.ExitStack() as stack:
         found = 0
-        for text in _cleaned(documents, Problems()):
+        for sides in _cleaned(documents, Problems()):
             found += 1
             if found > len(kept) or not kept[found - 1]:
                 continue
-            split = cleaning.split_of(cleaning.key_of(text), rules.valid, rules.test)
+            split = cleaning.split_of(cleaning.key_of(sides), rules.valid, rules.test)
             if split not in splits:
-                writer = TokenWriter(rules.out, split, part.index, encode)
+                writer = TokenWriter(rules.out, split, part.index, encode, len(sides))
                 splits[split] = stack.enter_context(writer)
-            ids, characters = encode(text)
-            splits[split].add(ids, characters=characters)
+            ids, characters = zip(*map(encode, sides), strict=True)
+            if len(sides) == 2:  # batches of pairs add the end marks
+                ids, characters = [side[:-1] for side in ids], [n - 1 for n in characters]
+            splits[split].add(*ids, characters=sum(characters))
         if (found, documents.sha256) != (facts["read"], facts["sha256"]):
             files = ", ".join(dict.fromkeys(source.path for source in part.sources))
             raise ValueError(
@@ -116,14 +118,14 @@ def second_pass(rules, part, facts, kept):
 
 
 def _documents(rules, part, problems):
-    return Documents(rules.folder, part.sources, rules.documents, rules.field, problems)
+    return Documents(rules.folder, part.sources, rules.documents, rules.fields, problems)
 
 
 def _cleaned(documents, problems):
-    for text in documents:
-        text = cleaning.clean(text)
-        if text:
-            yield text
+    for sides in documents:
+        sides = cleaning.clean_sides(sides)
+        if all(sides):
+            yield sides
         else:
             problems.add(kinds.EMPTY, documents.place)
 

@@ -8,7 +8,7 @@ from keras_attn.text.token_manifest import MANIFEST, Manifest
 
 from .. import files
 from .passes import Part, Rules
-from .sources import Source, divide, find_files
+from .sources import Source, divide, find_files, is_json_lines
 
 VERSION = 1  # of cleaning, of repeats and of splits
 WORK, PLAN = "work", "plan.json"
@@ -48,6 +48,9 @@ def make_plan(options):
         ValueError: if there is no text, or `out` holds a corpus of other options or other files.
     """
     folder, paths = find_files(options.data_dir)
+    texts = [path for path in paths if not is_json_lines(path)]
+    if texts and options.target_field is not None:
+        raise ValueError(f"--target-field is for files .jsonl. Received: {texts[0]}.")
     parts = divide(folder, paths, options.documents, max(1, int(options.part * _BYTES)))
     sizes = [(path, os.path.getsize(os.path.join(folder, path))) for path in paths]
     settings = {
@@ -63,7 +66,7 @@ def make_plan(options):
     rules = Rules(
         folder,
         options.documents,
-        options.field,
+        options.fields,
         options.strict,
         options.valid,
         options.test,

@@ -42,7 +42,6 @@ class Corpus(NamedTuple):
             }
 
         if found.corpus is not None:
-            print("The corpus has a tokenizer; --tokenizer and --vocabulary-size are not used.")
             tokens = TokenFolder.prepared(found.corpus, options.out)
         else:
             how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}

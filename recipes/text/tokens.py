@@ -72,6 +72,7 @@ class TokenFolder:
     @classmethod
     def prepared(cls, directory, out):
         """Return the tokens of a corpus that has been prepared, for a run in `out`."""
+        print("The corpus has a tokenizer; --tokenizer and --vocabulary-size are not used.")
         return cls(out, directory, directory, text.Manifest.read(directory))
 
     @property

@@ -35,7 +35,9 @@ class RecipeOptions(
     )
 
     data_dir: str | None = option(
-        None, "directory with SPLIT.LANGUAGE[.gz]; default: dates", identity=False
+        None,
+        "directory with SPLIT.LANGUAGE[.gz], or of prepared pairs; default: dates",
+        identity=False,
     )
     source: str = option("en", "language to translate from")
     target: str = option("de", "language to translate to")

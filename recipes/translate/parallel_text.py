@@ -8,6 +8,7 @@ from keras_attn import text
 from .. import files
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
+from .prepared_pairs import SPLITS as PREPARED
 
 # The splits for training; the others are tests, which are only translated.
 SPLITS = ("train", "val")
@@ -67,7 +68,7 @@ class ParallelCorpus(NamedTuple):
 
     @classmethod
     def load(cls, task, options):
-        """Tokenise the pairs of a task, or read the tokens that its run has kept.
+        """Tokenise the pairs of a task, or read tokens: prepared ones, or those of its run.
 
         Args:
             task: a `Task`.
@@ -85,6 +86,9 @@ class ParallelCorpus(NamedTuple):
                 split: [_write(directory, split, tokenizer, task.splits[split])] for split in SPLITS
             }
 
+        if task.corpus is not None:
+            tokens = TokenFolder.prepared(task.corpus, options.out)
+            return cls({name: tokens.files(x).documents for name, x in PREPARED.items()}, tokens)
         how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
         tokens = TokenFolder.made(options.out, task.hashes, how, make, options.devices)
         return cls({split: tokens.files(split).documents for split in SPLITS}, tokens)

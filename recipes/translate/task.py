@@ -5,19 +5,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn import callbacks
+from keras_attn.text import Manifest
+from keras_attn.text.checked_files import hash_of
+from keras_attn.text.token_manifest import MANIFEST
 
 from .. import files
 from ..text.text_files import hash_files
 from .dates import date_pairs
 from .parallel_text import SPLITS, ParallelText
+from .prepared_pairs import SPLITS as PREPARED
+from .prepared_pairs import PreparedPairs
 
 
 class Task(NamedTuple):
     """Pairs (source, target) by split (`train`, `val` and tests), and the name of the metric.
 
-    `train` may be a `ParallelText`, which reads its files; the other splits are lists. `hashes` has
-    the SHA-256 of the texts for training, by name, and `tokenize` is sacrebleu's tokenizer, for a
-    task scored by BLEU.
+    `train` may be a `ParallelText`, which reads its files; the other splits are lists, or
+    `PreparedPairs`. `hashes` has the SHA-256 of the texts for training, by name, `tokenize` is
+    sacrebleu's tokenizer, for a task scored by BLEU, and `corpus` the directory of prepared pairs.
     """
 
     name: str
@@ -25,6 +30,7 @@ class Task(NamedTuple):
     metric: str
     hashes: dict
     tokenize: str | None = None
+    corpus: str | None = None
 
     def identity(self):
         """Return the settings that a resumed run must not change."""
@@ -44,12 +50,23 @@ class Task(NamedTuple):
 
 
 def make_task(options):
-    """Return the task of `recipes.translate`'s options: a parallel text in files, or dates."""
+    """Return the task of `recipes.translate`'s options: parallel text, prepared pairs, or dates."""
     if not options.data_dir:
         splits = date_pairs(seed=options.seed)
         sentences = (x for split in SPLITS for pair in splits[split] for x in pair)
         return Task("dates", splits, "exact_match", {"dates": files.digest(*sentences)})
+    if Path(options.data_dir, MANIFEST).is_file():
+        return prepared_pairs(options.data_dir)
     return parallel_text(options.data_dir, options.source, options.target, options.variant)
+
+
+def prepared_pairs(directory):
+    """Return the pairs of a corpus that has been prepared, scored by BLEU."""
+    found = Manifest.read(directory).splits
+    names = {**PREPARED, **({"test": "test"} if found.get("test") else {})}
+    splits = {name: PreparedPairs(directory, split) for name, split in names.items()}
+    hashes = {MANIFEST: hash_of(Path(directory, MANIFEST))}
+    return Task(Path(directory).resolve().name, splits, "bleu", hashes, "13a", directory)
 
 
 def parallel_text(data_dir, source, target, variant):

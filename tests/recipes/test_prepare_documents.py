@@ -22,7 +22,8 @@ def read(folder, paths=None, documents="file", field="text", problems=None, sour
     """The documents of files, and the problems in them."""
     problems = Problems() if problems is None else problems
     sources = [Source(path) for path in paths] if sources is None else sources
-    return [*Documents(str(folder), sources, documents, field, problems)], problems.found
+    found = [text for (text,) in Documents(str(folder), sources, documents, (field,), problems)]
+    return found, problems.found
 
 
 TEXT = "one\ntwo\n\n \t\nthree\n\n\nfour\nfive"

@@ -1,0 +1,100 @@
+"""Pairs that recipes.prepare has made: those of the text, and the batches that text gives."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from recipe_runs import card, error_of, parse, run
+
+from keras_attn import text
+from recipes.prepare.__main__ import main
+from recipes.translate.parallel_text import ParallelCorpus
+from recipes.translate.task import make_task
+
+SENTENCES = [f"eins {i} und {i * i % 101}" for i in range(211)]
+PAIRS = [(one, one[::-1].upper()) for one in SENTENCES]
+
+
+def prepare(data, out, *more):
+    options = "--field de --target-field en --tokenizer characters --valid 0.2 --test 0.1"
+    return main(["--data-dir", f"{data}", "--out", f"{out}", *options.split(), *more])
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Pairs in two files, some twice, with broken lines among them."""
+    folder = tmp_path_factory.mktemp("data")
+    lines = [json.dumps({"de": f" {a}\r\n", "en": b, "id": i}) for i, (a, b) in enumerate(PAIRS)]
+    broken = [json.dumps({"de": "eins"}), json.dumps({"de": "eins", "en": " \n"}), "{"]
+    (folder / "a.jsonl").write_text("\n".join([*lines[:97], *broken, *lines[3:11]]))
+    (folder / "b.jsonl").write_text("\n".join(lines[97:]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepared") / "out"
+    assert prepare(data, out, "--processes", "1", "--part", "0.003") == 0
+    return out
+
+
+def options_of(data_dir, out, *more):
+    pair = "--source", "de", "--target", "en", "--tokenizer", "characters"
+    return parse("translate", "--data-dir", str(data_dir), "--out", str(out), *pair, *more)
+
+
+def test_each_pair_is_once_in_a_split(prepared):
+    splits = make_task(options_of(prepared, "out")).splits
+    found = [pair for split in splits.values() for pair in split]
+    assert sorted(found) == sorted(PAIRS)
+    assert {"train", "val", "test"} == {*splits} and len([*splits["val"]]) > 20
+    report = json.loads((prepared / "report.json").read_text())
+    assert (report["documents"], report["repeats"]) == (219, 8)
+    assert sum(found["count"] for found in report["problems"].values()) == 3
+
+
+def test_prepared_pairs_give_the_batches_of_the_text(prepared, tmp_path):
+    for split, pairs in make_task(options_of(prepared, "out")).splits.items():
+        for language, side in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
+            (tmp_path / f"{split}.{language}").write_text("\n".join(side))
+    batches = []
+    for data_dir in (prepared, tmp_path):
+        options = options_of(data_dir, tmp_path / "out")
+        corpus = ParallelCorpus.load(make_task(options), options)
+        batches.append(
+            [text.TokenBatches(corpus.ids[x], tokens_per_batch=300) for x in ("train", "val")]
+        )
+    for one, other in zip(*batches, strict=True):
+        assert len(one) == len(other) > 2
+        for epoch, index in ((0, 0), (1, len(one) - 1), (2, len(one) // 2)):
+            found = one.batch(epoch, index), other.batch(epoch, index)
+            keras.tree.map_structure(np.testing.assert_array_equal, *found)
+
+
+def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys):
+    assert prepare(data, tmp_path / "out", "--target-field", "fr", "--processes", "1") == 2
+    said = capsys.readouterr().err
+    assert "in the fields 'de' and 'fr'. Received: --field de --target-field fr, where the" in said
+    (tmp_path / "a.txt").write_text("eins")
+    assert prepare(tmp_path, tmp_path.parent / "none") == 2
+    assert "--target-field is for files .jsonl. Received: a.txt." in capsys.readouterr().err
+    said = error_of(capsys, "language_model", "--data-dir", prepared, "--out", tmp_path / "lm")
+    assert "holds pairs, not texts" in said
+    texts = tmp_path / "texts"
+    one_side = ["--field", "de", "--tokenizer", "characters", "--processes", "1"]
+    assert main(["--data-dir", f"{data}", "--out", f"{texts}", *one_side]) == 0
+    capsys.readouterr()
+    said = error_of(capsys, "translate", "--data-dir", texts, "--out", tmp_path / "run")
+    assert "holds texts, not pairs; prepare it with --target-field." in said
+
+
+@pytest.mark.slow
+def test_prepared_pairs_train_a_translator(prepared, tmp_path):
+    out = tmp_path / "out"
+    size = "--num-layers 1 --epochs 1 --steps 2 --beams 1 --tokens-per-batch 300 --max-length 5"
+    more = "--data-dir", prepared, "--out", out, *size.split()
+    assert run("translate", *more) == 0
+    assert set(card(out)["results"]) == {"val", "test"}
+    assert (out / "export" / "1" / "saved_model.pb").exists()
+    assert run("translate", *more) == 0  # the trained run is found again
