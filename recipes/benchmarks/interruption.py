@@ -92,10 +92,10 @@ class Run:
             return all(process.poll() is None for process in processes)
 
         while self.newest() == before and trains():
-            time.sleep(0.005)
+            time.sleep(0.02)
         time.sleep(seconds)
         while in_a_write and not self._half_written() and trains():
-            pass
+            time.sleep(0.0005)
         if not trains():
             _raise_ended(processes)
         for process in processes:
@@ -145,6 +145,7 @@ class Run:
         if self._arguments.devices > 1:
             count = self._arguments.devices
             environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"  # a start compiles nothing
         said = tempfile.TemporaryFile()  # no pipe, which blocks the process when it is full
         process = subprocess.Popen(
             [sys.executable, "-m", recipe, "--out", str(self.out), *options],
