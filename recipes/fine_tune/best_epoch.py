@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_attn.backend.replicas import whole_model
 from keras_attn.callbacks.npz import read_arrays, write_arrays
 
 from ..card import read_history
@@ -29,7 +30,9 @@ class BestEpoch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         if not self._losses or logs["val_loss"] < min(self._losses):
-            write_arrays(self._path, self.model.get_weights())
+            with whole_model(self.model):  # of which each process may hold a part
+                weights = self.model.get_weights()
+            write_arrays(self._path, weights)
         self._losses.append(logs["val_loss"])
         best = self._losses.index(min(self._losses))
         if len(self._losses) - 1 - best >= self._patience:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from keras_attn import losses, metrics, models
+from keras_attn import metrics, models
 
 from ..epoch_dataset import EpochDataset
 from ..masked_language_model.batches import mask_tokens
 from .rows import RowBatches, Rows, encode
-from .task import Task
+from .task import Task, token_loss
 
 _RATE = 0.15  # of masked tokens
 _IGNORED = -1
@@ -56,7 +56,7 @@ class LanguageModel(Task):
 
     def compile_arguments(self):
         return {
-            "loss": losses.LabelSmoothedCrossentropy(0.0, ignore_class=_IGNORED),
+            "loss": token_loss(_IGNORED),
             "weighted_metrics": [metrics.Perplexity(ignore_class=_IGNORED)],
         }
 

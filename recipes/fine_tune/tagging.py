@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 
-from keras_attn import losses, metrics, models
+from keras_attn import metrics, models
 
 from .classification import class_names, label_name
 from .rows import Rows
 from .scores import class_scores
-from .task import Task, outputs_of
+from .task import Task, outputs_of, token_loss
 
 _UNLABELLED = -1
 
@@ -71,7 +71,7 @@ class Tagging(Task):
 
     def compile_arguments(self):
         return {
-            "loss": losses.LabelSmoothedCrossentropy(0.0, ignore_class=_UNLABELLED),
+            "loss": token_loss(_UNLABELLED),
             "weighted_metrics": [metrics.TokenAccuracy(ignore_class=_UNLABELLED)],
         }
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn import models
+from keras_attn import losses, models
 
 from .rows import RowBatches, Rows, encode
 
@@ -105,6 +105,14 @@ def classifier_of(model, num_classes, pooling=None, use_bias=None):
         use_bias=use_bias,
         name=model.name,
     )
+
+
+def token_loss(ignored, label_smoothing=0.0):
+    """Return the loss of tokens but those of the class `ignored` and those in rows of weight 0.
+
+    Devices add such rows, whose labels are 0, to a batch that they do not divide.
+    """
+    return losses.LabelSmoothedCrossentropy(label_smoothing, ignored, "mean_with_sample_weight")
 
 
 def outputs_of(model, batches):

@@ -4,10 +4,10 @@ import os
 
 import numpy as np
 
-from keras_attn import callbacks, convert, losses, metrics, models
+from keras_attn import callbacks, convert, metrics, models
 
 from .rows import Rows, encode
-from .task import Task
+from .task import Task, token_loss
 
 _IGNORED = -1
 
@@ -63,7 +63,7 @@ class Translation(Task):
 
     def compile_arguments(self):
         return {
-            "loss": losses.LabelSmoothedCrossentropy(0.1, ignore_class=_IGNORED),
+            "loss": token_loss(_IGNORED, label_smoothing=0.1),
             "weighted_metrics": [metrics.Perplexity(ignore_class=_IGNORED)],
         }
 

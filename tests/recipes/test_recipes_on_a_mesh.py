@@ -1,0 +1,131 @@
+"""Every recipe that trains divides its model among the devices of a mesh, on JAX.
+
+All runs are in one process, which imports and starts JAX once.
+"""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from other_backend import needs_jax, run_on
+from recipe_processes import started
+
+from keras_attn import models, text
+
+pytestmark = [needs_jax, pytest.mark.slow]
+
+SIZE = "--num-layers 1 --num-heads 2 --hidden-dim 8 --intermediate-dim 12".split()
+STEPS = "--steps 4 --epochs 2 --batch-size 6".split()
+# Dropout has the masks of one device only where the devices divide each batch.
+WITHOUT_DROPOUT = "--dropout", "0"
+ON_TEXT = "--text {data}/text.txt --tokenizer characters --context 12 --valid-tokens 90".split()
+PAIRS = "--data-dir {data} --source en --target xx --num-layers 1 --tokenizer characters".split()
+BATCHES = "--tokens-per-batch 192 --epochs 2 --warmup-steps 2 --dropout 0".split()
+TABLE = "--train {data}/rows.csv --max-length 13 --vocabulary-size 40".split()
+SAVED = "--train {data}/rows.csv --max-length 13 --model {data}/saved.keras".split()
+RUNS = {
+    "translate": ("translate", *PAIRS, *BATCHES, "--packing", "24"),
+    "translate by length": ("translate", *PAIRS, *BATCHES, "--model", "universal_transformer"),
+    "masked": ("masked_language_model", *SIZE, *STEPS, *ON_TEXT),
+    "image": ("image", *SIZE, *STEPS, "--valid-images", "6"),
+    "image in color": ("image", *SIZE, *STEPS, "--likelihood", "logistics", "--valid-images", "6"),
+    "classified image": ("image", *SIZE, *STEPS, "--model", "vit", "--valid-images", "6"),
+    "larger image": (
+        *("image", *SIZE, *STEPS, "--model", "super_resolution_transformer"),
+        *("--valid-images", "6"),
+    ),
+    "copy": ("algorithmic", *SIZE, *STEPS, "--train-length", "5"),
+    "parity": ("algorithmic", *SIZE, *STEPS, "--task", "parity"),
+    "classes": ("fine_tune", *SIZE, *STEPS, *TABLE, *WITHOUT_DROPOUT),
+    "new language model": (
+        *("fine_tune", *SIZE, *STEPS, *TABLE, *WITHOUT_DROPOUT),
+        *("--task", "language_model"),
+    ),
+    "saved translator": ("fine_tune", *STEPS, *SAVED, *WITHOUT_DROPOUT, "--task", "translation"),
+    "compare": (
+        *("compare", *SIZE, *STEPS, *ON_TEXT, "--axis", "memory", "--values", "none", "segment"),
+    ),
+}
+MESH = "--strategy", "model_parallel", "--mesh", "data=2,model=2"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "text.txt").write_text("".join(f"{i} and {i * i % 17}\n" for i in range(150)))
+    words = ["".join(chr(97 + i * k % 7) for k in range(3 + i % 5)) for i in range(53)]
+    for split, lines in (("train", 41), ("val", 7), ("test_small", 5)):
+        (folder / f"{split}.en").write_text("\n".join(words[:lines]))
+        (folder / f"{split}.xx").write_text("\n".join(word[::-1] for word in words[:lines]))
+    with open(folder / "rows.csv", "w", newline="") as file:
+        rows = [(word, ("even", "odd")[len(word) % 2]) for word in words]
+        csv.writer(file).writerows([("text", "label"), *rows])
+    tokenizer = text.Characters.train(words)
+    tokenizer.save(folder / "tokenizer.model")
+    size = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
+    models.transformer(tokenizer.vocabulary_size, **size).save(folder / "saved.keras")
+    return folder
+
+
+def losses(out):
+    """Return the losses of a run, or the results of a comparison.
+
+    Of batches with different numbers of rows it is the perplexity: Keras weighs the losses of
+    batches by their rows, also by those that fill a batch.
+    """
+    if (out / "history.csv").exists():
+        found = np.genfromtxt(out / "history.csv", delimiter=",", names=True)
+        names = [name for name in found.dtype.names if name.endswith("perplexity")]
+        return {name: found[name] for name in names or ("loss", "val_loss")}
+    paths = sorted(out.rglob("*-0.json"))
+    return {path.name: json.loads(path.read_text())["bits_per_character"] for path in paths}
+
+
+PROGRAM = """
+import json, sys, traceback
+import keras
+from recipes import cli
+
+cli._exit_soon = lambda code: None  # of a process that others wait for
+problems = {}
+for out, recipe, options in json.loads(sys.argv[1]):
+    try:
+        code = cli.main(f"recipes.{recipe}", ["--out", out, *options])
+    except (Exception, SystemExit):
+        code = traceback.format_exc()
+    if code:
+        problems[out] = code
+    keras.distribution.set_distribution(None)
+    keras.backend.clear_session()
+print(json.dumps(problems))
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """Train each recipe on one device and on the mesh; return the folder and the problems."""
+    folder, found = tmp_path_factory.mktemp("runs"), []
+    for name, (recipe, *options) in RUNS.items():
+        options = [option.format(data=data) for option in options]
+        for where, more in (("alone", ()), ("mesh", MESH)):
+            found.append((f"{folder / name}/{where}", recipe, [*options, *more]))
+    flags = "--xla_force_host_platform_device_count=4"
+    return folder, run_on("jax", PROGRAM, json.dumps(found), XLA_FLAGS=flags)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_recipe_trains_on_a_mesh_as_on_one_device(name, runs):
+    folder, problems = runs
+    alone, mesh = (folder / name / where for where in ("alone", "mesh"))
+    assert not [problem for out, problem in problems.items() if f"/{name}/" in out]
+    found, expected = losses(mesh), losses(alone)
+    assert expected and found.keys() == expected.keys()
+    for metric, values in expected.items():
+        np.testing.assert_allclose(found[metric], values, atol=1e-4, err_msg=metric)
+
+
+def test_agents_refuse_a_mesh(tmp_path):
+    process = started("control", "--out", tmp_path / "out", *MESH, backend="jax")
+    said = process.communicate(timeout=100)[0]
+    assert process.returncode == 2 and "--strategy must be none or mirrored" in said, said
