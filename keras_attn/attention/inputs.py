@@ -91,7 +91,7 @@ class ResolvedPositions:
     """Positions of one call: `PositionRange`s, or the tensors (T,) or (B, T) of the caller."""
 
     query: object
-    new_key: object  # of the keys that the cache does not hold yet; None if there are none
+    new_key: object  # of the keys that the cache does not hold yet; None if none are read
     key: object  # of all keys if the caller gave `key_positions`, else None
 
 
@@ -105,7 +105,9 @@ def num_cached(cache):
     return size(cache["key"], 2) if cache.get("index") is None else cache["index"]
 
 
-def resolve_positions(query, key, cache=None, query_positions=None, key_positions=None):
+def resolve_positions(
+    query, key, cache=None, query_positions=None, key_positions=None, reads_new=True
+):
     """Return the `ResolvedPositions` of queries and keys.
 
     Without positions from the caller, new keys follow those in the cache, and queries are the last.
@@ -114,6 +116,7 @@ def resolve_positions(query, key, cache=None, query_positions=None, key_position
         query: (B, N, T, H). key: (B, N, S, H), the new keys; None if there are none.
         cache: dict of the attention layer, or None.
         query_positions, key_positions: from the caller; with a cache, the latter of all its slots.
+        reads_new: bool. If False, those of new keys are None where finding them costs operations.
     """
     batch, _, steps, _ = query.shape
     is_complete = cache is not None and "index" not in cache
@@ -131,7 +134,7 @@ def resolve_positions(query, key, cache=None, query_positions=None, key_position
         grows = cache is not None and cache.get("index", 0) is None
         num_keys = None if grows else (key if cache is None else cache["key"]).shape[2]
         keys = check_positions(key_positions, "key_positions", batch, num_keys)
-    if is_complete:
+    if is_complete or not (reads_new or keys is None or cache is None):
         new = None
     elif keys is None and cache is not None and "sums" in cache and query_positions is not None:
         new = queries  # the new keys are those of the queries

@@ -10,7 +10,7 @@ import functools
 from keras import backend, ops
 
 from keras_attn.backend.loop_invariants import loop_invariant
-from keras_attn.backend.operations import einsum, softmax_with_logsumexp
+from keras_attn.backend.operations import einsum, multiply_transposed, softmax_with_logsumexp
 
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
@@ -29,9 +29,16 @@ def attend_dense(inputs, pattern):
 
 def dense_arguments(inputs, pattern):
     """Return the arguments of `attend_logits` for the whole matrix of logits."""
-    mask, bias = pattern.dense_mask_and_bias(inputs)
-    mask = inputs.dense_mask(mask)
     i, j = inputs.query_positions, inputs.key_positions
+    if pattern.simple_rule is None:
+        mask, bias = pattern.dense_mask_and_bias(inputs)
+        mask = inputs.dense_mask(mask)
+    else:  # all layers of a step that get the same tensors have one mask
+        of_keys = inputs.key_mask, inputs.slot_mask
+        owners = i, j, *of_keys, inputs.attention_mask, *inputs.query_segments
+        name = "mask", pattern.simple_rule
+        mask = loop_invariant(owners, name, lambda: inputs.dense_mask(pattern.mask(i, j)))
+        bias = None
     logits = inputs.score(inputs.query, inputs.key, query_positions=i, key_positions=j)
     drop = inputs.dropout_fn and inputs.dropout(inputs.seed)
     return add_bias(logits, bias), inputs.value, mask, drop
@@ -71,7 +78,7 @@ def query_keys(query, key):
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     if query.shape[2] == 1:
         return einsum("bnth,bnsh->bnts", query, key)
-    return ops.matmul(query, ops.swapaxes(key, -1, -2))
+    return multiply_transposed(query, key)
 
 
 def weights_values(weights, value):

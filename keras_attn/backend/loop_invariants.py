@@ -35,12 +35,14 @@ def in_loop_invariants():
 def loop_invariant(owner, name, compute):
     """Return `compute()`, or inside `loop_invariants` its first result for `owner` and `name`.
 
-    The owner is a layer with its weights, or a tensor from which alone the value follows.
+    The owner is a layer with its weights, a tensor from which alone the value follows, or a tuple
+    of all such tensors. Layers that get the same tensors in a step then compute it once a step.
     """
     values = getattr(_scope, "values", None)
     if values is None:
         return compute()
-    key = (id(owner), name)
+    owners = owner if isinstance(owner, tuple) else (owner,)
+    key = (*map(id, owners), name)
     if key not in values:
         values[key] = owner, compute()  # the owner too: another object could get its id
     return values[key][1]

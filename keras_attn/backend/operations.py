@@ -47,6 +47,21 @@ def take_rows(table, indices):
 
 
 @per_backend
+def gather_rows(x, indices):
+    """Return x (B, n, ...) at int32 indices (B, m) of at least 0 of each row, (B, m, ...)."""
+    batch_size, rows = ops.shape(indices)[0], x.shape[1]
+    first = ops.arange(batch_size, dtype="int32")[:, None] * rows
+    flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
+    return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)
+
+
+@per_backend
+def multiply_transposed(x, y):
+    """Return the products (..., T, S) of rows (..., T, H) and rows (..., S, H)."""
+    return ops.matmul(x, ops.swapaxes(y, -1, -2))
+
+
+@per_backend
 def crossentropy(labels, logits, label_smoothing):
     """Return the label-smoothed cross-entropy of labels (...) and logits (..., V), as its dtype."""
     label_logit = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # (..., 1)

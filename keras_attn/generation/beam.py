@@ -2,13 +2,8 @@
 
 from keras import ops, tree
 
-from keras_attn.generation.loop import (
-    Strategy,
-    cache_loop,
-    gather_rows,
-    read_prompt,
-    slot_positions,
-)
+from keras_attn.backend.operations import gather_rows
+from keras_attn.generation.loop import Strategy, cache_loop, read_prompt, slot_positions
 from keras_attn.generation.stopping import Stopping
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes
 from keras_attn.registry import register

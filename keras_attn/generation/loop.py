@@ -178,14 +178,6 @@ def slot_positions(prompt, beams, slots):
     return ops.where(slots < prompt.size, slots, generated)
 
 
-def gather_rows(x, indices):
-    """Gather x (B, n, ...) at indices (B, m) into (B, m, ...)."""
-    batch_size, rows = ops.shape(indices)[0], x.shape[1]
-    first = ops.arange(batch_size, dtype="int32")[:, None] * rows
-    flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
-    return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)
-
-
 def _pad_slots(real, num_slots):
     """Extend the prompt's mask (B, P) by True for `num_slots` more slots."""
     return ops.pad(real, [[0, 0], [0, num_slots]], constant_values=True)

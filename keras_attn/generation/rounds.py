@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from keras import ops, tree
 
+from keras_attn.backend.operations import gather_rows
 from keras_attn.generation.distributions import draw
-from keras_attn.generation.loop import gather_rows
 
 
 class Rows(NamedTuple):

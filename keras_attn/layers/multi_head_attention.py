@@ -263,7 +263,8 @@ class MultiHeadAttention(HeadProjections):
         is_read = reads_positions(self, pattern, positions, cache)
         resolved = NO_POSITIONS
         if is_read:
-            resolved = resolve_positions(query, key, cache, *positions)
+            reads_new = self.position is not None
+            resolved = resolve_positions(query, key, cache, *positions, reads_new)
         if self.position is not None:
             query, key = self.apply_position(query, key, resolved)
         view, slot_mask = None, None

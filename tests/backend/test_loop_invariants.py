@@ -33,8 +33,11 @@ def test_inside_the_context_one_call_computes_per_owner_and_name():
             assert int(loop_invariant(calls, "name", compute)) == 1
         assert int(loop_invariant(calls, "another", compute)) == 2
         assert int(loop_invariant(other, "name", compute)) == 3
+        for _ in range(2):
+            assert int(loop_invariant((calls, other), "name", compute)) == 4
+        assert int(loop_invariant((calls, calls), "name", compute)) == 5
     with loop_invariants():
-        assert int(loop_invariant(calls, "name", compute)) == 4
+        assert int(loop_invariant(calls, "name", compute)) == 6
 
 
 def test_contexts_nest_and_end_after_an_error():

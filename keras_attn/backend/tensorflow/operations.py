@@ -41,6 +41,14 @@ def take_rows(table, indices):
     return tf.gather(table, indices)  # Keras looks for negative indices
 
 
+def gather_rows(x, indices):
+    return tf.gather(x, indices, axis=1, batch_dims=1)
+
+
+def multiply_transposed(x, y):
+    return tf.matmul(x, y, transpose_b=True)
+
+
 def crossentropy(labels, logits, label_smoothing):
     """Compute value and gradient, softmax - q, from one softmax.
 
