@@ -107,6 +107,35 @@ def axes_of_weights(model, mesh, shards_parameters):
     `ModelParallel` finds the rule of a weight by the layers that are being built; a model that is
     built has the paths of its weights.
     """
+    rules = _rules_of_weights(model)
+    found = {}
+    for weight in model.weights:
+        shape = tuple(weight.shape)
+        axes, _ = divide(shape, rules[id(weight)], mesh)
+        found[id(weight)] = divide_further(shape, axes, mesh["data"]) if shards_parameters else axes
+    return found
+
+
+def misfits(model, mesh, batch_size):
+    """Return sentences on rows and weights that the devices of a mesh do not divide evenly."""
+    sentences = []
+    if batch_size % mesh["data"]:
+        sentences.append(
+            f"{batch_size} rows do not divide by data={mesh['data']}: padding fills them."
+        )
+    rules = _rules_of_weights(model)
+    whole = [w for w in model.weights if divide(tuple(w.shape), rules[id(w)], mesh)[1]]
+    if whole:
+        size = sum(map(size_of, whole)) / sum(map(size_of, model.weights))
+        sentences.append(
+            f"Weights that do not divide by model={mesh['model']} and stay whole on each device: "
+            f"{len(whole)}, {size:.0%} of the bytes."
+        )
+    return sentences
+
+
+def _rules_of_weights(model):
+    """Return the rule among its layer's `weight_axes` of each weight, by the weight's id."""
     rules = {id(w): () for w in model.weights}
     # Layers come after those that hold them, so that the innermost with rules decides.
     for layer in sorted(flatten_layers(model), key=lambda layer: -len(flatten_layers(layer))):
@@ -114,12 +143,7 @@ def axes_of_weights(model, mesh, shards_parameters):
         for weight in layer.weights if declared is not None else ():
             names = weight.path.removeprefix(f"{layer.path}/").split("/")
             rules[id(weight)] = rule_of(declared, names) or ()
-    found = {}
-    for weight in model.weights:
-        shape = tuple(weight.shape)
-        axes, _ = divide(shape, rules[id(weight)], mesh)
-        found[id(weight)] = divide_further(shape, axes, mesh["data"]) if shards_parameters else axes
-    return found
+    return rules
 
 
 def _is_divided(call, divided):

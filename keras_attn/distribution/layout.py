@@ -13,7 +13,7 @@ def parse_mesh(text):
     Raises:
         ValueError: if it is anything else.
     """
-    found = [re.fullmatch(r"(data|model)=([1-9]\d*)", part) for part in text.split(",") if text]
+    found = [re.fullmatch(r"(data|model)=([1-9]\d*)", part) for part in text.split(",")]
     if None in found or len({part[1] for part in found}) < len(found):
         raise ValueError(f"A mesh must be as data=2,model=4. Received: {text!r}.")
     return {"data": 1, "model": 1, **{part[1]: int(part[2]) for part in found}}

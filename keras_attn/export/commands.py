@@ -65,9 +65,11 @@ def _read_lines(path, number):
         with open(path, encoding="utf-8") as file:
             lines = [line.rstrip("\r\n") for line in itertools.islice(file, number)]
     except UnicodeDecodeError as error:
-        raise ValueError(f"The file must be UTF-8. Received: {path!r}: {error}") from error
-    if not lines:
-        raise ValueError(f"The file has no lines. Received: {path!r}.")
+        raise ValueError(f"The file must be UTF-8. Received: {path!r}.") from error
+    except OSError as error:
+        raise ValueError(f"Cannot read the file {path!r}: {error.strerror}.") from error
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"The file has no text. Received: {path!r}.")
     return lines
 
 

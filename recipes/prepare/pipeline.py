@@ -16,7 +16,7 @@ import numpy as np
 from keras_attn.ops.atomic_files import atomic_file
 from keras_attn.text.token_manifest import TOKENIZER
 
-from . import cleaning, passes
+from . import cleaning, passes, problems
 from .light import without_keras
 from .plan import is_complete, read_parts
 from .report import write_report
@@ -63,17 +63,19 @@ def _build(beam, pipeline, plan, options):
     counts = kept | "Split" >> beam.Map(_split, rules) | beam.combiners.Count.PerElement()
     # The in-process runner gives a wrong list where an output with a tag is one itself.
     sample = found[SAMPLE] | "Sample" >> beam.Map(tuple)
+    facts = found[FACTS] | "Facts" >> beam.Map(tuple)
     tokenizer = (
         pipeline
         | "Once" >> beam.Create([None])
         | "Tokenizer"
         >> beam.Map(
-            _tokenizer, plan, options, beam.pvalue.AsList(sample), beam.pvalue.AsDict(counts)
+            *(_tokenizer, plan, options, beam.pvalue.AsList(sample)),
+            *(beam.pvalue.AsDict(counts), beam.pvalue.AsDict(facts)),
         )
     )
     places = kept | "By part" >> beam.Values() | beam.GroupByKey()
     shards = (
-        {"facts": found[FACTS], "places": places}
+        {"facts": facts, "places": places}
         | "Of a part" >> beam.CoGroupByKey()
         | "Second" >> beam.Map(_second, rules, plan.parts, beam.pvalue.AsSingleton(tokenizer))
     )
@@ -99,9 +101,9 @@ def _split(kept, rules):
     return cleaning.split_of(kept[0], rules.valid, rules.test)
 
 
-def _tokenizer(_, plan, options, sample, counts):
+def _tokenizer(_, plan, options, sample, counts, facts):
     """Write the tokenizer, and return its path."""
-    check_splits(counts, options)
+    check_splits(counts, options, problems.total([facts[i]["problems"] for i in sorted(facts)]))
     content = tokenizer_content(options, sample)
     path = os.path.join(plan.out, TOKENIZER)
     with atomic_file(path) as temporary, open(temporary, "wb") as file:

@@ -3,6 +3,8 @@
 import os
 from typing import NamedTuple
 
+from keras_attn.text.token_manifest import MANIFEST
+
 from .. import files
 
 LONGEST = 2**23  # bytes of a document; a longer one is cut into several
@@ -40,6 +42,11 @@ def find_files(data_dir):
         return folder or ".", [name]
     if not os.path.isdir(data_dir):
         raise ValueError(f"There is no such folder or file. Received: --data-dir {data_dir}.")
+    if os.path.isfile(os.path.join(data_dir, MANIFEST)):
+        raise ValueError(
+            "A prepared corpus is no text; recipes.language_model, masked_language_model and "
+            f"translate read it. Received: --data-dir {data_dir}."
+        )
     found, others = [], []
     for folder, folders, names in os.walk(data_dir):
         folders[:] = [name for name in folders if not name.startswith(".")]

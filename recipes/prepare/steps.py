@@ -26,6 +26,7 @@ from .. import files
 from . import cleaning, encoding, passes
 from .plan import PLAN, WORK, check_out, is_complete, read_parts
 from .pool import Pool
+from .problems import total
 from .repeats import kept
 from .report import write_report
 
@@ -126,7 +127,7 @@ def choose_documents_and_tokenizer(plan, options, log=print):
     for part, own in zip(plan.parts, np.split(mask, np.cumsum(counts)[:-1]), strict=True):
         with atomic_file(plan.work(f"{part.name}-kept.npy")) as temporary:
             np.save(temporary, own)
-    check_splits(_count_splits(plan), options)
+    check_splits(_count_splits(plan), options, total([found["problems"] for found in facts]))
     log(f"Documents: {len(mask):,}, of which {mask.sum():,} are kept")
     sample = []
     for part in plan.parts if plan.rules.sample else ():
@@ -149,20 +150,28 @@ def _count_splits(plan):
     return counts
 
 
-def check_splits(counts, options):
+def check_splits(counts, options, problems):
     """Refuse a corpus of which a split would be empty.
 
     Args:
         counts: dict of split to its number of documents, for those that have some.
         options: `RecipeOptions`.
+        problems: dict. What was left out, as `Problems.found`.
     """
+    left_out = ", ".join(
+        f"{one['count']} {kind}: {one['first'][0]}" for kind, one in problems.items()
+    )
+    if not sum(counts.values()):
+        raise ValueError(f"--data-dir has no document that can be used. Left out: {left_out}.")
     shares = {"train": 1, "valid": options.valid, "test": options.test}
     for split, share in shares.items():
         if share and not counts.get(split):
             raise ValueError(
                 f"No document falls to the split {split}; divide the texts into more documents by "
-                f"--documents, or change its share. Received: {sum(counts.values())} documents, "
-                f"--documents {options.documents}, --valid {options.valid}, --test {options.test}."
+                f"--documents, or change its share, with another --out. Received: "
+                f"{sum(counts.values())} documents, --documents {options.documents}, "
+                f"--valid {options.valid}, --test {options.test}."
+                + (f" Left out: {left_out}." if left_out else "")
             )
 
 

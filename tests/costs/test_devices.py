@@ -101,6 +101,16 @@ def test_the_command_prints_what_a_device_holds(capsys):
     assert "A mesh must be as data=2,model=4" in capsys.readouterr().err
 
 
+def test_rows_and_weights_that_a_mesh_does_not_divide_are_told():
+    six = gpt(num_heads=6, hidden_dim=66)
+    found = keras_attn.explain(six, LENGTH, 7, mesh={"data": 2, "model": 4})
+    assert "7 rows do not divide by data=2: padding fills them." in found.notes
+    # In each of two layers the kernels and biases of six heads, and the kernel of the outputs.
+    whole = "Weights that do not divide by model=4 and stay whole on each device: 14, "
+    assert [note for note in found.notes if note.startswith(whole)]
+    assert not keras_attn.explain(gpt(), LENGTH, 8, mesh={"data": 2, "model": 4}).notes
+
+
 def test_a_device_that_is_too_small_is_told(model):
     found = keras_attn.explain(model, LENGTH, ROWS, mesh={"model": 8}, memory=1e6)
     assert [note for note in found.notes if note.startswith("Training does not fit")]

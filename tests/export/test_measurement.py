@@ -1,6 +1,7 @@
 """`export.measure`: several forms of a model answer the same lines, and one is chosen."""
 
 import math
+import os
 import re
 
 import numpy as np
@@ -120,7 +121,8 @@ def test_the_report_has_a_row_for_each_export():
         ({"exports": "export"}, "`exports`"),
         ({"threads": []}, "`threads`"),
         ({"batch_sizes": []}, "`batch_sizes`"),
-        ({"exports": ["none"]}, "An export must be"),
+        ({"exports": ["none"]}, "There is no such file"),
+        ({"exports": [os.curdir]}, "An export must be"),
         ({"references": ["one"]}, "`references`"),
         ({"threads": [0]}, "`threads`"),
         ({"batch_sizes": [0]}, "`batch_sizes`"),
@@ -135,7 +137,7 @@ def test_wrong_arguments_are_refused_before_anything_is_opened(exports, change, 
 
 @pytest.mark.parametrize(
     "content, message",
-    [(b"", "no lines"), (b"a\n\xff\xfe\n", "UTF-8"), (None, "No such file")],
+    [(b"\n\n", "no text"), (b"a\n\xff\xfe\n", "UTF-8"), (None, "No such file")],
 )
 def test_a_file_without_lines_is_one_sentence(exports, tmp_path, capsys, content, message):
     file = tmp_path / "lines.txt"

@@ -184,6 +184,16 @@ def other_options(corpus, out):
     assert (out / "work").exists()
 
 
+def prepared_corpus(corpus, out):
+    folder = out.parent / "prepared"
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+
+
+def not_utf8(corpus, out):
+    (out.parent / "bad.txt").write_bytes(b"some \xff words\n")
+
+
 REFUSED = {
     "There is no such folder or file. Received: --data-dir": (["--data-dir", "{tmp}/none"], None),
     "A corpus has files .txt, .jsonl, .gz or .zst. Received: --data-dir {tmp}, which has no": (
@@ -196,6 +206,14 @@ REFUSED = {
     "with other options; give another --out. Received: field='other', now 'text', strict": (
         [],
         other_options,
+    ),
+    "A prepared corpus is no text; recipes.language_model": (
+        ["--data-dir", "{out}/../prepared"],
+        prepared_corpus,
+    ),
+    "has no document that can be used. Left out: 1 documents that are not UTF-8: bad.txt": (
+        ["--data-dir", "{out}/../bad.txt"],
+        not_utf8,
     ),
     "No document falls to the split valid; divide the texts into more": (
         ["--valid", "1e-9"],

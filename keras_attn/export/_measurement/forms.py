@@ -29,6 +29,8 @@ def form_of(path):
     """
     check_paths(path=path)
     path = os.fspath(path)
+    if not os.path.exists(path):
+        raise ValueError(f"There is no such file or directory. Received: {path!r}.")
     if os.path.isfile(path) and path.endswith(".onnx"):
         return path, "ONNX"
     if os.path.isfile(os.path.join(path, "model.bin")):
