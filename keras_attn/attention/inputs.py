@@ -116,7 +116,7 @@ def resolve_positions(
         query: (B, N, T, H). key: (B, N, S, H), the new keys; None if there are none.
         cache: dict of the attention layer, or None.
         query_positions, key_positions: from the caller; with a cache, the latter of all its slots.
-        reads_new: bool. If False, those of new keys are None where finding them costs operations.
+        reads_new: bool. If False, positions of new keys are not picked out of `key_positions`.
     """
     batch, _, steps, _ = query.shape
     is_complete = cache is not None and "index" not in cache
@@ -134,7 +134,7 @@ def resolve_positions(
         grows = cache is not None and cache.get("index", 0) is None
         num_keys = None if grows else (key if cache is None else cache["key"]).shape[2]
         keys = check_positions(key_positions, "key_positions", batch, num_keys)
-    if is_complete or not (reads_new or keys is None or cache is None):
+    if is_complete:
         new = None
     elif keys is None and cache is not None and "sums" in cache and query_positions is not None:
         new = queries  # the new keys are those of the queries
@@ -143,7 +143,9 @@ def resolve_positions(
     elif cache is None:
         new = keys
     else:
-        new = ops.take(keys, PositionRange(cached, num_new).tensor(), axis=-1)
+        new = (
+            ops.take(keys, PositionRange(cached, num_new).tensor(), axis=-1) if reads_new else None
+        )
     return ResolvedPositions(queries, new, keys)
 
 

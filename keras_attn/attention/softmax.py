@@ -30,15 +30,17 @@ def attend_dense(inputs, pattern):
 def dense_arguments(inputs, pattern):
     """Return the arguments of `attend_logits` for the whole matrix of logits."""
     i, j = inputs.query_positions, inputs.key_positions
-    if pattern.simple_rule is None:
+
+    def mask_and_bias():
         mask, bias = pattern.dense_mask_and_bias(inputs)
-        mask = inputs.dense_mask(mask)
+        return inputs.dense_mask(mask), bias
+
+    if pattern.simple_rule is None:
+        mask, bias = mask_and_bias()
     else:  # all layers of a step that get the same tensors have one mask
         of_keys = inputs.key_mask, inputs.slot_mask
         owners = i, j, *of_keys, inputs.attention_mask, *inputs.query_segments
-        name = "mask", pattern.simple_rule
-        mask = loop_invariant(owners, name, lambda: inputs.dense_mask(pattern.mask(i, j)))
-        bias = None
+        mask, bias = loop_invariant(owners, ("mask", pattern.simple_rule), mask_and_bias)
     logits = inputs.score(inputs.query, inputs.key, query_positions=i, key_positions=j)
     drop = inputs.dropout_fn and inputs.dropout(inputs.seed)
     return add_bias(logits, bias), inputs.value, mask, drop

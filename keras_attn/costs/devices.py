@@ -124,12 +124,12 @@ def misfits(model, mesh, batch_size):
             f"{batch_size} rows do not divide by data={mesh['data']}: padding fills them."
         )
     rules = _rules_of_weights(model)
-    whole = [w for w in model.weights if divide(tuple(w.shape), rules[id(w)], mesh)[1]]
-    if whole:
-        size = sum(map(size_of, whole)) / sum(map(size_of, model.weights))
+    unfit = [w for w in model.weights if divide(tuple(w.shape), rules[id(w)], mesh)[1]]
+    if unfit:
+        size = sum(map(size_of, unfit)) / sum(map(size_of, model.weights))
         sentences.append(
-            f"Weights that do not divide by model={mesh['model']} and stay whole on each device: "
-            f"{len(whole)}, {size:.0%} of the bytes."
+            f"Weights whose sizes do not divide by model={mesh['model']}: {len(unfit)}, "
+            f"{size:.0%} of the bytes."
         )
     return sentences
 

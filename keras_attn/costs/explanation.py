@@ -112,7 +112,7 @@ class Explanation:
         layers: list of the `LayerCost`s of the layers, in the order of their first calls.
         memory: `MemoryCost`.
         reach: `Reach`.
-        notes: list of str. What is not counted, and what will not fit.
+        notes: list of str. What is not counted, will not fit, or does not divide by a mesh.
         devices: `DeviceCost` of each device of a mesh; None without one.
     """
 

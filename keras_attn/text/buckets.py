@@ -44,7 +44,7 @@ class Buckets:
     def places(self, epoch, index):
         """Return the places of the items of a batch, in the order of lengths."""
         tables = self._tables(epoch if self._shuffle else 0) if self._keeps else None
-        index = tables[0][index] if tables else self._shuffled(epoch, -1, index)
+        index = tables[0][index] if tables else self._shuffled(epoch, 0, self.num_batches, index)
         number = bisect.bisect_right(self._ends, index)
         if number == len(self._ends):  # the last batch, of what no bucket took
             number -= 1
@@ -57,29 +57,26 @@ class Buckets:
         """Return the numbers of the batches, and the order's place of each place of all buckets."""
         kept = self._kept  # once: another thread may replace it
         if kept[0] != epoch:
-            batches = self._shuffled(epoch, -1, np.arange(self.num_batches)).tolist()
+            batches = self._shuffled(epoch, 0, self.num_batches, np.arange(self.num_batches))
             found, rest = [], np.empty(0, np.int64)
             for number, bucket in enumerate(self._buckets):
                 own = bucket.first + np.arange(bucket.total - bucket.waiting)
                 items = np.concatenate([rest[len(rest) - bucket.waiting :], own])
-                places = self._shuffled(epoch, number, np.arange(bucket.total))
+                places = self._shuffled(epoch, number + 1, bucket.total, np.arange(bucket.total))
                 found.append(rest := items[places])
-            self._kept = kept = epoch, (batches, found)
+            self._kept = kept = epoch, (batches.tolist(), found)
         return kept[1]
 
-    def _shuffled(self, epoch, number, places):
-        """Return the places before a bucket was shuffled; of the batches if `number` is -1."""
-        if not self._shuffle:
-            return places
-        size = self.num_batches if number < 0 else self._buckets[number].total
-        return permutation(size, self._seed, epoch, number + 1)(places)
+    def _shuffled(self, epoch, stream, size, places):
+        """Return what is at places of `size` things in order; stream 0 is that of the batches."""
+        return permutation(size, self._seed, epoch, stream)(places) if self._shuffle else places
 
     def _resolved(self, epoch, number, places):
         """Return the order's places of places in a bucket."""
         found, left = np.empty_like(places), np.arange(len(places))
         while len(left):
             bucket = self._buckets[number]
-            places = self._shuffled(epoch, number, places)
+            places = self._shuffled(epoch, number + 1, bucket.total, places)
             own = places >= bucket.waiting
             found[left[own]] = bucket.first + places[own] - bucket.waiting
             left, places, number = left[~own], places[~own], number - 1

@@ -145,7 +145,9 @@ class Run:
         if self._arguments.devices > 1:
             count = self._arguments.devices
             environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
-        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"  # a start compiles nothing
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = (
+            "0"  # later starts compile nothing
+        )
         said = tempfile.TemporaryFile()  # no pipe, which blocks the process when it is full
         process = subprocess.Popen(
             [sys.executable, "-m", recipe, "--out", str(self.out), *options],

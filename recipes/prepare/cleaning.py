@@ -59,7 +59,7 @@ def sample(sides, key, share):
     """
     for number, side in enumerate(sides):
         for start in range(0, len(side), SAMPLED):
-            content = key + start.to_bytes(8, "big") + bytes(number)  # so many zeros
+            content = key + start.to_bytes(8, "big") + b"\0" * number
             place = hashlib.blake2b(content, digest_size=16).hexdigest()
             if int(place, 16) < share * 2**128:
                 yield place, side[start : start + SAMPLED]

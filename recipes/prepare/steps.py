@@ -158,11 +158,10 @@ def check_splits(counts, options, problems):
         options: `RecipeOptions`.
         problems: dict. What was left out, as `Problems.found`.
     """
-    left_out = ", ".join(
-        f"{one['count']} {kind}: {one['first'][0]}" for kind, one in problems.items()
-    )
+    places = [f"{kind} ({x['count']}, first {x['first'][0]})" for kind, x in problems.items()]
+    left_out = f" Left out: {', '.join(places)}." if places else ""
     if not sum(counts.values()):
-        raise ValueError(f"--data-dir has no document that can be used. Left out: {left_out}.")
+        raise ValueError(f"--data-dir has no document that can be used.{left_out}")
     shares = {"train": 1, "valid": options.valid, "test": options.test}
     for split, share in shares.items():
         if share and not counts.get(split):
@@ -170,8 +169,7 @@ def check_splits(counts, options, problems):
                 f"No document falls to the split {split}; divide the texts into more documents by "
                 f"--documents, or change its share, with another --out. Received: "
                 f"{sum(counts.values())} documents, --documents {options.documents}, "
-                f"--valid {options.valid}, --test {options.test}."
-                + (f" Left out: {left_out}." if left_out else "")
+                f"--valid {options.valid}, --test {options.test}.{left_out}"
             )
 
 

@@ -8,7 +8,7 @@ from keras_attn import text
 from .. import files
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
-from .prepared_pairs import SPLITS as PREPARED
+from .prepared_pairs import PREPARED_SPLITS
 
 # The splits for training; the others are tests, which are only translated.
 SPLITS = ("train", "val")
@@ -88,7 +88,8 @@ class ParallelCorpus(NamedTuple):
 
         if task.corpus is not None:
             tokens = TokenFolder.prepared(task.corpus, options.out)
-            return cls({name: tokens.files(x).documents for name, x in PREPARED.items()}, tokens)
+            splits = PREPARED_SPLITS.items()
+            return cls({name: tokens.files(split).documents for name, split in splits}, tokens)
         how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
         tokens = TokenFolder.made(options.out, task.hashes, how, make, options.devices)
         return cls({split: tokens.files(split).documents for split in SPLITS}, tokens)

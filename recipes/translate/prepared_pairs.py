@@ -2,7 +2,7 @@
 
 from keras_attn import text
 
-SPLITS = {"train": "train", "val": "valid"}  # of the recipe, and of the corpus
+PREPARED_SPLITS = {"train": "train", "val": "valid"}  # of the recipe, and of the corpus
 _PAIRS = 1024  # that are decoded at once
 
 

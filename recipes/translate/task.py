@@ -13,8 +13,7 @@ from .. import files
 from ..text.text_files import hash_files
 from .dates import date_pairs
 from .parallel_text import SPLITS, ParallelText
-from .prepared_pairs import SPLITS as PREPARED
-from .prepared_pairs import PreparedPairs
+from .prepared_pairs import PREPARED_SPLITS, PreparedPairs
 
 
 class Task(NamedTuple):
@@ -63,7 +62,7 @@ def make_task(options):
 def prepared_pairs(directory):
     """Return the pairs of a corpus that has been prepared, scored by BLEU."""
     found = Manifest.read(directory).splits
-    names = {**PREPARED, **({"test": "test"} if found.get("test") else {})}
+    names = {**PREPARED_SPLITS, **({"test": "test"} if found.get("test") else {})}
     splits = {name: PreparedPairs(directory, split) for name, split in names.items()}
     hashes = {MANIFEST: hash_of(Path(directory, MANIFEST))}
     return Task(Path(directory).resolve().name, splits, "bleu", hashes, "13a", directory)

@@ -106,8 +106,8 @@ def test_rows_and_weights_that_a_mesh_does_not_divide_are_told():
     found = keras_attn.explain(six, LENGTH, 7, mesh={"data": 2, "model": 4})
     assert "7 rows do not divide by data=2: padding fills them." in found.notes
     # In each of two layers the kernels and biases of six heads, and the kernel of the outputs.
-    whole = "Weights that do not divide by model=4 and stay whole on each device: 14, "
-    assert [note for note in found.notes if note.startswith(whole)]
+    unfit = "Weights whose sizes do not divide by model=4: 14, "
+    assert [note for note in found.notes if note.startswith(unfit)]
     assert not keras_attn.explain(gpt(), LENGTH, 8, mesh={"data": 2, "model": 4}).notes
 
 

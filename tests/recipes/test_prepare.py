@@ -211,7 +211,7 @@ REFUSED = {
         ["--data-dir", "{out}/../prepared"],
         prepared_corpus,
     ),
-    "has no document that can be used. Left out: 1 documents that are not UTF-8: bad.txt": (
+    "has no document that can be used. Left out: documents that are not UTF-8 (1, first bad.txt": (
         ["--data-dir", "{out}/../bad.txt"],
         not_utf8,
     ),
