@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_attn.text.length_order import IN_MEMORY
 from keras_attn.text.permutation import permutation
-
-IN_MEMORY = 2**20  # items whose order in an epoch is kept; that of more is computed by batch
 
 
 class Buckets:

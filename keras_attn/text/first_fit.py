@@ -1,5 +1,7 @@
 """Packing of items into rows, by the number of items of each kind."""
 
+import bisect
+
 import numpy as np
 
 
@@ -21,7 +23,7 @@ class FirstFit:
     def __init__(self, sizes, counts, capacity):
         self.num_rows = 0
         starts, free = np.empty(0, np.int64), np.empty((0, sizes.shape[1]), np.int64)
-        self._taken = []  # of each kind: first row, row after the last, items a row, first item
+        taken = []  # of each kind: first row, row after the last, items a row, first item
         for kind in np.lexsort((*sizes.T, sizes.max(axis=1)))[::-1].tolist():
             size, count = sizes[kind], int(counts[kind])
             fitting = (free // size).min(axis=1)
@@ -40,21 +42,18 @@ class FirstFit:
             begins = np.cumsum(numbers * each) - numbers * each
             for n in np.flatnonzero(each).tolist():
                 rows = int(starts[n]), int(starts[n] + numbers[n])
-                self._taken.append((kind, *rows, int(each[n]), int(begins[n])))
-        self._starts = starts
-        self._found = [[] for _ in starts]
-        for number, (_, first, stop, *_) in enumerate(self._taken):
+                taken.append((kind, *rows, int(each[n]), int(begins[n])))
+        found = [[] for _ in starts]  # items of the rows of an interval: kind, number, step a row
+        for kind, first, stop, each, begin in taken:
+            items = [(kind, begin - first * each + item, each) for item in range(each)]
             for interval in range(*np.searchsorted(starts, [first, stop]).tolist()):
-                self._found[interval].append(number)
+                found[interval] += items
+        self._starts, self._found = starts.tolist(), [np.array(items).T for items in found]
 
     def row(self, index):
-        """Return the items of a row, the longest first: a list of (kind, number in the kind)."""
-        items = []
-        for number in self._found[int(np.searchsorted(self._starts, index, "right")) - 1]:
-            kind, first, _, each, begin = self._taken[number]
-            begin += (index - first) * each
-            items += [(kind, item) for item in range(begin, begin + each)]
-        return items
+        """Return the items of a row, the longest first: their kinds, and numbers in the kind."""
+        kinds, numbers, steps = self._found[bisect.bisect_right(self._starts, index) - 1]
+        return kinds, numbers + index * steps
 
 
 def _divided(starts, free, fitting, before, numbers, count):

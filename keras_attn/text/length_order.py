@@ -5,7 +5,7 @@ import tempfile
 import numpy as np
 
 _BLOCK = 2**20  # items at a time
-_IN_MEMORY = 2**20  # numbers of items; more of them are in a temporary file
+IN_MEMORY = 2**20  # items of which tables of numbers are kept; of more a file, or nothing
 
 
 class LengthOrder:
@@ -47,7 +47,7 @@ class LengthOrder:
         return np.searchsorted(self.starts, places, "right") - 1
 
     def _allocated(self, number):
-        if number <= _IN_MEMORY:
+        if number <= IN_MEMORY:
             return np.empty(number, np.int64)
         self._file = tempfile.TemporaryFile()
         self._file.truncate(8 * number)

@@ -4,8 +4,9 @@ import numpy as np
 
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.batch_rows import Rows
-from keras_attn.text.batches import BOS, EOS, PAD, TokenBatches, check_longest
+from keras_attn.text.batches import BOS, EOS, TokenBatches, check_longest
 from keras_attn.text.first_fit import FirstFit
+from keras_attn.text.length_order import IN_MEMORY
 from keras_attn.text.permutation import Permutations, permutation
 
 
@@ -25,7 +26,8 @@ class PackedBatches(TokenBatches):
     for both sides. An epoch shuffles pairs of the same lengths among their slots, then the rows. So
     the number of batches is the same in every epoch. Empty rows fill the last batch. Packing takes
     O(P + C R) time for P pairs, C different pairs of lengths and R different rows, and memory for
-    the different rows only; a batch takes time for its pairs.
+    the different rows, and for the order of an epoch of up to 2**20 pairs; a batch takes time for
+    its pairs.
 
     Everything is a function of `(seed, epoch)`, and epochs advance, as for `TokenBatches`.
 
@@ -95,55 +97,100 @@ class PackedBatches(TokenBatches):
 
     def batch(self, epoch, index, rows=Rows()):
         here = rows.of(self._shape[0])
-        found = self._plan.rows(epoch, range(len(self))[index])[here.start : here.stop]
-        found = [[self._items.item(i) for i in row] for row in found]
+        numbers, counts = self._plan.items(epoch, range(len(self))[index], here)
+        items = [self._items.item(number) for number in numbers.tolist()]
         shape = len(here), self._shape[1]
-        labels, numbers = _packed([[item[-1] for item in row] for row in found], shape)
-        begins = np.diff(numbers, axis=1, prepend=0) > 0
-        previous = np.pad(labels, [(0, 0), (1, 0)])[:, :-1]
-        token_ids = np.where(begins, np.int32(BOS), previous) * (numbers > 0)
+        labels, token_ids, segments = _packed([item[-1] for item in items], counts, shape)
         if not self._has_sources:
-            return {"token_ids": token_ids, "segment_ids": numbers}, labels
-        source_ids, source_numbers = _packed([[item[0] for item in row] for row in found], shape)
+            return {"token_ids": token_ids, "segment_ids": segments}, labels
+        source_ids, _, source_segments = _packed([item[0] for item in items], counts, shape)
         inputs = {
             "source_ids": source_ids,
-            "source_segment_ids": source_numbers,
+            "source_segment_ids": source_segments,
             "target_ids": token_ids,
-            "target_segment_ids": numbers,
+            "target_segment_ids": segments,
         }
         return inputs, labels
 
 
 class _PackedRows:
-    """The items of the rows of each batch of an epoch."""
+    """The items of the rows of each batch of an epoch.
+
+    The order of up to 2**20 items is computed once an epoch and kept, as that of `Buckets`.
+    """
 
     def __init__(self, packed, order, size, shuffle, seed):
         self._packed, self._order, self._size = packed, order, size
         self._shuffle, self._seed = shuffle, seed
         self.num_batches = -(-packed.num_rows // size)
+        self._keeps, self._kept = shuffle and order.starts[-1] <= IN_MEMORY, (None, None)
 
-    def rows(self, epoch, index):
-        """Return a list of the numbers of the items of each row of a batch."""
-        rows = range(self._packed.num_rows)[index * self._size : (index + 1) * self._size]
-        if self._shuffle:
-            rows = permutation(self._packed.num_rows, self._seed, epoch, 0)(rows)
-        found = [self._packed.row(int(row)) for row in rows]
-        kinds, numbers = np.concatenate(found).T
+    def items(self, epoch, index, here):
+        """Return the numbers of the items of rows `here` of a batch, and how many a row has."""
+        first = index * self._size
+        rows = range(self._packed.num_rows)[first : first + self._size][here.start : here.stop]
+        tables = self._tables(epoch) if self._keeps else None
+        rows = tables[0][rows.start : rows.stop] if tables else self._rows(epoch, rows)
+        found = [_NOTHING, *map(self._packed.row, rows)]
+        kinds, numbers = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        if tables:
+            numbers = tables[1][self._order.starts[kinds] + numbers]
+        else:
+            numbers = self._items(epoch, kinds, numbers)
+        return numbers, [len(kinds) for kinds, _ in found[1:]]
+
+    def _tables(self, epoch):
+        """Return the rows of an epoch in their order, and the item at each place of all kinds."""
+        kept = self._kept  # once: another thread may replace it
+        if kept[0] != epoch:
+            sizes = np.diff(self._order.starts)
+            kinds = np.repeat(np.arange(len(sizes)), sizes)
+            numbers = np.arange(len(kinds)) - self._order.starts[kinds]
+            rows = self._rows(epoch, range(self._packed.num_rows))
+            self._kept = kept = epoch, (rows, self._items(epoch, kinds, numbers))
+        return kept[1]
+
+    def _rows(self, epoch, places):
+        """Return the rows at places of an epoch, a list."""
+        if not self._shuffle:
+            return places
+        return permutation(self._packed.num_rows, self._seed, epoch, 0)(places).tolist()
+
+    def _items(self, epoch, kinds, numbers):
+        """Return the items of kinds at places of an epoch."""
         if self._shuffle:
             sizes = np.diff(self._order.starts)
             numbers = Permutations(sizes, [self._seed, epoch, 1])(kinds, numbers)
-        items = self._order.take(self._order.starts[kinds] + numbers)
-        return np.split(items, np.cumsum([*map(len, found)]))[:-1]
+        return self._order.take(self._order.starts[kinds] + numbers)
 
 
-def _packed(rows, shape):
-    """Return the sentences of each row, each with its end token, and their numbers."""
-    ids, numbers = np.full((2, *shape), PAD, np.int32)
-    for row, sentences in enumerate(rows):
-        end = 0
-        for number, sentence in enumerate(sentences, start=1):
-            start, end = end, end + len(sentence) + 1
-            ids[row, start : end - 1] = sentence
-            ids[row, end - 1] = EOS
-            numbers[row, start:end] = number
-    return ids, numbers
+def _packed(sentences, counts, shape):
+    """Return three arrays of rows of sentences: with ends, with beginnings, and their numbers.
+
+    Args:
+        sentences: list of int arrays, row after row.
+        counts: list of the sentences of each row.
+        shape: of the arrays; rows after those of `counts` are empty.
+    """
+    found = np.zeros((3, *shape), np.int32)
+    ended, begun, segments = found.reshape(3, -1)
+    counts = np.array(counts, np.int64)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    lengths = np.array([*map(len, sentences)], np.int64) + 1
+    ends = np.cumsum(lengths)
+    # Where a sentence begins among those of all rows, and in the arrays.
+    begins = ends - lengths
+    starts = begins - begins[np.arange(len(rows)) - number] + rows * shape[1]
+    places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
+    is_id = np.ones(len(places), bool)
+    is_id[ends - 1] = False
+    places_of_ids = places[is_id]  # before the end, and one further after the beginning
+    ended[places_of_ids] = begun[places_of_ids + 1] = np.concatenate([_NO_IDS, *sentences])
+    ended[starts + lengths - 1], begun[starts] = EOS, BOS
+    segments[places] = np.repeat(number + 1, lengths)
+    return found
+
+
+_NO_IDS = np.empty(0, np.int32)
+_NOTHING = np.empty((2, 0), np.int64)

@@ -6,7 +6,7 @@ import pytest
 from sentences import sentence_pairs
 
 from keras_attn import text
-from keras_attn.text import buckets, length_order
+from keras_attn.text import buckets, length_order, packed_batches
 from keras_attn.text.batch_rows import Rows
 
 PAIRS = sentence_pairs(300)
@@ -61,11 +61,15 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_an_epoch_with_a_table_has_the_batches_of_one_without(shuffle, monkeypatch):
-    options = {"tokens_per_batch": 200, "shuffle": shuffle, "seed": 3}
-    kept = text.TokenBatches(*PAIRS, **options)
-    monkeypatch.setattr(buckets, "IN_MEMORY", len(PAIRS[0]) - 1)
-    computed = text.TokenBatches(*PAIRS, **options)
+@pytest.mark.parametrize("name", KINDS)
+def test_an_epoch_with_a_table_has_the_batches_of_one_without(
+    name, shuffle, pairs, texts, monkeypatch
+):
+    options = {"shuffle": shuffle, "seed": 3}
+    kept, _ = of_lists_and_files(name, pairs, texts, **options)
+    for module in (buckets, packed_batches):
+        monkeypatch.setattr(module, "IN_MEMORY", len(PAIRS[0]) - 1)
+    computed, _ = of_lists_and_files(name, pairs, texts, **options)
     for epoch in (0, 2, 1):
         for index in range(len(kept)):
             assert_same(kept.batch(epoch, index), computed.batch(epoch, index))
@@ -75,7 +79,7 @@ def test_an_epoch_with_a_table_has_the_batches_of_one_without(shuffle, monkeypat
 @pytest.mark.parametrize("in_memory", [2**20, 100])
 def test_files_give_the_batches_of_lists(name, in_memory, pairs, texts, monkeypatch):
     """Also where the order of the lengths is in a file, made of blocks."""
-    monkeypatch.setattr(length_order, "_IN_MEMORY", in_memory)
+    monkeypatch.setattr(length_order, "IN_MEMORY", in_memory)
     monkeypatch.setattr(length_order, "_BLOCK", in_memory)
     lists, files = of_lists_and_files(name, pairs, texts, seed=3)
     assert len(lists) == len(files) > 5

@@ -107,7 +107,7 @@ def test_oracle_of_first_fit(lengths):
             rows.append([pair])
     sizes, counts = np.unique(lengths, axis=0, return_counts=True)
     packed = FirstFit(sizes, counts, 9)
-    items = [packed.row(row) for row in range(packed.num_rows)]
+    items = [[*zip(*map(list, packed.row(row)))] for row in range(packed.num_rows)]
     assert [[tuple(sizes[kind].tolist()) for kind, _ in row] for row in items] == rows
     expected = [(kind, n) for kind, count in enumerate(counts) for n in range(count)]
     assert sorted(item for row in items for item in row) == expected
