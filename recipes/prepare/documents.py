@@ -1,14 +1,18 @@
-"""Documents in texts: files, paragraphs, lines, and fields of JSON lines."""
+"""Documents in texts: files, paragraphs, lines, fields of JSON lines, and lines of two files."""
 
+import contextlib
 import hashlib
+import itertools
 import json
 import os
 
 from . import problems as kinds
 from .open_text import damages, open_text
+from .parallel import PARALLEL, count_lines
 from .sources import LONGEST, is_json_lines
 
 LONGEST_LINE = 2**26  # bytes of a line of JSON
+_END = object()
 
 
 class Documents:
@@ -17,12 +21,12 @@ class Documents:
     A `.txt` is one document, or one for each paragraph between blank lines, or one for each line.
     A text of more than 8 MiB is cut at the end of a line into several documents, so that memory is
     bounded. Each line of a `.jsonl` is an object, and one of its fields the document; two fields
-    are the sides of a pair.
+    are the sides of a pair. So are the lines with the same number of two parallel files.
 
     Args:
         folder: str. The corpus.
         sources: list of `Source`s.
-        documents: one of `options.DOCUMENTS`, for files `.txt`.
+        documents: one of `options.DOCUMENTS`, for files `.txt`; `PARALLEL` for sources in twos.
         fields: names of the fields of a document's sides, for files `.jsonl`.
         problems: `Problems` to which everything is added that is left out.
 
@@ -33,7 +37,8 @@ class Documents:
         place: str. A name for the place of the document that was given last.
 
     Raises:
-        ValueError: if no object of a file has the fields.
+        ValueError: if no object of a file has the fields, or one of two parallel files has more
+            lines.
     """
 
     def __init__(self, folder, sources, documents, fields, problems):
@@ -47,17 +52,55 @@ class Documents:
         return self._hash.hexdigest()
 
     def __iter__(self):
+        if self._documents == PARALLEL:
+            for sources in zip(self._sources[::2], self._sources[1::2], strict=True):
+                yield from self._read(self._pairs, *sources)
+            return
         for source in self._sources:
             read = self._json_lines if is_json_lines(source.path) else self._texts
-            with open_text(os.path.join(self._folder, source.path), source.start) as file:
-                lines = _Lines(file, source, self._hash)
-                try:
-                    yield from read(lines)
-                except damages():
-                    self._problems.add(kinds.DAMAGED, source.path)
-                else:
-                    if not lines.read:
-                        self._problems.add(kinds.EMPTY_FILE, source.path)
+            yield from self._read(read, source)
+
+    def _read(self, read, *sources):
+        """Yield what a function reads from the lines of sources."""
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(open_text(self._path(x), x.start)) for x in sources]
+            lines = [_Lines(*x, self._hash) for x in zip(opened, sources, strict=True)]
+            try:
+                yield from read(*lines)
+            except damages():
+                self._problems.add(kinds.DAMAGED, " or ".join(one.path for one in lines))
+            else:
+                for one in lines:
+                    if not one.read:
+                        self._problems.add(kinds.EMPTY_FILE, one.path)
+
+    def _path(self, source):
+        return os.path.join(self._folder, source.path)
+
+    def _pairs(self, *sides):
+        for pair in itertools.zip_longest(*(x.whole(LONGEST) for x in sides), fillvalue=_END):
+            if _END in pair:
+                counts = [(x.path, count_lines(self._path(x))) for x in sides]
+                raise ValueError(
+                    "A text and its translation must have the same number of lines. Received: "
+                    + " and ".join(f"{path} with {count}" for path, count in counts)
+                )
+            texts = [self._line(*x) for x in zip(pair, sides, strict=True)]
+            if None not in texts and any(text.strip() for text in texts):
+                empty = [
+                    x.place() for x, text in zip(sides, texts, strict=True) if not text.strip()
+                ]
+                self.place = empty[0] if empty else sides[0].place()
+                yield tuple(texts)
+
+    def _line(self, line, lines):
+        """Return the text of a line; None, and a problem, if it is too long or not UTF-8."""
+        try:
+            if line is not None:
+                return line.decode()
+            self._problems.add(kinds.TOO_LONG, lines.place())
+        except UnicodeDecodeError:
+            self._problems.add(kinds.NOT_UTF8, lines.place())
 
     def _texts(self, lines):
         pieces, size = [], 0
@@ -85,6 +128,8 @@ class Documents:
     def _json_lines(self, lines):
         names = None
         for line in lines.whole(LONGEST_LINE):
+            if line is not None and not line.strip():
+                continue
             self.place = lines.place()
             try:
                 found = None if line is None else json.loads(line.decode().lstrip("\ufeff"))
@@ -132,13 +177,12 @@ class _Lines:
         return f"{self.path}, line {self._number}"
 
     def whole(self, longest):
-        """Yield each line that is not blank; None for one that is longer than `longest` bytes."""
+        """Yield each line; None for one that is longer than `longest` bytes."""
         while line := self._next(longest):
             is_long = False
             while not line.endswith(b"\n") and (more := self._next(longest, is_new=False)):
                 is_long, line = True, more
-            if is_long or line.strip():
-                yield None if is_long else line
+            yield None if is_long else line
 
     def pieces(self, longest):
         """Yield each line; one that is longer than `longest` bytes in several pieces."""

@@ -35,6 +35,12 @@ class RecipeOptions(CommandOptions):
         "of the same objects, which holds the translation: the corpus then has pairs, for "
         "recipes.translate (default: none)",
     )
+    source: str | None = option(
+        None,
+        "language of parallel text: lines of NAME.SOURCE and NAME.TARGET are pairs, for "
+        "recipes.translate (default: none)",
+    )
+    target: str | None = option(None, "language of the translations (default: none)")
     valid: float = option(0.05, "share of the documents for validation", within=(0, 1))
     test: float = option(0.05, "share of the documents for the test", within=(0, 1))
     tokenizer: str = option("unigram", "to train", choices=KINDS)
@@ -77,6 +83,14 @@ class RecipeOptions(CommandOptions):
         super().check()
         if self.data_dir is None:
             raise OptionError("--data-dir is missing.")
+        languages = {self.source, self.target}
+        if languages != {None} and (None in languages or len(languages) == 1):
+            raise OptionError(
+                "--source and --target are two languages, and belong together. "
+                f"Received: --source {self.source} --target {self.target}."
+            )
+        if self.source is not None and self.target_field is not None:
+            raise OptionError("--source and --target-field exclude each other.")
         if self.valid + self.test >= 1:
             raise OptionError(
                 "--valid and --test must leave a share for training. "

@@ -21,7 +21,8 @@ class Rules(NamedTuple):
 
     Args:
         folder: str. The corpus.
-        documents, fields, strict: the options of these names.
+        documents: str. As `Documents` takes it.
+        fields, strict: the options of these names.
         valid, test: floats. Shares of the splits.
         sample: float. The share of the texts of which a tokenizer is trained.
         out: str. The folder of the shards.
@@ -127,7 +128,7 @@ def _cleaned(documents, problems):
         if all(sides):
             yield sides
         else:
-            problems.add(kinds.EMPTY, documents.place)
+            problems.add(kinds.ONE_SIDE if any(sides) else kinds.EMPTY, documents.place)
 
 
 def _encoder(out):

@@ -7,8 +7,10 @@ import os
 from keras_attn.text.token_manifest import MANIFEST, Manifest
 
 from .. import files
+from .division import divide
+from .parallel import PARALLEL, find_pairs
 from .passes import Part, Rules
-from .sources import Source, divide, find_files, is_json_lines
+from .sources import Source, find_files, is_json_lines
 
 VERSION = 1  # of cleaning, of repeats and of splits
 WORK, PLAN = "work", "plan.json"
@@ -47,11 +49,9 @@ def make_plan(options):
     Raises:
         ValueError: if there is no text, or `out` holds a corpus of other options or other files.
     """
-    folder, paths = find_files(options.data_dir)
-    texts = [path for path in paths if not is_json_lines(path)]
-    if texts and options.target_field is not None:
-        raise ValueError(f"--target-field is for files .jsonl. Received: {texts[0]}.")
-    parts = divide(folder, paths, options.documents, max(1, int(options.part * _BYTES)))
+    folder, paths = _find(options)
+    documents = PARALLEL if options.source else options.documents
+    parts = divide(folder, paths, documents, max(1, int(options.part * _BYTES)))
     sizes = [(path, os.path.getsize(os.path.join(folder, path))) for path in paths]
     settings = {
         **options.identity(),
@@ -65,7 +65,7 @@ def make_plan(options):
         share = 0.0
     rules = Rules(
         folder,
-        options.documents,
+        documents,
         options.fields,
         options.strict,
         options.valid,
@@ -76,6 +76,20 @@ def make_plan(options):
     plan = Plan(rules, [Part(index, sources) for index, sources in enumerate(parts)], settings)
     check_out(plan)
     return plan
+
+
+def _find(options):
+    """Return the folder of the corpus and the paths of its files."""
+    if options.source:
+        return find_pairs(options.data_dir, (options.source, options.target))
+    folder, paths = find_files(options.data_dir)
+    texts = [path for path in paths if not is_json_lines(path)]
+    if texts and options.target_field is not None:
+        raise ValueError(
+            f"--target-field is for files .jsonl; --source and --target are for two files of "
+            f"lines. Received: {texts[0]}."
+        )
+    return folder, paths
 
 
 def read_parts(plan):

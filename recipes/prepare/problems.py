@@ -6,6 +6,8 @@ NO_FIELD = "lines without a text in the field"
 NOT_UTF8 = "documents that are not UTF-8"
 EMPTY_FILE = "empty files"
 EMPTY = "empty documents"
+ONE_SIDE = "pairs of which one side is empty"
+TOO_LONG = "lines of more than 8 MiB"
 DAMAGED = "damaged files"
 
 

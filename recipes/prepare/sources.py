@@ -1,4 +1,4 @@
-"""Files of a corpus, and the parts in which they are prepared."""
+"""Files of a corpus, and ranges of them."""
 
 import os
 from typing import NamedTuple
@@ -26,19 +26,20 @@ class Source(NamedTuple):
     stop: int | None = None
 
 
-def find_files(data_dir):
+def find_files(data_dir, endings=(".txt", *JSON_LINES)):
     """Return the folder of a corpus and the paths of its texts in it, sorted.
 
     Args:
         data_dir: str. A folder, which is searched with its subfolders, or one file.
+        endings: tuple of str. Those of a text; by default any compressed file is one too.
 
     Raises:
         ValueError: if there is no such folder, or it holds no text.
     """
     if os.path.isfile(data_dir):
         folder, name = os.path.split(data_dir)
-        if not _is_text(name):
-            raise ValueError(f"{_WANTED}. Received: --data-dir {data_dir}.")
+        if not _is_text(name, endings):
+            raise ValueError(f"{_wanted(endings)}. Received: --data-dir {data_dir}.")
         return folder or ".", [name]
     if not os.path.isdir(data_dir):
         raise ValueError(f"There is no such folder or file. Received: --data-dir {data_dir}.")
@@ -54,14 +55,18 @@ def find_files(data_dir):
         for name in names:
             path = name if place == "." else f"{place}/{name}".replace(os.sep, "/")
             if not name.startswith("."):
-                (found if _is_text(name) else others).append(path)
+                (found if _is_text(name, endings) else others).append(path)
     if not found:
         listed = ", ".join(sorted(others)[:_MOST_NAMES]) or "no file"
-        raise ValueError(f"{_WANTED}. Received: --data-dir {data_dir}, which has {listed}.")
+        wanted = _wanted(endings)
+        raise ValueError(f"{wanted}. Received: --data-dir {data_dir}, which has {listed}.")
     return data_dir, sorted(found)
 
 
-_WANTED = "A corpus has files .txt, .jsonl, .gz or .zst"
+def _wanted(endings):
+    if ".txt" in endings:
+        return "A corpus has files .txt, .jsonl, .gz or .zst"
+    return f"The corpus needs files {' and '.join(endings)}, which may also end in .gz or .zst"
 
 
 def is_json_lines(path):
@@ -69,52 +74,7 @@ def is_json_lines(path):
     return files.stem(path).endswith(JSON_LINES)
 
 
-def divide(folder, paths, documents, part_size):
-    """Return the parts of a corpus, a list of lists of `Source`s.
-
-    A part is the unit of work and of restart, and one shard of each split. Small files share a
-    part; a large file that is not compressed is divided where a document begins. Parts are a
-    function of the files and of their sizes, not of the number of processes. A file that is one
-    document is not divided unless it is too long for one.
-
-    Args:
-        folder: str.
-        paths: list of str. The files in it.
-        documents: str. How a `.txt` holds documents, as `documents.read` takes it.
-        part_size: int. Bytes of a part.
-    """
-    parts, free = [], 0
-    for path in paths:
-        for source, size in _ranges(folder, path, documents, part_size):
-            if size > free or not parts:
-                parts.append([])
-                free = part_size
-            parts[-1].append(source)
-            free -= size
-    return parts
-
-
-def _ranges(folder, path, documents, part_size):
-    """Yield the ranges of a file and their sizes."""
-    full = os.path.join(folder, path)
-    size = os.path.getsize(full)
-    if documents == "file" and not is_json_lines(path):
-        part_size = max(part_size, LONGEST)
-    if size <= part_size or files.compression(path):
-        yield Source(path), size
-        return
-    by_lines = is_json_lines(path) or documents != "blank_lines"
-    with open(full, "rb") as file:
-        start = 0
-        while start < size:
-            stop = (
-                _boundary(file, start + part_size, by_lines) if start + part_size < size else size
-            )
-            yield Source(path, start, stop), stop - start
-            start = stop
-
-
-def _boundary(file, place, by_lines):
+def boundary(file, place, by_lines=True):
     """Return the first place from `place` at which a line, or a line after a blank one, begins."""
     file.seek(place - 1)
     file.readline()
@@ -123,7 +83,7 @@ def _boundary(file, place, by_lines):
     return file.tell()
 
 
-def _is_text(name):
-    if files.compression(name):
+def _is_text(name, endings):
+    if files.compression(name) and ".txt" in endings:
         return not files.stem(name).endswith(".tar")
-    return name.endswith((".txt", *JSON_LINES))
+    return files.stem(name).endswith(endings)

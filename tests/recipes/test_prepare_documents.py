@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from keras_attn import text
 from recipes.prepare import documents as module
 from recipes.prepare import encoding
+from recipes.prepare.division import divide
 from recipes.prepare.documents import Documents
 from recipes.prepare.options import KINDS
 from recipes.prepare.problems import Problems
 from recipes.prepare.repeats import kept
-from recipes.prepare.sources import Source, divide, find_files
+from recipes.prepare.sources import Source, find_files
 
 
 def read(folder, paths=None, documents="file", field="text", problems=None, sources=None):

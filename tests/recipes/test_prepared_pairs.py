@@ -78,7 +78,7 @@ def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys)
     assert "in the fields 'de' and 'fr'. Received: --field de --target-field fr, where the" in said
     (tmp_path / "a.txt").write_text("eins")
     assert prepare(tmp_path, tmp_path.parent / "none") == 2
-    assert "--target-field is for files .jsonl. Received: a.txt." in capsys.readouterr().err
+    assert "--target-field is for files .jsonl; --source and" in capsys.readouterr().err
     said = error_of(capsys, "language_model", "--data-dir", prepared, "--out", tmp_path / "lm")
     assert "holds pairs, not texts" in said
     texts = tmp_path / "texts"
@@ -86,7 +86,9 @@ def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys)
     assert main(["--data-dir", f"{data}", "--out", f"{texts}", *one_side]) == 0
     capsys.readouterr()
     said = error_of(capsys, "translate", "--data-dir", texts, "--out", tmp_path / "run")
-    assert "holds texts, not pairs; prepare it with --target-field." in said
+    assert (
+        "holds texts, not pairs; prepare it with --source and --target, or --target-field." in said
+    )
 
 
 @pytest.mark.slow

@@ -1,0 +1,193 @@
+"""recipes.prepare --source --target: the lines of two files are pairs."""
+
+import gzip
+import itertools
+import json
+
+import pytest
+
+from recipes.prepare.__main__ import main
+from recipes.prepare.division import divide
+from recipes.prepare.parallel import PARALLEL, count_lines, find_pairs
+from recipes.translate.prepared_pairs import PreparedPairs
+
+# Lines of very different lengths: the same line is at other places of the two files.
+PAIRS = [(f"eins {i}" * (1 + i % 7), f"one {i * i % 101}{i}" * (1 + i % 5)) for i in range(211)]
+
+
+def prepare(data, out, *more, languages="--source de --target en"):
+    how = "--tokenizer characters --valid 0.2 --test 0.1 --part 0.003"
+    given = ["--data-dir", f"{data}", "--out", f"{out}", *languages.split(), *how.split(), *more]
+    return main(given if "--processes" in more else [*given, "--processes", "1"])
+
+
+def write(folder, name, pairs):
+    for language, side in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
+        (folder / f"{name}.{language}").write_text("\n".join(side), newline="")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """One pair of large files, and a compressed one with repeats and lines that are left out."""
+    folder = tmp_path_factory.mktemp("data")
+    write(folder, "large", PAIRS[:150])
+    (folder / "more").mkdir()
+    bad = [("allein", " "), ("", ""), ("", "alone"), ("x", "\ufffe")]
+    few = [*PAIRS[150:], *PAIRS[3:11], *bad]
+    for language, side in zip(("de", "en"), zip(*few, strict=True), strict=True):
+        content = "\r\n".join(side).encode().replace("\ufffe".encode(), b"\xff")
+        path = folder / "more" / f"few.{language}"
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(content, mtime=0))
+    (folder / "README.md").write_text("no text of the corpus")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("prepared") / "out"
+    assert prepare(data, out) == 0
+    return out
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_lines_with_the_same_number_are_pairs(prepared):
+    found = [
+        pair for split in ("train", "valid", "test") for pair in PreparedPairs(prepared, split)
+    ]
+    assert sorted(found) == sorted(PAIRS)
+    report = json.loads((prepared / "report.json").read_text())
+    assert (report["files"], report["documents"], report["repeats"]) == (4, 219, 8)
+    counts = {kind: (x["count"], x["first"]) for kind, x in report["problems"].items()}
+    assert counts == {
+        "pairs of which one side is empty": (
+            2,
+            ["more/few.en.gz, line 70", "more/few.de.gz, line 72"],
+        ),
+        "documents that are not UTF-8": (1, ["more/few.en.gz, line 73"]),
+    }
+
+
+def test_pairs_of_json_lines_give_the_same_files(prepared, tmp_path):
+    """The shards depend on the pairs alone; of this corpus one part, so one shard of a split."""
+    write(tmp_path, "a", PAIRS)
+    lines = [json.dumps({"de": a, "en": b}) for a, b in PAIRS]
+    (tmp_path / "json").mkdir()
+    (tmp_path / "json" / "a.jsonl").write_text("\n".join(lines))
+    whole = "--part", "9"
+    assert prepare(tmp_path / "a.de", tmp_path / "one", *whole) == 0
+    fields = "--field de --target-field en"
+    assert prepare(tmp_path / "json", tmp_path / "two", *whole, languages=fields) == 0
+    shards = [
+        {name: x for name, x in content(tmp_path / out).items() if name.startswith("part-")}
+        for out in ("one", "two")
+    ]
+    assert shards[0] == shards[1] and len(shards[0]) == 9
+
+
+@pytest.mark.parametrize("size", [1, 40, 300, 10**6])
+def test_parts_begin_at_the_same_line_of_both_files(tmp_path, size):
+    write(tmp_path, "a", PAIRS)
+    folder, paths = find_pairs(str(tmp_path), ("de", "en"))
+    parts = divide(folder, paths, PARALLEL, size)
+    for number, path in enumerate(paths):
+        sources = [source for part in parts for source in part[number::2]]
+        whole = (tmp_path / path).read_bytes()
+        assert b"".join(whole[source.start : source.stop] for source in sources) == whole
+        for one, other in itertools.pairwise(sources):
+            assert one.stop == other.start
+    found = []
+    for part in parts:
+        sides = [(tmp_path / x.path).read_text()[x.start : x.stop].splitlines() for x in part]
+        assert len(sides) == 2  # more only of small files
+        found += zip(*sides, strict=True)
+    assert found == PAIRS and (len(parts) > 20) == (size < 10**6)
+
+
+@pytest.mark.parametrize("text, lines", [(b"", 0), (b"a", 1), (b"a\n", 1), (b"\n\nb", 3)])
+def test_lines_are_counted_as_they_are_read(tmp_path, text, lines):
+    (tmp_path / "a").write_bytes(text)
+    assert count_lines(str(tmp_path / "a")) == lines
+
+
+def shorter(folder):
+    write(folder, "a", PAIRS)
+    (folder / "a.en").write_text("\n".join(b for _, b in PAIRS[:-3]))
+    return "same number of lines. Received: a.de with 211 and a.en with 208"
+
+
+def longer(folder):
+    write(folder, "a", PAIRS)
+    (folder / "a.en").write_text("\n".join(b for _, b in [*PAIRS, *PAIRS]))
+    return "same number of lines. Received: a.de with 211 and a.en with 422"
+
+
+def empty(folder):
+    write(folder, "a", PAIRS)
+    (folder / "a.en").write_text("")
+    return "same number of lines. Received: a.de with 211 and a.en with 0"
+
+
+def both_empty(folder):
+    write(folder, "a", [("", "")])
+    return "no document that can be used. Left out: empty files (2, first a.de)."
+
+
+def alone(folder):
+    (folder / "a.de").write_text("eins")
+    return "Each text needs its translation. Received: a.de without a.en."
+
+
+def twice(folder):
+    write(folder, "a", PAIRS)
+    (folder / "a.de.gz").write_bytes(gzip.compress(b"eins"))
+    return "Two files are the same text. Received: a.de and a.de.gz."
+
+
+def others(folder):
+    (folder / "a.txt").write_text("eins")
+    return "The corpus needs files .de and .en, which may also end in .gz or .zst. Received: --da"
+
+
+def not_utf8(folder):
+    (folder / "a.de").write_bytes(b"eins\n\xff")
+    (folder / "a.en").write_bytes(b"\xff\none")
+    return "be used. Left out: documents that are not UTF-8 (2, first a.en, line 1)."
+
+
+@pytest.mark.parametrize(
+    "make", [shorter, longer, empty, both_empty, alone, twice, others, not_utf8]
+)
+def test_wrong_files_are_one_sentence(make, tmp_path, capsys):
+    folder, out = tmp_path / "data", tmp_path / "out"
+    folder.mkdir()
+    message = make(folder)
+    assert prepare(folder, out) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and message in said
+    assert not [*out.glob("manifest.json")]
+
+
+@pytest.mark.parametrize(
+    "languages, message",
+    [
+        ("--source de", "belong together. Received: --source de --target None"),
+        ("--source de --target de", "are two languages"),
+        ("--source de --target en --target-field x", "--source and --target-field exclude"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(languages, message, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        prepare(tmp_path, tmp_path / "out", languages=languages)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [("--processes", "2"), ("--engine", "beam")])
+def test_other_engines_write_the_files_of_the_plain_loop(way, data, prepared, tmp_path):
+    if "beam" in way:
+        pytest.importorskip("apache_beam", reason="Apache Beam has an environment of its own")
+    assert prepare(data, tmp_path / "out", *way) == 0
+    assert content(tmp_path / "out") == content(prepared)
