@@ -13,9 +13,9 @@ UNSUPPORTED = tuple(
     model_config_file_poll_wait_seconds num_load_threads num_tflite_interpreters_per_pool
     num_tflite_pools num_unload_threads per_process_gpu_memory_fraction platform_config_file
     prefer_tflite_model remove_unused_fields_from_bundle_metagraph saved_model_tags
-    skip_initialize_tpu tensorflow_inter_op_parallelism tensorflow_intra_op_parallelism
-    tensorflow_session_config_file tensorflow_session_parallelism thread_pool_factory_config_file
-    use_alts_credentials version xla_cpu_compilation_enabled xla_gpu_compilation_enabled""".split()
+    skip_initialize_tpu tensorflow_session_config_file tensorflow_session_parallelism
+    thread_pool_factory_config_file use_alts_credentials version xla_cpu_compilation_enabled
+    xla_gpu_compilation_enabled""".split()
 )
 
 
@@ -36,6 +36,7 @@ def _integer(expected, allowed):
 
 _port = _integer("a port from 0 to 65535", range(65536))
 _positive = _integer("a positive integer", range(1, sys.maxsize))
+_count = _integer("a number of threads", range(2**31))
 _THREADS = 4 * (os.cpu_count() or 1)
 # Name, type, default, help.
 _FLAGS = [
@@ -62,6 +63,8 @@ _FLAGS = [
     ("load_retry_interval_micros", int, 60_000_000, "microseconds between two attempts"),
     ("enable_model_warmup", _bool, True, "replay an export's requests before it is available"),
     ("num_request_iterations_for_warmup", int, 0, "runs of each warm-up request, 0 for one"),
+    ("tensorflow_intra_op_parallelism", _count, 0, "threads of one operation, 0 for all cores"),
+    ("tensorflow_inter_op_parallelism", _count, 0, "operations at once, 0 for all cores"),
     ("max_request_bytes", _positive, Limits.max_request_bytes, "bytes of a request"),
     ("max_json_depth", _positive, Limits.max_json_depth, "lists and objects inside each other"),
     ("max_string_bytes", _positive, Limits.max_string_bytes, "bytes of one string of a request"),

@@ -35,12 +35,19 @@ class Servable:
     The session loader gives the same signatures, pruning, time limits and error texts as the
     real server, and closing the session frees the model's memory.
 
+    Args:
+        name, version: str and int. The model's, as requests name them.
+        path: str. Directory of the version.
+        **threads: `intra_op_parallelism_threads` and `inter_op_parallelism_threads` of the
+            session, 0 for all cores. TensorFlow shares the threads among all sessions of a process,
+            so the first one decides.
+
     Raises:
         ServingError: if the variables are not those that the export was written with.
         Exception: what TensorFlow raises for a directory that it cannot load.
     """
 
-    def __init__(self, name, version, path):
+    def __init__(self, name, version, path, **threads):
         if not has_own_variables(path):
             raise ServingError(
                 Code.DATA_LOSS,
@@ -48,7 +55,8 @@ class Servable:
                 "with, by the hash in its fingerprint.pb.",
             )
         self.name, self.version = name, version
-        self._session = tf.compat.v1.Session(graph=tf.Graph())
+        config = tf.compat.v1.ConfigProto(**threads)
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
             with self._session.graph.as_default():
                 tags = [tf.saved_model.SERVING]

@@ -94,7 +94,13 @@ def load(flags, scheduler, name, version, path):
     options = scheduler and scheduler.options
     if options and flags.enable_per_model_batching_parameters:
         options = read_own_batching_options(path, options)
-    servable = Servable(name, version, path)
+    servable = Servable(
+        name,
+        version,
+        path,
+        intra_op_parallelism_threads=flags.tensorflow_intra_op_parallelism,
+        inter_op_parallelism_threads=flags.tensorflow_inter_op_parallelism,
+    )
     if options:
         servable = BatchingServable(servable, scheduler, options)
     if flags.enable_model_warmup:

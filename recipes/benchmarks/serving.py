@@ -63,9 +63,11 @@ def run(arguments, batching, scratch):
     expected = {text: model(text) for text in texts}
     config = scratch / "batching.config"
     config.write_text(batching)
-    # As many threads as clients: what waits for a thread cannot join a batch.
+    # As many threads as clients: what waits for a thread cannot join a batch. Operations of a small
+    # model are too short to be divided among threads.
     clients = arguments.clients
     flags = [f"--rest_api_num_threads={clients}", f"--grpc_max_threads={clients}"]
+    flags += ["--tensorflow_intra_op_parallelism=1", "--tensorflow_inter_op_parallelism=1"]
     batch_flags = ["--enable_batching", f"--batching_parameters_file={config}"]
     soaks = {}
     for name, more in {ALONE: [], BATCHED: batch_flags}.items():

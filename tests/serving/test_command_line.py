@@ -17,7 +17,7 @@ from serving.config_files import read_model_configs
 from serving.flags import UNSUPPORTED, parse_flags
 from serving.grpc_api import GrpcApi, make_grpc_server
 from serving.limits import Limits
-from serving.server import check_address, open_socket, serve
+from serving.server import check_address, load, open_socket, serve
 
 FOLDER = pathlib.Path(serving.__file__).parent
 
@@ -57,6 +57,10 @@ def test_default_limits_equal_those_of_the_class():
         ([], "--model_base_path or --model_config_file is required"),
         (["--model_base_path=/m", "--port=0"], "nothing would be served"),
         (["--model_base_path=/m", "--rest_api_port=8500"], "must differ. Received: 8500"),
+        (
+            ["--model_base_path=/m", "--tensorflow_intra_op_parallelism=-1"],
+            "a number of threads is expected. Received: -1",
+        ),
         (["--model_base_path=/m", "--port=99999"], "a port from 0 to 65535"),
         (["--model_base_path=/m", "--enable_profiler=true"], "this server does not support"),
         (
@@ -147,6 +151,22 @@ def test_a_signal_while_models_load_opens_no_port(monkeypatch, caplog, tmp_path,
         serve(parse_flags(flags), stopping)
     assert "Stopped while the models were loading" in caplog.text
     assert "Serving on" not in caplog.text
+
+
+def test_the_session_has_the_threads_of_the_flags(monkeypatch):
+    seen = []
+
+    def session(graph, config):
+        seen.append((config.intra_op_parallelism_threads, config.inter_op_parallelism_threads))
+        raise RuntimeError("enough is seen")
+
+    monkeypatch.setattr("serving.servable.has_own_variables", lambda path: True)
+    monkeypatch.setattr("serving.servable.tf.compat.v1.Session", session)
+    threads = ["--tensorflow_intra_op_parallelism=2", "--tensorflow_inter_op_parallelism=3"]
+    for more in (threads, []):
+        with pytest.raises(RuntimeError, match="enough"):
+            load(parse_flags(["--model_base_path=/m", *more]), None, "m", 1, "/m/1")
+    assert seen == [(2, 3), (0, 0)]
 
 
 def test_a_port_in_use_is_reported():
