@@ -17,6 +17,12 @@ from fork_server import run_python  # noqa: E402
 collect_ignore_glob = ["convert/make_*.py"]
 
 
+def pytest_configure(config):
+    """Examples of docstrings are fast: workers of slow tests save the half of their start."""
+    if config.option.markexpr == "slow":
+        config.option.doctestmodules = False
+
+
 def pytest_collection_finish():
     """Exclude what the imports made, 440,000 objects, from each later garbage collection."""
     gc.collect()
