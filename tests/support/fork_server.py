@@ -166,7 +166,9 @@ class ForkedPython:
     ):
         if environment is None:
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        environment = {**environment, "KERAS_BACKEND": backend}
+        # Programs are compiled once and run a few times: a third of the time is saved on JAX.
+        fast = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        environment = {**fast, **environment, "KERAS_BACKEND": backend}
         self.args, self.returncode, self._status = arguments, None, None
         job = {"arguments": [str(a) for a in arguments], "environment": environment}
         given, opened = {}, []
