@@ -9,12 +9,19 @@ import pages
 import pytest
 
 from keras_attn import export, models
+from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.convert import from_hugging_face
 from keras_attn.convert.hugging_face.families import FAMILIES
 
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 PAGE = pages.ROOT / "keras_attn/convert/README.md"
 NO, SOME, YES = "no", "some", "yes"
+# Families whose models have the parts of another one's: the exports of one are those of all.
+LIKE = {
+    **dict.fromkeys(["big_bird", "distilbert", "roberta"], "bert"),
+    **dict.fromkeys(["gemma", "mistral", "qwen3"], "qwen2"),
+    "gemma3_text": "gemma2",
+}
 # Rounding differs between machines and libraries of linear algebra.
 ROUNDING = 2
 
@@ -73,6 +80,23 @@ def test_outputs_differ_by_at_most_the_number_of_the_table(name, tmp_path):
     assert checkpoint_folders.difference(model, arrays) <= ROUNDING * figure
 
 
+def parts_of(model):
+    """Return the classes of the model, its layers and their patterns."""
+    layers = flatten_layers(model)
+    return {type(x) for layer in layers for x in (layer, getattr(layer, "pattern", None))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", LIKE)
+def test_a_family_has_the_parts_of_one_that_is_exported(model_type, tmp_path):
+    one, other = (
+        converted(names_of(family)[0], tmp_path / family)[0]
+        for family in (model_type, LIKE[model_type])
+    )
+    assert parts_of(one) <= parts_of(other) and LIKE[model_type] not in LIKE
+    assert TABLE[model_type]["ONNX"] == TABLE[LIKE[model_type]]["ONNX"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("model_type", TABLE)
 def test_files_are_written_where_the_table_says_so(model_type, tmp_path):
@@ -82,7 +106,7 @@ def test_files_are_written_where_the_table_says_so(model_type, tmp_path):
         model, config, _ = converted(name, tmp_path / name)
         ids = ids_of(model, config)
         is_classifier = isinstance(model, models.Classifier) and model.num_classes is not None
-        if name == names_of(model_type)[0]:
+        if name == names_of(model_type)[0] and model_type not in LIKE:
             if model_type != "transfo-xl":  # which has no id of padding
                 export.saved_model(model, tmp_path / "saved", **ids)
             assert writes_onnx(model, tmp_path / "model.onnx") == TABLE[model_type]["ONNX"]
