@@ -62,8 +62,9 @@ def test_other_models_read_both_sides(text, tmp_path, model):
     assert min(np.abs(found - before).max(), np.abs(found - after).max()) > 1e-4
 
 
+# Longformer and BigBird differ from BERT by their patterns of attention only.
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["modern_bert", "longformer", "big_bird", "perceiver"])
+@pytest.mark.parametrize("model", ["modern_bert", "perceiver"])
 def test_other_models_learn(text, tmp_path, model):
     assert run(text, tmp_path, "--steps", "600", "--model", model) == 0
     result = card(tmp_path)["results"]["test"]
