@@ -27,7 +27,8 @@ REAL = np.arange(T) < np.array([[T], [29]])
 # Documents, before or after padding.
 IDS = np.array([[7] * 11 + [8] * 3 + [9] * 19 + [0] * 4, [0] * 2 + [5] * 13 + [6] * 22], "int32")
 ROWS = list(covering_rows())
-FEW = list(each_value_once(ROWS))[::2]  # half of the rows that have each value once
+ONCE = list(each_value_once(ROWS))
+FEW = ONCE[::2]
 
 
 def parameters(rows):
@@ -125,8 +126,9 @@ def test_decoding_equals_the_whole_pass(row):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", parameters(ROWS))
+@pytest.mark.parametrize("row", parameters(ONCE))
 def test_a_configuration_restores_the_layer(row):
+    """A value is written as it is with any other one."""
     layer = layer_of(row, "dense")
     again = type(layer).from_config(layer.get_config())
     again.build(X.shape, X.shape)
