@@ -23,18 +23,19 @@ _HEADS = TokenEmbedding, TokenHead, keras.layers.Dense
 _SPLIT_LAYERS = FeedForward, MixtureOfExperts, *_HEADS
 
 
-def device_cost(model, calls, mesh, shards_parameters, optimizer):
+def device_cost(model, rules, calls, mesh, shards_parameters, optimizer):
     """Return the `DeviceCost` of a model.
 
     Args:
         model: a built `keras.Model`.
+        rules: dict. Those of `rules_of_weights`.
         calls: list of the `Call`s of a batch of the rows of one device.
         mesh: dict of the number of devices along "data" and along "model".
         shards_parameters: bool.
         optimizer: as for `explain`.
     """
     shards_parameters = shards_parameters and mesh["data"] > 1
-    axes = axes_of_weights(model, mesh, shards_parameters)
+    axes = axes_of_weights(model, rules, mesh, shards_parameters)
     divided = {key for key, names in axes.items() if "model" in names and mesh["model"] > 1}
 
     def held(variable):
@@ -101,13 +102,8 @@ def _table(call):
     return getattr(call.layer, "embedding", call.layer).table
 
 
-def axes_of_weights(model, mesh, shards_parameters):
-    """Return the mesh axis, or None, that divides each axis of each weight, by the weight's id.
-
-    `ModelParallel` finds the rule of a weight by the layers that are being built; a model that is
-    built has the paths of its weights.
-    """
-    rules = _rules_of_weights(model)
+def axes_of_weights(model, rules, mesh, shards_parameters):
+    """Return the mesh axis, or None, that divides each axis of each weight, by the weight's id."""
     found = {}
     for weight in model.weights:
         shape = tuple(weight.shape)
@@ -116,14 +112,13 @@ def axes_of_weights(model, mesh, shards_parameters):
     return found
 
 
-def misfits(model, mesh, batch_size):
+def misfits(model, rules, mesh, batch_size):
     """Return sentences on rows and weights that the devices of a mesh do not divide evenly."""
     sentences = []
     if batch_size % mesh["data"]:
         sentences.append(
             f"{batch_size} rows do not divide by data={mesh['data']}: padding fills them."
         )
-    rules = _rules_of_weights(model)
     unfit = [w for w in model.weights if divide(tuple(w.shape), rules[id(w)], mesh)[1]]
     if unfit:
         size = sum(map(size_of, unfit)) / sum(map(size_of, model.weights))
@@ -134,8 +129,12 @@ def misfits(model, mesh, batch_size):
     return sentences
 
 
-def _rules_of_weights(model):
-    """Return the rule among its layer's `weight_axes` of each weight, by the weight's id."""
+def rules_of_weights(model):
+    """Return the rule among its layer's `weight_axes` of each weight, by the weight's id.
+
+    `ModelParallel` finds the rule of a weight by the layers that are being built; a model that is
+    built has the paths of its weights.
+    """
     rules = {id(w): () for w in model.weights}
     # Layers come after those that hold them, so that the innermost with rules decides.
     for layer in sorted(flatten_layers(model), key=lambda layer: -len(flatten_layers(layer))):

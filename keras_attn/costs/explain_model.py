@@ -70,7 +70,7 @@ def explain(
     """
     # Imported here, so that importing keras_attn takes no longer.
     from keras_attn.costs.calls import record_calls
-    from keras_attn.costs.devices import device_cost, misfits
+    from keras_attn.costs.devices import device_cost, misfits, rules_of_weights
     from keras_attn.costs.explanation import Explanation
     from keras_attn.costs.inputs import symbolic_inputs
     from keras_attn.costs.layer_costs import layer_costs, memory_cost, notes, reach, shortages
@@ -97,10 +97,11 @@ def explain(
     if mesh is not None:
         rows = -(-batch_size // mesh["data"])
         own_calls = record_calls(model, symbolic_inputs(model, length, rows))
-        devices = device_cost(model, own_calls, mesh, shards_parameters, optimizer)
+        rules = rules_of_weights(model)
+        devices = device_cost(model, rules, own_calls, mesh, shards_parameters, optimizer)
     sentences = [*notes(calls), *shortages(cost, devices, memory)]
     if mesh is not None:
-        sentences += misfits(model, mesh, batch_size)
+        sentences += misfits(model, rules, mesh, batch_size)
     found = layer_costs(model, calls, length), cost, reach(calls, length), sentences
     return Explanation(name, length, batch_size, *found, devices)
 

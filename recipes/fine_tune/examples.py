@@ -6,11 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import files
+from ..splits import SPLITS
 from ..translate.dates import date_pairs
 from .python_source import code_lines, docstrings_by_package
 from .tables import read_columns
-
-SPLITS = ("train", "valid", "test")
 
 
 class Examples(NamedTuple):

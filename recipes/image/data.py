@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import files
+from ..splits import SPLITS
 from .shapes import DATASETS
 
-SPLITS = ("train", "valid", "test")
 # Share of the images for each split that the data set does not hold out itself.
 HELD_OUT = 0.1
 MOST_HELD_OUT = 5000

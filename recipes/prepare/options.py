@@ -60,7 +60,12 @@ class RecipeOptions(CommandOptions):
     )
     worker: int = option(0, "number of this one of several machines", identity=False, at_least=0)
     workers: int = option(1, "machines that share the work", identity=False, at_least=1)
-    engine: str = option("cores", identity=False, choices=ENGINES)
+    engine: str = option(
+        "cores",
+        "the cores of this machine, or a pipeline of Apache Beam",
+        identity=False,
+        choices=ENGINES,
+    )
     beam: tuple[str, ...] = ()
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from keras_attn.text.token_manifest import TOKENIZER
 from keras_attn.text.token_writer import TokenWriter
 
-from ..text.data import SPLITS
+from ..splits import SPLITS
 from . import cleaning, encoding
 from . import problems as kinds
 from .documents import Documents

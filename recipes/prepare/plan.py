@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 
 from keras_attn.text.token_manifest import MANIFEST, Manifest
 
@@ -118,16 +119,9 @@ def check_out(plan):
     """Refuse a folder with another corpus, or with other files."""
     path = plan.work(PLAN)
     if is_complete(plan):
-        Manifest.read(plan.out, plan.settings)
+        _check_settings(plan, Manifest.read(plan.out).options)
     elif os.path.exists(path):
-        found = files.read_object(path, "delete it", "settings")["settings"]
-        differing = [n for n in plan.settings if found.get(n) != plan.settings[n]]
-        if differing:
-            values = ", ".join(f"{n}={found.get(n)!r}, now {plan.settings[n]!r}" for n in differing)
-            raise ValueError(
-                f"The preparation in {plan.out} was started with other options; give another "
-                f"--out. Received: {values}."
-            )
+        _check_settings(plan, files.read_object(path, "delete it", "settings")["settings"])
     elif os.path.isfile(plan.out):
         raise ValueError(f"--out must be a folder. Received: --out {plan.out}, a file.")
     else:
@@ -137,3 +131,27 @@ def check_out(plan):
                 f"The folder {plan.out} holds no preparation, but {', '.join(names[:5])}; "
                 "give another --out."
             )
+
+
+def _check_settings(plan, found):
+    """Refuse settings of another plan; hashes differ without being shown."""
+    names = sorted({*found, *plan.settings})
+    differing = [name for name in names if found.get(name) != plan.settings.get(name)]
+    if not differing:
+        return
+    if "files" in differing:
+        what, received = "of files with other names or sizes", f"--data-dir {plan.rules.folder}"
+    else:
+        shown = (
+            f"{name}={_shown(found.get(name), 'one file')}, "
+            f"now {_shown(plan.settings.get(name), 'another file')}"
+            for name in differing
+        )
+        what, received = "with other options", ", ".join(shown)
+    raise ValueError(
+        f"The preparation in {plan.out} was made {what}; give another --out. Received: {received}."
+    )
+
+
+def _shown(value, file):
+    return file if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else repr(value)

@@ -6,7 +6,7 @@ import os
 from keras_attn.text.token_manifest import TOKENIZER, Manifest
 
 from .. import files
-from ..text.data import SPLITS
+from ..splits import SPLITS
 from . import problems
 from .encoding import Encoder
 

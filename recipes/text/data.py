@@ -10,10 +10,10 @@ from keras_attn.text.checked_files import hash_of
 from keras_attn.text.token_manifest import MANIFEST
 
 from .. import files
+from ..splits import SPLITS
 from . import text_files
 from .text_files import TextFiles
 
-SPLITS = ("train", "valid", "test")
 # Share of a text in one piece that is held out at its end for each of `valid` and `test`.
 HELD_OUT = 0.05
 

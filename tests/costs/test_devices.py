@@ -8,7 +8,7 @@ from other_backend import lines_on_eight_devices, needs_jax
 
 import keras_attn
 from keras_attn.costs.__main__ import main
-from keras_attn.costs.devices import axes_of_weights
+from keras_attn.costs.devices import axes_of_weights, rules_of_weights
 from keras_attn.costs.explanation import in_bytes
 from keras_attn.distribution.layout import parse_mesh
 
@@ -57,7 +57,7 @@ def test_a_device_holds_a_part_of_the_rows_or_of_the_weights(model):
 def test_weights_that_a_mesh_cannot_divide_are_whole():
     """Six heads on four devices: attention is computed whole, and its outputs are not summed."""
     six = gpt(num_heads=6, hidden_dim=66)
-    axes = axes_of_weights(six, {"data": 1, "model": 4}, False)
+    axes = axes_of_weights(six, rules_of_weights(six), {"data": 1, "model": 4}, False)
     named = {w.path: axes[id(w)] for w in six.weights}
     assert {"model"} == set(named[next(p for p in named if p.endswith("intermediate/kernel"))]) - {
         None

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -243,8 +244,29 @@ def test_wrong_input_is_one_sentence_and_nothing_is_overwritten(message, corpus,
 def test_a_corpus_of_other_options_is_refused(corpus, prepared, capsys):
     before = content(prepared)
     assert main(arguments(corpus, prepared, "--valid", "0.3")) == 2
-    assert "was made with other options. Received: valid=0.2, now 0.3." in capsys.readouterr().err
+    assert (
+        "was made with other options; give another --out. Received: valid=0.2, now 0.3."
+        in capsys.readouterr().err
+    )
     assert content(prepared) == before
+
+
+def test_a_corpus_of_other_files_or_of_another_tokenizer_is_refused_without_hashes(
+    corpus, prepared, tmp_path, capsys
+):
+    (tmp_path / "a.txt").write_text("another corpus")
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.write_bytes((prepared / "tokenizer.model").read_bytes())
+    for given, message in (
+        (["--data-dir", f"{tmp_path}"], "made of files with other names or sizes; give another"),
+        (
+            ["--tokenizer-file", f"{tokenizer}"],
+            "Received: tokenizer='characters', now another file.",
+        ),
+    ):
+        assert main(arguments(corpus, prepared, *given)) == 2
+        said = capsys.readouterr().err
+        assert message in said and not re.search("[0-9a-f]{64}", said)
 
 
 def test_a_text_that_changes_between_the_passes_is_refused(corpus, tmp_path, monkeypatch, capsys):
