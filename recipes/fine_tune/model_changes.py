@@ -1,6 +1,7 @@
 """Changes of a loaded model by options: pattern, depth, dropout, new weights."""
 
 from keras_attn import depth, patterns, registry
+from keras_attn.backend.replicas import whole_model
 
 
 def change_model(model, options, pad_id=None):
@@ -29,7 +30,8 @@ def change_model(model, options, pad_id=None):
         config[part] = registry.serialize(depth.Reversible(stack.blocks, name=stack.name))
     changed = type(model).from_config(config)
     if not options.from_scratch:
-        changed.set_weights(model.get_weights())
+        with whole_model(model):  # of which each process may hold a part
+            changed.set_weights(model.get_weights())
     return changed
 
 

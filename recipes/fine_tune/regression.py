@@ -5,6 +5,8 @@ import math
 import keras
 import numpy as np
 
+from keras_attn.backend.replicas import whole_values
+
 from .scores import number_scores
 from .task import TextTask, classifier_of, outputs_of
 
@@ -46,7 +48,8 @@ class Regression(TextTask):
 
     def finish(self, model):
         """Give the trained model's output the units of the labels."""
-        kernel, bias = model.head.get_weights()
+        with whole_values(model.head.variables):  # of which each process may hold a part
+            kernel, bias = model.head.get_weights()
         model.head.set_weights([kernel * self._deviation, bias * self._deviation + self._mean])
 
     def _values(self, examples):

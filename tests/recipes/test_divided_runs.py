@@ -3,12 +3,15 @@
 import shutil
 import zipfile
 
+import keras
 import numpy as np
 import pytest
 from other_backend import needs_jax
 from recipe_processes import finished, started
 from recipe_runs import card
 from scripts import cluster
+
+from keras_attn.callbacks.npz import read_arrays
 
 pytestmark = [needs_jax, pytest.mark.slow]
 
@@ -79,3 +82,36 @@ def test_a_mesh_that_does_not_fit_the_devices_ends_in_one_sentence(tmp_path):
     said = process.communicate(timeout=200)[0]
     assert process.returncode == 2 and "devices of all processes, 2. Received: data=2" in said, said
     assert not (tmp_path / "out").exists()
+
+
+def test_the_best_epoch_of_weights_divided_among_processes_is_kept(tmp_path):
+    """Labels without a reason, so that the validation loss soon rises."""
+    words = ["".join(chr(97 + i * k % 7) for k in range(3 + i % 5)) for i in range(53)]
+    labels = np.random.default_rng(0).integers(0, 2, len(words))
+    rows = [f"{word},{('odd', 'even')[label]}" for word, label in zip(words, labels, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]))
+    size = "--num-layers 1 --num-heads 2 --hidden-dim 8 --intermediate-dim 12 --dropout 0"
+    how = "--max-length 13 --vocabulary-size 40 --epochs 6 --batch-size 6 --learning-rate 0.1"
+    options = "--train", tmp_path / "rows.csv", *size.split(), *how.split(), "--patience", "9"
+    weights = {}
+    for name, mesh in (("alone", ()), ("divided", ("--mesh", "model=2"))):
+        out, strategy = tmp_path / name, ("--strategy", "model_parallel", *mesh) if mesh else ()
+        configs = cluster(2) if mesh else [None]
+        finished(
+            started(
+                *("fine_tune", *options, "--out", out, *strategy),
+                backend="jax",
+                **({"TF_CONFIG": config} if config else {}),
+            )
+            for config in configs
+        )
+        losses = history(out)["val_loss"]
+        assert losses.argmin() < len(losses) - 1, "another epoch than the last one must be kept"
+        model = keras.saving.load_model(out / "model.keras")
+        for own, best in zip(model.get_weights(), read_arrays(out / "best.npz")[0], strict=True):
+            np.testing.assert_array_equal(own, best)
+        # Adam makes steps of the rounding of a key bias, whose gradient is 0.
+        kept = [v for v in model.weights if not v.path.endswith("key_bias")]
+        weights[name] = [np.asarray(v) for v in kept]
+    for own, expected in zip(weights["divided"], weights["alone"], strict=True):
+        np.testing.assert_allclose(own, expected, atol=1e-2)  # an epoch moves some by 0.3
