@@ -26,7 +26,8 @@ class PreparedPairs:
             raise ValueError(f"The split {split!r} of the corpus in {directory} is empty.")
         if self._files.documents.sides != 2:
             raise ValueError(
-                f"The corpus in {directory} holds texts, not pairs; prepare it with --source and --target, or --target-field."
+                f"The corpus in {directory} holds texts, not pairs; prepare it with --source and "
+                "--target, or --target-field."
             )
 
     def __iter__(self):
