@@ -1,11 +1,13 @@
 """Trains models of the catalogue on eight simulated devices; run by test_model_parallel.py on JAX.
 
 Prints a line of JSON for each model: the largest movement of a weight, the largest difference of
-one from one device's on each mesh, and the weights that the first mesh did not divide. Of values
-that are no models it prints only the latter.
+one from one device's on each mesh, by SGD and by Adam, the weights without a gradient that differ
+after Adam, and those that the first mesh did not divide. Of values that are no models it prints
+only the latter.
 """
 
 import json
+from typing import NamedTuple
 
 import catalogue_models
 import jax
@@ -14,7 +16,13 @@ import numpy as np
 
 from keras_attn.distribution import ModelParallel, layout
 
-ROWS, STEPS, RATE, MOMENTUM = 8, 6, 0.1, 0.5
+ROWS = 8
+SGD_STEPS, SGD_RATE, MOMENTUM = 6, 0.1, 0.5
+ADAM_STEPS, ADAM_RATE, BETA_1, BETA_2, EPSILON = 20, 1e-3, 0.9, 0.999, 1e-7  # Keras's defaults
+# Rounding is at least a hundredth of gradients below this share of the model's largest, and Adam
+# divides by their size. That of a key bias is nothing else: it adds the same to a query's scores.
+ROUNDING = 1e-5
+MOST = 1e-5  # that Adam's weights may differ
 MESHES = {"tensor": (2, 4), "both": (2, 4, True), "zero": (8, 1, True)}
 
 SIZES = {"num_heads": 4, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}
@@ -28,6 +36,16 @@ def inputs_of(model):
         inputs[name] = x
     memory = getattr(model, "memory", None)
     return inputs if memory is None else {**inputs, **model.initial_memory(ROWS)}
+
+
+class Trained(NamedTuple):
+    """Names of weights, their values at first and after training, and sizes of their gradients."""
+
+    names: list
+    first: list
+    by_sgd: list
+    by_adam: list
+    sizes: list
 
 
 def train(name, place):
@@ -49,22 +67,45 @@ def train(name, place):
         # The mean of each row weighs the rows alike, wherever they are.
         return sum(((x - 0.3) ** 2).mean() for x in floats) + sum(terms), others
 
-    def step(weights, moments, others, inputs):
+    def step(weights, moments, squares, others, inputs, rule):
+        rate, decay, gain, factor, epsilon = rule
         gradients, others = jax.grad(loss, has_aux=True)(weights, others, inputs)
-        moments = [MOMENTUM * m + g for m, g in zip(moments, gradients, strict=True)]
-        return [w - RATE * m for w, m in zip(weights, moments, strict=True)], moments, others
+        moments = [decay * m + gain * g for m, g in zip(moments, gradients, strict=True)]
+        squares = [
+            BETA_2 * v + (1 - BETA_2) * g * g for v, g in zip(squares, gradients, strict=True)
+        ]
+        state = zip(weights, moments, squares, strict=True)
+        weights = [w - rate * m / (factor * v**0.5 + epsilon) for w, m, v in state]
+        return weights, moments, squares, others
 
-    weights = [v.value for v in model.trainable_variables]
-    others = [v.value for v in model.non_trainable_variables]
-    first, moments = list(map(np.asarray, weights)), [0 * w for w in weights]
+    first = [v.value for v in model.trainable_variables]
+    start = [v.value for v in model.non_trainable_variables]
     shardings = None
     if place is not None:
-        of = [w.sharding for w in weights]
-        shardings = of, of, [x.sharding for x in others]
+        of = [w.sharding for w in first]
+        shardings = of, of, of, [x.sharding for x in start]
     compiled = jax.jit(step, out_shardings=shardings)
-    for _ in range(STEPS):
-        weights, moments, others = compiled(weights, moments, others, inputs)
-    return first, list(map(np.asarray, weights))
+
+    def after(steps, rule):
+        weights, others = first, start
+        moments = squares = [0 * w for w in weights]
+        for number in range(1, steps + 1):
+            given = inputs, np.array(rule(number), "float32")
+            weights, moments, squares, others = compiled(weights, moments, squares, others, *given)
+        return [np.asarray(w) for w in weights], [np.asarray(v) ** 0.5 for v in squares]
+
+    by_sgd, _ = after(SGD_STEPS, lambda _: (SGD_RATE, MOMENTUM, 1.0, 0.0, 1.0))
+    by_adam, sizes = after(ADAM_STEPS, adam)
+    return Trained(
+        [v.path for v in model.trainable_variables],
+        *([np.asarray(w) for w in first], by_sgd, by_adam, sizes),
+    )
+
+
+def adam(number):
+    """Return the factors of a step of Adam, the one program of which SGD is a case too."""
+    bias_1, bias_2 = 1 - BETA_1**number, 1 - BETA_2**number
+    return ADAM_RATE / bias_1, BETA_1, 1 - BETA_1, bias_2**-0.5, EPSILON
 
 
 def largest(these, those):
@@ -73,14 +114,21 @@ def largest(these, those):
 
 def divided(name):
     """Return what the test compares of a model."""
-    first, alone = train(name, None)
-    found = {"moved": largest(first, alone)}
+    alone = train(name, None)
+    found, moved = {"moved": largest(alone.first, alone.by_sgd)}, set()
+    least = ROUNDING * max(size.max() for size in alone.sizes)
     for mesh, arguments in MESHES.items():
         place = ModelParallel(*arguments)
-        found[mesh] = largest(train(name, place)[1], alone)
+        ours = train(name, place)
+        found[mesh] = largest(ours.by_sgd, alone.by_sgd)
+        differences = [abs(a - b) for a, b in zip(ours.by_adam, alone.by_adam, strict=True)]
+        is_real = [np.maximum(*x) > least for x in zip(ours.sizes, alone.sizes, strict=True)]
+        parts = [*zip(alone.names, differences, is_real, strict=True)]
+        found[f"{mesh}_adam"] = max(float((x * real).max()) for _, x, real in parts)
+        moved |= {path for path, x, real in parts if (x * ~real).max() > MOST}
         found.setdefault("undivided", place.undivided)
     jax.clear_caches()
-    return found
+    return {**found, "moved_by_rounding": sorted(moved)}
 
 
 def rules(name):

@@ -1,5 +1,6 @@
 """Models whose weights are divided among eight simulated devices."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ pytestmark = [pytest.mark.slow, needs_jax]
 
 HERE = Path(__file__).resolve().parent
 # Weights of Keras's own layers that stand for a user's.
+# What changes all scores of a query alike changes no probability.
+WITHOUT_GRADIENT = re.compile(r".*(key_bias|relative(_\d+)?/kernel)")
 OF_THE_USER = ("simple_rnn_cell", "layer_normalization")
 
 
@@ -29,6 +32,13 @@ def test_every_model_ends_with_the_weights_of_one_device(models):
     assert len(trained) == 26 and min(found["moved"] for found in trained.values()) > 0.01
     for name, found in trained.items():
         assert max(found[mesh] for mesh in ("tensor", "both", "zero")) < 1e-6, name
+
+
+def test_adam_ends_with_the_weights_of_one_device_but_those_without_a_gradient(models):
+    trained = {name: found for name, found in models.items() if "moved" in found}
+    for name, found in trained.items():
+        assert max(found[f"{mesh}_adam"] for mesh in ("tensor", "both", "zero")) < 1e-5, name
+        assert all(map(WITHOUT_GRADIENT.fullmatch, found["moved_by_rounding"])), name
 
 
 def test_every_weight_of_every_value_has_a_rule(models):
