@@ -18,7 +18,7 @@ collect_ignore_glob = ["convert/make_*.py"]
 
 
 def pytest_configure(config):
-    """Examples of docstrings are fast: workers of slow tests save the half of their start."""
+    """Collect no examples of docstrings for slow tests: all are fast, and take half of the time."""
     if config.option.markexpr == "slow":
         config.option.doctestmodules = False
 

@@ -131,7 +131,7 @@ class _PackedRows:
         rows = range(self._packed.num_rows)[first : first + self._size][here.start : here.stop]
         tables = self._tables(epoch) if self._keeps else None
         rows = tables[0][rows.start : rows.stop] if tables else self._rows(epoch, rows)
-        found = [_NOTHING, *map(self._packed.row, rows)]
+        found = [_NOTHING, *map(self._packed.row, rows.tolist())]
         kinds, numbers = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if tables:
             numbers = tables[1][self._order.starts[kinds] + numbers]
@@ -151,10 +151,10 @@ class _PackedRows:
         return kept[1]
 
     def _rows(self, epoch, places):
-        """Return the rows at places of an epoch, a list."""
+        """Return the rows at places of an epoch, an array."""
         if not self._shuffle:
-            return places
-        return permutation(self._packed.num_rows, self._seed, epoch, 0)(places).tolist()
+            return np.array(places, np.int64)
+        return permutation(self._packed.num_rows, self._seed, epoch, 0)(places)
 
     def _items(self, epoch, kinds, numbers):
         """Return the items of kinds at places of an epoch."""

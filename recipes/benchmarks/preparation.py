@@ -17,9 +17,9 @@ METHOD = (
     "A corpus of {megabytes} MB in {files} files: documents of 20 to 200 lines of the source of "
     "Python's standard library, drawn at random, every twentieth the repeat of another one; every "
     "second file has JSON lines, the others paragraphs between blank lines. `recipes.prepare` with "
-    "{processes} processes trains a tokenizer of 32,000 subwords ({tokenizer}) on 10 MB and writes "
-    "shards. Memory is the resident memory of a process at its highest; the rate is that of a "
-    "process's own processor time, which other work on the machine does not change much."
+    "{processes} processes trains a tokenizer of at most 32,000 subwords ({tokenizer}) on 10 MB "
+    "and writes shards. Memory is the resident memory of a process at its highest; the rate is "
+    "that of a process's own processor time, which other work on the machine does not change much."
 )
 # Runs the recipe, and says what its processes took.
 RUN = """

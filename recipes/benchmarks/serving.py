@@ -37,6 +37,12 @@ def main():
     add("--clients", type=int, default=32, help="at once (default: %(default)s)")
     add("--sentences", type=int, default=200, help="different ones (default: %(default)s)")
     add("--calls", type=int, default=300, help="for one sentence (default: %(default)s)")
+    add(
+        "--server-flags",
+        type=str.split,
+        default=[],
+        help="further ones under load, such as '--tensorflow_intra_op_parallelism=1'",
+    )
     add("--batching", help="file of a BatchingParameters proto in place of the benchmark's")
     arguments = parser.parse_args()
     batching = pathlib.Path(arguments.batching).read_text() if arguments.batching else BATCHING
@@ -63,11 +69,10 @@ def run(arguments, batching, scratch):
     expected = {text: model(text) for text in texts}
     config = scratch / "batching.config"
     config.write_text(batching)
-    # As many threads as clients: what waits for a thread cannot join a batch. Operations of a small
-    # model are too short to be divided among threads.
+    # As many threads as clients: what waits for a thread cannot join a batch.
     clients = arguments.clients
     flags = [f"--rest_api_num_threads={clients}", f"--grpc_max_threads={clients}"]
-    flags += ["--tensorflow_intra_op_parallelism=1", "--tensorflow_inter_op_parallelism=1"]
+    flags += arguments.server_flags
     batch_flags = ["--enable_batching", f"--batching_parameters_file={config}"]
     soaks = {}
     for name, more in {ALONE: [], BATCHED: batch_flags}.items():

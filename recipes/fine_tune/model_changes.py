@@ -1,7 +1,7 @@
 """Changes of a loaded model by options: pattern, depth, dropout, new weights."""
 
 from keras_attn import depth, patterns, registry
-from keras_attn.backend.replicas import whole_model
+from keras_attn.backend.replicas import whole_values
 
 
 def change_model(model, options, pad_id=None):
@@ -30,7 +30,7 @@ def change_model(model, options, pad_id=None):
         config[part] = registry.serialize(depth.Reversible(stack.blocks, name=stack.name))
     changed = type(model).from_config(config)
     if not options.from_scratch:
-        with whole_model(model):  # of which each process may hold a part
+        with whole_values(model.variables):
             changed.set_weights(model.get_weights())
     return changed
 

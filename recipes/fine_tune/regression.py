@@ -48,7 +48,7 @@ class Regression(TextTask):
 
     def finish(self, model):
         """Give the trained model's output the units of the labels."""
-        with whole_values(model.head.variables):  # of which each process may hold a part
+        with whole_values(model.head.variables):
             kernel, bias = model.head.get_weights()
         model.head.set_weights([kernel * self._deviation, bias * self._deviation + self._mean])
 

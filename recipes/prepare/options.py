@@ -88,14 +88,17 @@ class RecipeOptions(CommandOptions):
         super().check()
         if self.data_dir is None:
             raise OptionError("--data-dir is missing.")
-        languages = {self.source, self.target}
-        if languages != {None} and (None in languages or len(languages) == 1):
+        languages = {"--source": self.source, "--target": self.target}
+        given = {name: language for name, language in languages.items() if language is not None}
+        if given and (len(set(given.values())) == 1 or "" in given.values()):
             raise OptionError(
                 "--source and --target are two languages, and belong together. "
-                f"Received: --source {self.source} --target {self.target}."
+                f"Received: {' '.join(f'{name} {language!r}' for name, language in given.items())}."
             )
-        if self.source is not None and self.target_field is not None:
-            raise OptionError("--source and --target-field exclude each other.")
+        others = {"--documents": "documents", "--field": "field", "--target-field": "target_field"}
+        for name, attribute in others.items() if given else ():
+            if getattr(self, attribute) != getattr(type(self), attribute):
+                raise OptionError(f"--source and {name} exclude each other.")
         if self.valid + self.test >= 1:
             raise OptionError(
                 "--valid and --test must leave a share for training. "

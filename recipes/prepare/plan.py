@@ -19,25 +19,21 @@ _BYTES = 1_000_000
 
 
 class Plan:
-    """The parts of a corpus and the rules of their preparation.
+    """The files of a corpus, its parts, and the rules of their preparation.
 
     Args:
         rules: `Rules`.
-        parts: list of `Part`s.
+        paths: list of str. The files, relative to the folder of the corpus.
         settings: dict. All that decides the shards, as JSON holds it.
+        parts: list of `Part`s; None before `read_parts`.
     """
 
-    def __init__(self, rules, parts, settings):
-        self.rules, self.parts, self.settings = rules, parts, settings
+    def __init__(self, rules, paths, settings, parts=None):
+        self.rules, self.paths, self.settings, self.parts = rules, paths, settings, parts
 
     @property
     def out(self):
         return self.rules.out
-
-    @property
-    def files(self):
-        """The number of files of the corpus."""
-        return len({source.path for part in self.parts for source in part.sources})
 
     def work(self, name):
         """Return the path of a file that is needed until the corpus is complete."""
@@ -45,14 +41,12 @@ class Plan:
 
 
 def make_plan(options):
-    """Look at the files of a corpus, and return a `Plan`; nothing is written.
+    """Look for the files of a corpus, and return a `Plan` without parts; nothing is written.
 
     Raises:
         ValueError: if there is no text, or `out` holds a corpus of other options or other files.
     """
     folder, paths = _find(options)
-    documents = PARALLEL if options.source else options.documents
-    parts = divide(folder, paths, documents, max(1, int(options.part * _BYTES)))
     sizes = [(path, os.path.getsize(os.path.join(folder, path))) for path in paths]
     settings = {
         **options.identity(),
@@ -66,7 +60,7 @@ def make_plan(options):
         share = 0.0
     rules = Rules(
         folder,
-        documents,
+        PARALLEL if options.source is not None else options.documents,
         options.fields,
         options.strict,
         options.valid,
@@ -74,14 +68,14 @@ def make_plan(options):
         share,
         options.out,
     )
-    plan = Plan(rules, [Part(index, sources) for index, sources in enumerate(parts)], settings)
+    plan = Plan(rules, paths, settings)
     check_out(plan)
     return plan
 
 
 def _find(options):
     """Return the folder of the corpus and the paths of its files."""
-    if options.source:
+    if options.source is not None:
         return find_pairs(options.data_dir, (options.source, options.target))
     folder, paths = find_files(options.data_dir)
     texts = [path for path in paths if not is_json_lines(path)]
@@ -94,20 +88,22 @@ def _find(options):
 
 
 def read_parts(plan):
-    """Return the plan with the parts that an earlier run has written, or write its own.
+    """Return the plan with the parts that an earlier run has written, or divide the files.
 
-    Parts follow from the files, whose documents are searched for places to divide them: a resumed
-    run takes the places that were found.
+    Parts follow from the files, which are read for places to divide them: a resumed run takes the
+    places that were found.
     """
     path = plan.work(PLAN)
     if os.path.exists(path):
         found = files.read_object(path, "delete it", "parts")["parts"]
-        parts = [Part(i, [Source(*x) for x in sources]) for i, sources in enumerate(found)]
-        return Plan(plan.rules, parts, plan.settings)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    content = {"settings": plan.settings, "parts": [part.sources for part in plan.parts]}
-    files.write(path, json.dumps(content))
-    return plan
+        parts = [[Source(*source) for source in sources] for sources in found]
+    else:
+        size = max(1, int(plan.settings["part"] * _BYTES))
+        parts = divide(plan.rules.folder, plan.paths, plan.rules.documents, size)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        files.write(path, json.dumps({"settings": plan.settings, "parts": parts}))
+    parts = [Part(index, sources) for index, sources in enumerate(parts)]
+    return Plan(plan.rules, plan.paths, plan.settings, parts)
 
 
 def is_complete(plan):
@@ -134,7 +130,7 @@ def check_out(plan):
 
 
 def _check_settings(plan, found):
-    """Refuse settings of another plan; hashes differ without being shown."""
+    """Raise a `ValueError` if a corpus was made with other settings; hashes are not printed."""
     names = sorted({*found, *plan.settings})
     differing = [name for name in names if found.get(name) != plan.settings.get(name)]
     if not differing:
@@ -143,7 +139,7 @@ def _check_settings(plan, found):
         what, received = "of files with other names or sizes", f"--data-dir {plan.rules.folder}"
     else:
         shown = (
-            f"{name}={_shown(found.get(name), 'one file')}, "
+            f"{name}={_shown(found.get(name), 'a file')}, "
             f"now {_shown(plan.settings.get(name), 'another file')}"
             for name in differing
         )

@@ -33,7 +33,7 @@ def write_report(plan, facts, names):
     }
     read, kept = sum(one["read"] for one in facts), sum(x["documents"] for x in splits.values())
     content = {
-        "files": plan.files,
+        "files": len(plan.paths),
         "parts": len(plan.parts),
         "documents": read,
         "repeats": read - kept,

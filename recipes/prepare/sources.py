@@ -26,12 +26,13 @@ class Source(NamedTuple):
     stop: int | None = None
 
 
-def find_files(data_dir, endings=(".txt", *JSON_LINES)):
+def find_files(data_dir, endings=None):
     """Return the folder of a corpus and the paths of its texts in it, sorted.
 
     Args:
         data_dir: str. A folder, which is searched with its subfolders, or one file.
-        endings: tuple of str. Those of a text; by default any compressed file is one too.
+        endings: tuple of str. Those of the texts, to which .gz or .zst may be added; by default
+            .txt, those of JSON lines, and of any compressed file.
 
     Raises:
         ValueError: if there is no such folder, or it holds no text.
@@ -64,7 +65,7 @@ def find_files(data_dir, endings=(".txt", *JSON_LINES)):
 
 
 def _wanted(endings):
-    if ".txt" in endings:
+    if endings is None:
         return "A corpus has files .txt, .jsonl, .gz or .zst"
     return f"The corpus needs files {' and '.join(endings)}, which may also end in .gz or .zst"
 
@@ -84,6 +85,8 @@ def boundary(file, place, by_lines=True):
 
 
 def _is_text(name, endings):
-    if files.compression(name) and ".txt" in endings:
-        return not files.stem(name).endswith(".tar")
-    return files.stem(name).endswith(endings)
+    stem = files.stem(name)
+    if endings is None:
+        plain = stem.endswith((".txt", *JSON_LINES))
+        return not stem.endswith(".tar") if files.compression(name) else plain
+    return stem.endswith(endings)

@@ -18,9 +18,8 @@ PAGE = pages.ROOT / "keras_attn/convert/README.md"
 NO, SOME, YES = "no", "some", "yes"
 # Families whose models have the parts of another one's: the exports of one are those of all.
 LIKE = {
-    **dict.fromkeys(["big_bird", "distilbert", "roberta"], "bert"),
+    **dict.fromkeys(["distilbert", "roberta"], "bert"),
     **dict.fromkeys(["gemma", "mistral", "qwen3"], "qwen2"),
-    "gemma3_text": "gemma2",
 }
 # Rounding differs between machines and libraries of linear algebra.
 ROUNDING = 2

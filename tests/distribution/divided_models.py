@@ -18,9 +18,9 @@ from keras_attn.distribution import ModelParallel, layout
 
 ROWS = 8
 SGD_STEPS, SGD_RATE, MOMENTUM = 6, 0.1, 0.5
-ADAM_STEPS, ADAM_RATE, BETA_1, BETA_2, EPSILON = 20, 1e-3, 0.9, 0.999, 1e-7  # Keras's defaults
-# Rounding is at least a hundredth of gradients below this share of the model's largest, and Adam
-# divides by their size. That of a key bias is nothing else: it adds the same to a query's scores.
+ADAM_STEPS, ADAM_RATE, BETA_1, BETA_2, EPSILON = 20, 1e-3, 0.9, 0.999, 1e-7
+# Below this share of the model's largest gradient, rounding is more than a hundredth of a gradient,
+# and Adam makes a full step of it. A key bias has no other gradient than rounding.
 ROUNDING = 1e-5
 MOST = 1e-5  # that Adam's weights may differ
 MESHES = {"tensor": (2, 4), "both": (2, 4, True), "zero": (8, 1, True)}
@@ -116,6 +116,7 @@ def divided(name):
     """Return what the test compares of a model."""
     alone = train(name, None)
     found, moved = {"moved": largest(alone.first, alone.by_sgd)}, set()
+    found["moved_by_adam"] = largest(alone.first, alone.by_adam)
     least = ROUNDING * max(size.max() for size in alone.sizes)
     for mesh, arguments in MESHES.items():
         place = ModelParallel(*arguments)

@@ -266,7 +266,7 @@ def test_inspect_tells_what_is_compiled_and_compares_every_bucket(exported, caps
     assert inspection.serving_version == "2.10"
     assert export.unservable_ops(exported[1]) == ["_XlaMustCompile"]
     assert export.inspect(exported[0]).compiled is None
-    with mock.patch.object(commands, "inspect", lambda path: inspection):
+    with mock.patch.object(commands, "inspect", {exported[1]: inspection}.__getitem__):
         assert main(["inspect", exported[1]]) == 0
     printed = capsys.readouterr().out
     assert "ids, serving_default, for 3 rows of 5, 11 tokens\n" in printed

@@ -128,7 +128,7 @@ def test_decoding_equals_the_whole_pass(row):
 @pytest.mark.slow
 @pytest.mark.parametrize("row", parameters(ONCE))
 def test_a_configuration_restores_the_layer(row):
-    """A value is written as it is with any other one."""
+    """Each value once: how one is written does not depend on the others."""
     layer = layer_of(row, "dense")
     again = type(layer).from_config(layer.get_config())
     again.build(X.shape, X.shape)

@@ -70,15 +70,16 @@ def loaded(*options):
 
 
 def test_training_stops_after_epochs_without_a_lower_loss_and_takes_the_best_weights(tmp_path):
-    """Also where a history of earlier epochs is there."""
+    """Also where a history is there, of earlier epochs and of one that is trained again."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     history = tmp_path / "history.csv"
-    history.write_text("epoch,val_loss\n0,3.0\n1,1.0\n")
+    history.write_text("epoch,val_loss\n0,3.0\n1,1.0\n2,0.1\n")
     callback = BestEpoch(tmp_path / "best.npz", history, patience=2)
     callback.set_model(model)
     model.stop_training = False
     callback.on_train_begin()
     for epoch, (loss, stops) in enumerate([(0.5, False), (0.7, False), (0.6, True)], start=2):
+        callback.on_epoch_begin(epoch)
         model.set_weights([np.full((1, 1), epoch), np.zeros(1)])
         callback.on_epoch_end(epoch, {"val_loss": loss})
         assert model.stop_training == stops

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from recipes.prepare import parallel, plan
 from recipes.prepare.__main__ import main
 from recipes.prepare.division import divide
 from recipes.prepare.parallel import PARALLEL, count_lines, find_pairs
@@ -87,8 +88,10 @@ def test_pairs_of_json_lines_give_the_same_files(prepared, tmp_path):
     assert shards[0] == shards[1] and len(shards[0]) == 9
 
 
+@pytest.mark.parametrize("chunk", [7, parallel.CHUNK])
 @pytest.mark.parametrize("size", [1, 40, 300, 10**6])
-def test_parts_begin_at_the_same_line_of_both_files(tmp_path, size):
+def test_parts_begin_at_the_same_line_of_both_files(tmp_path, monkeypatch, size, chunk):
+    monkeypatch.setattr(parallel, "CHUNK", chunk)
     write(tmp_path, "a", PAIRS)
     folder, paths = find_pairs(str(tmp_path), ("de", "en"))
     parts = divide(folder, paths, PARALLEL, size)
@@ -107,7 +110,9 @@ def test_parts_begin_at_the_same_line_of_both_files(tmp_path, size):
 
 
 @pytest.mark.parametrize("text, lines", [(b"", 0), (b"a", 1), (b"a\n", 1), (b"\n\nb", 3)])
-def test_lines_are_counted_as_they_are_read(tmp_path, text, lines):
+@pytest.mark.parametrize("chunk", [1, parallel.CHUNK])
+def test_lines_are_counted_as_they_are_read(tmp_path, monkeypatch, text, lines, chunk):
+    monkeypatch.setattr(parallel, "CHUNK", chunk)
     (tmp_path / "a").write_bytes(text)
     assert count_lines(str(tmp_path / "a")) == lines
 
@@ -170,10 +175,24 @@ def test_wrong_files_are_one_sentence(make, tmp_path, capsys):
     assert not [*out.glob("manifest.json")]
 
 
+def test_endings_are_those_of_any_files(tmp_path):
+    for name in ("a.txt", "a.de", "b.fr.gz", "c.md"):
+        (tmp_path / name).write_text("eins")
+    assert find_pairs(str(tmp_path), ("txt", "de")) == (str(tmp_path), ["a.txt", "a.de"])
+
+
+def test_a_complete_corpus_is_not_read_again(data, prepared, monkeypatch):
+    monkeypatch.setattr(plan, "divide", lambda *_: pytest.fail("reads the files"))
+    assert prepare(data, prepared) == 0
+
+
 @pytest.mark.parametrize(
     "languages, message",
     [
-        ("--source de", "belong together. Received: --source de --target None"),
+        ("--source de", "belong together. Received: --source 'de'."),
+        ("--source= --target en", "belong together. Received: --source '' --target 'en'."),
+        ("--source de --target en --documents lines", "--source and --documents exclude"),
+        ("--source de --target en --field x", "--source and --field exclude"),
         ("--source de --target de", "are two languages"),
         ("--source de --target en --target-field x", "--source and --target-field exclude"),
     ],

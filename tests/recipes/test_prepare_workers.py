@@ -40,7 +40,7 @@ def test_a_worker_of_other_options_is_refused_when_the_plan_comes(arguments, mon
     options = RecipeOptions.parse(arguments(FIRST))
     meanwhile(monkeypatch, lambda: plan.read_parts(plan.make_plan(options)))
     assert main(arguments(SECOND + "--valid 0.3")) == 2
-    assert "was started with other options" in capsys.readouterr().err
+    assert "was made with other options" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("share, code", [(0.05, 0), (0.3, 2)])
@@ -48,7 +48,12 @@ def test_a_worker_that_waits_ends_with_the_corpus(arguments, monkeypatch, capsys
     meanwhile(monkeypatch, lambda: main(arguments(FIRST)))
     assert main(arguments(f"{SECOND} --valid {share}")) == code
     said = capsys.readouterr().err
-    assert not said if code == 0 else "was made with other options. Received: valid=0.05" in said
+    assert (
+        not said
+        if code == 0
+        else "was made with other options; give another --out. Received: valid=0.05, now 0.3"
+        in said
+    )
 
 
 def test_a_worker_ends_with_the_error_of_the_first(arguments, monkeypatch, capsys):
