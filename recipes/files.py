@@ -10,6 +10,8 @@ from pathlib import Path
 
 from keras_attn.ops.atomic_files import atomic_file
 
+# A folder that `recipes.prepare` has not finished has this file.
+WORK, PLAN = "work", "plan.json"
 _MAX_NAMES = 30
 COMPRESSED = (".gz", ".zst")
 _BLOCK = 2**18  # bytes
@@ -36,6 +38,11 @@ def find(directory, *names):
     for path in (directory / f"{name}{end}" for name in names for end in (*COMPRESSED, "")):
         if path.is_file():
             return path
+    if (directory / WORK / PLAN).is_file():
+        raise ValueError(
+            f"The corpus in {directory} is not finished; the same command of recipes.prepare "
+            "completes it."
+        )
     there = sorted(path.name for path in directory.iterdir() if path.is_file())
     listed = ", ".join(there[:_MAX_NAMES]) or "no file"
     more = f" and {len(there) - _MAX_NAMES} more" if len(there) > _MAX_NAMES else ""

@@ -8,13 +8,13 @@ import re
 from keras_attn.text.token_manifest import MANIFEST, Manifest
 
 from .. import files
+from ..files import PLAN, WORK
 from .division import divide
 from .parallel import PARALLEL, find_pairs
 from .passes import Part, Rules
 from .sources import Source, find_files, is_json_lines
 
 VERSION = 1  # of cleaning, of repeats and of splits
-WORK, PLAN = "work", "plan.json"
 _BYTES = 1_000_000
 
 
@@ -135,13 +135,14 @@ def _check_settings(plan, found):
     differing = [name for name in names if found.get(name) != plan.settings.get(name)]
     if not differing:
         return
-    if "files" in differing:
+    if differing == ["files"]:
         what, received = "of files with other names or sizes", f"--data-dir {plan.rules.folder}"
     else:
         shown = (
             f"{name}={_shown(found.get(name), 'a file')}, "
             f"now {_shown(plan.settings.get(name), 'another file')}"
             for name in differing
+            if name != "files"  # which differ too if the options are those of other files
         )
         what, received = "with other options", ", ".join(shown)
     raise ValueError(

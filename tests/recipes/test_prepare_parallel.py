@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from recipes import files
 from recipes.prepare import parallel, plan
 from recipes.prepare.__main__ import main
 from recipes.prepare.division import divide
+from recipes.prepare.options import RecipeOptions
 from recipes.prepare.parallel import PARALLEL, count_lines, find_pairs
 from recipes.translate.prepared_pairs import PreparedPairs
 
@@ -184,6 +186,16 @@ def test_endings_are_those_of_any_files(tmp_path):
 def test_a_complete_corpus_is_not_read_again(data, prepared, monkeypatch):
     monkeypatch.setattr(plan, "divide", lambda *_: pytest.fail("reads the files"))
     assert prepare(data, prepared) == 0
+
+
+def test_other_languages_and_an_unfinished_corpus_are_named(data, tmp_path, capsys):
+    given = ["--data-dir", f"{data}", "--out", f"{tmp_path / 'out'}", "--source=de", "--target=en"]
+    plan.read_parts(plan.make_plan(RecipeOptions.parse(given)))
+    with pytest.raises(ValueError, match="is not finished; the same command of recipes.prepare"):
+        files.find(tmp_path / "out", "train.de")
+    assert main([*given[:4], "--source=en", "--target=de"]) == 2
+    received = "Received: source='de', now 'en', target='en', now 'de'."
+    assert f"with other options; give another --out. {received}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
