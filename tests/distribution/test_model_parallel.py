@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from other_backend import lines_on_eight_devices, needs_jax
+from shared_results import shared
 
 pytestmark = [pytest.mark.slow, needs_jax]
 
@@ -17,15 +18,22 @@ OF_THE_USER = ("simple_rnn_cell", "layer_normalization")
 
 
 @pytest.fixture(scope="module")
-def models():
-    lines = lines_on_eight_devices(HERE / "divided_models.py")
-    return {name: found for line in lines for name, found in line.items()}
+def models(tmp_path_factory):
+    def train():
+        lines = lines_on_eight_devices(HERE / "divided_models.py")
+        return {name: found for line in lines for name, found in line.items()}
+
+    return shared(tmp_path_factory, "divided_models", train)
 
 
 @pytest.fixture(scope="module")
 def fit(tmp_path_factory):
-    (found,) = lines_on_eight_devices(HERE / "divided_fit.py", tmp_path_factory.mktemp("saved"))
-    return found
+    def train():
+        folder = tmp_path_factory.mktemp("saved")
+        (found,) = lines_on_eight_devices(HERE / "divided_fit.py", folder)
+        return found
+
+    return shared(tmp_path_factory, "divided_fit", train)
 
 
 def test_every_model_ends_with_the_weights_of_one_device(models):
