@@ -28,7 +28,7 @@ def device_cost(model, rules, calls, mesh, shards_parameters, optimizer):
 
     Args:
         model: a built `keras.Model`.
-        rules: dict. Those of `rules_of_weights`.
+        rules: dict, the result of `rules_of_weights(model)`.
         calls: list of the `Call`s of a batch of the rows of one device.
         mesh: dict of the number of devices along "data" and along "model".
         shards_parameters: bool.
@@ -132,8 +132,8 @@ def misfits(model, rules, mesh, batch_size):
 def rules_of_weights(model):
     """Return the rule among its layer's `weight_axes` of each weight, by the weight's id.
 
-    `ModelParallel` finds the rule of a weight by the layers that are being built; a model that is
-    built has the paths of its weights.
+    `ModelParallel` needs a rule while a layer is built, by the names of the layers around it. Here
+    the model is built, and its layers hold their weights.
     """
     rules = {id(w): () for w in model.weights}
     # Layers come after those that hold them, so that the innermost with rules decides.

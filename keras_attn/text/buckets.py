@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.text.length_order import IN_MEMORY
+from keras_attn.text.epoch_tables import EpochTables
 from keras_attn.text.permutation import permutation
 
 
@@ -38,11 +38,11 @@ class Buckets:
             end += bucket.total // bucket.size
             self._ends.append(end)
         self.num_batches = end + (waiting > 0)
-        self._keeps, self._kept = starts[-1] <= IN_MEMORY, (None, None)
+        self._tables = EpochTables(starts[-1], self._make_tables)
 
     def places(self, epoch, index):
         """Return the places of the items of a batch, in the order of lengths."""
-        tables = self._tables(epoch if self._shuffle else 0) if self._keeps else None
+        tables = self._tables.of(epoch if self._shuffle else 0)
         index = tables[0][index] if tables else self._shuffled(epoch, 0, self.num_batches, index)
         number = bisect.bisect_right(self._ends, index)
         if number == len(self._ends):  # the last batch, of what no bucket took
@@ -52,19 +52,16 @@ class Buckets:
         places = np.arange(first, min(first + bucket.size, bucket.total))
         return tables[1][number][places] if tables else self._resolved(epoch, number, places)
 
-    def _tables(self, epoch):
+    def _make_tables(self, epoch):
         """Return the numbers of the batches, and the order's place of each place of all buckets."""
-        kept = self._kept  # once: another thread may replace it
-        if kept[0] != epoch:
-            batches = self._shuffled(epoch, 0, self.num_batches, np.arange(self.num_batches))
-            found, rest = [], np.empty(0, np.int64)
-            for number, bucket in enumerate(self._buckets):
-                own = bucket.first + np.arange(bucket.total - bucket.waiting)
-                items = np.concatenate([rest[len(rest) - bucket.waiting :], own])
-                places = self._shuffled(epoch, number + 1, bucket.total, np.arange(bucket.total))
-                found.append(rest := items[places])
-            self._kept = kept = epoch, (batches.tolist(), found)
-        return kept[1]
+        batches = self._shuffled(epoch, 0, self.num_batches, np.arange(self.num_batches))
+        found, rest = [], np.empty(0, np.int64)
+        for number, bucket in enumerate(self._buckets):
+            own = bucket.first + np.arange(bucket.total - bucket.waiting)
+            items = np.concatenate([rest[len(rest) - bucket.waiting :], own])
+            places = self._shuffled(epoch, number + 1, bucket.total, np.arange(bucket.total))
+            found.append(rest := items[places])
+        return batches.tolist(), found
 
     def _shuffled(self, epoch, stream, size, places):
         """Return what is at places of `size` things in order; stream 0 is that of the batches."""

@@ -4,8 +4,9 @@ import tempfile
 
 import numpy as np
 
+from keras_attn.text.epoch_tables import IN_MEMORY
+
 _BLOCK = 2**20  # items at a time
-IN_MEMORY = 2**20  # items of which tables of numbers are kept; of more a file, or nothing
 
 
 class LengthOrder:

@@ -5,8 +5,8 @@ import numpy as np
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.batch_rows import Rows
 from keras_attn.text.batches import BOS, EOS, TokenBatches, check_longest
+from keras_attn.text.epoch_tables import EpochTables
 from keras_attn.text.first_fit import FirstFit
-from keras_attn.text.length_order import IN_MEMORY
 from keras_attn.text.permutation import Permutations, permutation
 
 
@@ -123,15 +123,15 @@ class _PackedRows:
         self._packed, self._order, self._size = packed, order, size
         self._shuffle, self._seed = shuffle, seed
         self.num_batches = -(-packed.num_rows // size)
-        self._keeps, self._kept = shuffle and order.starts[-1] <= IN_MEMORY, (None, None)
+        self._tables = EpochTables(order.starts[-1], self._make_tables)
 
     def items(self, epoch, index, here):
-        """Return the numbers of the items of rows `here` of a batch, and how many a row has."""
+        """Return the numbers of the items of some rows of a batch, and how many each row has."""
         first = index * self._size
         rows = range(self._packed.num_rows)[first : first + self._size][here.start : here.stop]
-        tables = self._tables(epoch) if self._keeps else None
+        tables = self._tables.of(epoch if self._shuffle else 0)
         rows = tables[0][rows.start : rows.stop] if tables else self._rows(epoch, rows)
-        found = [_NOTHING, *map(self._packed.row, rows.tolist())]
+        found = [_NO_ITEMS, *map(self._packed.row, rows.tolist())]
         kinds, numbers = (np.concatenate(parts) for parts in zip(*found, strict=True))
         if tables:
             numbers = tables[1][self._order.starts[kinds] + numbers]
@@ -139,16 +139,13 @@ class _PackedRows:
             numbers = self._items(epoch, kinds, numbers)
         return numbers, [len(kinds) for kinds, _ in found[1:]]
 
-    def _tables(self, epoch):
+    def _make_tables(self, epoch):
         """Return the rows of an epoch in their order, and the item at each place of all kinds."""
-        kept = self._kept  # once: another thread may replace it
-        if kept[0] != epoch:
-            sizes = np.diff(self._order.starts)
-            kinds = np.repeat(np.arange(len(sizes)), sizes)
-            numbers = np.arange(len(kinds)) - self._order.starts[kinds]
-            rows = self._rows(epoch, range(self._packed.num_rows))
-            self._kept = kept = epoch, (rows, self._items(epoch, kinds, numbers))
-        return kept[1]
+        sizes = np.diff(self._order.starts)
+        kinds = np.repeat(np.arange(len(sizes)), sizes)
+        numbers = np.arange(len(kinds)) - self._order.starts[kinds]
+        rows = self._rows(epoch, range(self._packed.num_rows))
+        return rows, self._items(epoch, kinds, numbers)
 
     def _rows(self, epoch, places):
         """Return the rows at places of an epoch, an array."""
@@ -193,4 +190,4 @@ def _packed(sentences, counts, shape):
 
 
 _NO_IDS = np.empty(0, np.int32)
-_NOTHING = np.empty((2, 0), np.int64)
+_NO_ITEMS = np.empty((2, 0), np.int64)

@@ -41,7 +41,7 @@ def main():
         "--server-flags",
         type=str.split,
         default=[],
-        help="further ones under load, such as '--tensorflow_intra_op_parallelism=1'",
+        help="further ones under load: --server-flags='--tensorflow_intra_op_parallelism=1'",
     )
     add("--batching", help="file of a BatchingParameters proto in place of the benchmark's")
     arguments = parser.parse_args()

@@ -3,7 +3,7 @@
 import os
 
 from .. import files
-from .parallel import PARALLEL, parallel_ranges
+from .parallel_text import PARALLEL_TEXT, parallel_ranges
 from .sources import LONGEST, Source, boundary, is_json_lines
 
 
@@ -18,7 +18,8 @@ def divide(folder, paths, documents, part_size):
     Args:
         folder: str.
         paths: list of str. The files in it.
-        documents: str. How a `.txt` holds documents, or `PARALLEL`, with paths in twos.
+        documents: str. How a `.txt` holds documents, or `PARALLEL_TEXT`, with paths that are
+            alternately source and target.
         part_size: int. Bytes of a part.
     """
     parts, free = [], 0
@@ -33,7 +34,7 @@ def divide(folder, paths, documents, part_size):
 
 def _units(folder, paths, documents, part_size):
     """Yield lists of sources that belong to one part, and their sizes."""
-    if documents == PARALLEL:
+    if documents == PARALLEL_TEXT:
         for pair in zip(paths[::2], paths[1::2], strict=True):
             yield from parallel_ranges(folder, pair, part_size)
         return

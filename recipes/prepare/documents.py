@@ -8,7 +8,7 @@ import os
 
 from . import problems as kinds
 from .open_text import damages, open_text
-from .parallel import PARALLEL, count_lines
+from .parallel_text import PARALLEL_TEXT, count_lines
 from .sources import LONGEST, is_json_lines
 
 LONGEST_LINE = 2**26  # bytes of a line of JSON
@@ -26,7 +26,8 @@ class Documents:
     Args:
         folder: str. The corpus.
         sources: list of `Source`s.
-        documents: one of `options.DOCUMENTS`, for files `.txt`; `PARALLEL` for sources in twos.
+        documents: one of `options.DOCUMENTS`, for files `.txt`; or `PARALLEL_TEXT`, with sources
+            that are alternately source and target.
         fields: names of the fields of a document's sides, for files `.jsonl`.
         problems: `Problems` to which everything is added that is left out.
 
@@ -52,7 +53,7 @@ class Documents:
         return self._hash.hexdigest()
 
     def __iter__(self):
-        if self._documents == PARALLEL:
+        if self._documents == PARALLEL_TEXT:
             for sources in zip(self._sources[::2], self._sources[1::2], strict=True):
                 yield from self._read(self._pairs, *sources)
             return

@@ -10,7 +10,7 @@ from keras_attn.text.token_manifest import MANIFEST, Manifest
 from .. import files
 from ..files import PLAN, WORK
 from .division import divide
-from .parallel import PARALLEL, find_pairs
+from .parallel_text import PARALLEL_TEXT, find_pairs
 from .passes import Part, Rules
 from .sources import Source, find_files, is_json_lines
 
@@ -60,7 +60,7 @@ def make_plan(options):
         share = 0.0
     rules = Rules(
         folder,
-        PARALLEL if options.source is not None else options.documents,
+        PARALLEL_TEXT if options.source is not None else options.documents,
         options.fields,
         options.strict,
         options.valid,

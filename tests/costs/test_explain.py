@@ -30,8 +30,8 @@ def test_the_parameters_of_all_layers_are_those_of_the_model(name):
 
 
 @pytest.mark.slow
-def test_the_parameters_of_all_presets_are_exact():
-    """Of four layers at most: layers that alternate do so within them."""
+def test_the_parameters_of_all_presets_of_at_most_four_layers_are_exact():
+    """Layers repeat, so that four have the parameters of every kind."""
     for name, (_, options) in PRESETS.items():
         with without_values():
             model = keras_attn.models.create(name, num_layers=min(options["num_layers"], 4))

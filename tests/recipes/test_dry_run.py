@@ -203,7 +203,7 @@ def test_the_run_after_a_dry_run_is_the_same(recipe, data, tmp_path, capsys):
     one, other = weights(dry), weights(plain)
     assert list(one) == list(other)
     for name, value in one.items():
-        # Threads add gradients of embeddings in any order; another seed differs by 1e-2.
+        # Threads add gradients of embeddings in any order; a step moves a weight by 1e-3.
         np.testing.assert_allclose(value, other[name], rtol=0, atol=1e-4, err_msg=str(name))
     before = contents(dry)
     assert "has ended" in lines_of(capsys, recipe, data, dry)["Resume"]

@@ -6,7 +6,7 @@ import pytest
 from sentences import sentence_pairs
 
 from keras_attn import text
-from keras_attn.text import buckets, length_order, packed_batches
+from keras_attn.text import epoch_tables, length_order
 from keras_attn.text.batch_rows import Rows
 
 PAIRS = sentence_pairs(300)
@@ -67,8 +67,7 @@ def test_an_epoch_with_a_table_has_the_batches_of_one_without(
 ):
     options = {"shuffle": shuffle, "seed": 3}
     kept, _ = of_lists_and_files(name, pairs, texts, **options)
-    for module in (buckets, packed_batches):
-        monkeypatch.setattr(module, "IN_MEMORY", len(PAIRS[0]) - 1)
+    monkeypatch.setattr(epoch_tables, "IN_MEMORY", len(PAIRS[0]) - 1)
     computed, _ = of_lists_and_files(name, pairs, texts, **options)
     for epoch in (0, 2, 1):
         for index in range(len(kept)):

@@ -6,7 +6,7 @@ from .. import files
 from .open_text import CHUNK, open_text
 from .sources import Source, boundary, find_files
 
-PARALLEL = "parallel"  # in place of one of `options.DOCUMENTS`: the sources are in twos
+PARALLEL_TEXT = "parallel text"  # in place of one of `options.DOCUMENTS`
 
 
 def find_pairs(data_dir, languages):
@@ -18,36 +18,38 @@ def find_pairs(data_dir, languages):
         languages: pair of str, the endings of the files without their dots.
 
     Raises:
-        ValueError: if there is none, or a file is alone, or there twice.
+        ValueError: if no file has these endings, or a file has no counterpart, or is there both
+            compressed and not.
     """
     endings = tuple(f".{language}" for language in languages)
     folder, paths = find_files(data_dir, endings)
     if os.path.isfile(data_dir):
-        paths += _beside(folder, *paths, endings)
+        (path,) = paths
+        paths += _counterparts(folder, path, endings)
     found = {}
     for path in paths:
-        name, ending = _divided(path, endings)
+        name, ending = _split_language(path, endings)
         other = found.setdefault(name, {}).setdefault(ending, path)
         if other != path:
             raise ValueError(f"Two files are the same text. Received: {other} and {path}.")
     for name, pair in found.items():
         missing = [f"{name}{ending}" for ending in endings if ending not in pair]
         if missing:
-            (there,) = pair.values()
+            (found_path,) = pair.values()
             raise ValueError(
-                f"Each text needs its translation. Received: {there} without {missing[0]}."
+                f"Each text needs its translation. Received: {found_path} without {missing[0]}."
             )
     return folder, [pair[ending] for pair in found.values() for ending in endings]
 
 
-def _beside(folder, path, endings):
-    """Return the names of the other side of a file, compressed or not, in its folder."""
-    name, own = _divided(path, endings)
+def _counterparts(folder, path, endings):
+    """Return the names of the files in the same folder that may be the translation of a file."""
+    name, own = _split_language(path, endings)
     others = (f"{name}{e}{more}" for e in endings if e != own for more in ("", *files.COMPRESSED))
     return [other for other in others if os.path.isfile(os.path.join(folder, other))]
 
 
-def _divided(path, endings):
+def _split_language(path, endings):
     """Return a path without its language, and the language's ending."""
     stem = files.stem(path)
     ending = next(ending for ending in endings if stem.endswith(ending))
@@ -90,7 +92,7 @@ def _blocks(file, size):
 
 
 def _after_lines(file, start, lines):
-    """Return the place after so many lines, or the end of the file."""
+    """Return the place so many lines after `start`, or the end of the file."""
     file.seek(start)
     place = start
     for block in iter(lambda: file.read(CHUNK), b""):

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from recipes import files
-from recipes.prepare import parallel, plan
+from recipes.prepare import parallel_text, plan
 from recipes.prepare.__main__ import main
 from recipes.prepare.division import divide
 from recipes.prepare.options import RecipeOptions
-from recipes.prepare.parallel import PARALLEL, count_lines, find_pairs
+from recipes.prepare.parallel_text import PARALLEL_TEXT, count_lines, find_pairs
 from recipes.translate.prepared_pairs import PreparedPairs
 
 # Lines of very different lengths: the same line is at other places of the two files.
@@ -90,13 +90,13 @@ def test_pairs_of_json_lines_give_the_same_files(prepared, tmp_path):
     assert shards[0] == shards[1] and len(shards[0]) == 9
 
 
-@pytest.mark.parametrize("chunk", [7, parallel.CHUNK])
+@pytest.mark.parametrize("chunk", [7, parallel_text.CHUNK])
 @pytest.mark.parametrize("size", [1, 40, 300, 10**6])
 def test_parts_begin_at_the_same_line_of_both_files(tmp_path, monkeypatch, size, chunk):
-    monkeypatch.setattr(parallel, "CHUNK", chunk)
+    monkeypatch.setattr(parallel_text, "CHUNK", chunk)
     write(tmp_path, "a", PAIRS)
     folder, paths = find_pairs(str(tmp_path), ("de", "en"))
-    parts = divide(folder, paths, PARALLEL, size)
+    parts = divide(folder, paths, PARALLEL_TEXT, size)
     for number, path in enumerate(paths):
         sources = [source for part in parts for source in part[number::2]]
         whole = (tmp_path / path).read_bytes()
@@ -112,9 +112,9 @@ def test_parts_begin_at_the_same_line_of_both_files(tmp_path, monkeypatch, size,
 
 
 @pytest.mark.parametrize("text, lines", [(b"", 0), (b"a", 1), (b"a\n", 1), (b"\n\nb", 3)])
-@pytest.mark.parametrize("chunk", [1, parallel.CHUNK])
+@pytest.mark.parametrize("chunk", [1, parallel_text.CHUNK])
 def test_lines_are_counted_as_they_are_read(tmp_path, monkeypatch, text, lines, chunk):
-    monkeypatch.setattr(parallel, "CHUNK", chunk)
+    monkeypatch.setattr(parallel_text, "CHUNK", chunk)
     (tmp_path / "a").write_bytes(text)
     assert count_lines(str(tmp_path / "a")) == lines
 
