@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attn.backend.loop_invariants import loop_invariant, loop_invariants
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
 from keras_attn.hints import ArgumentHints
 from keras_attn.registry import register
@@ -36,6 +37,10 @@ class Adam(ArgumentHints, SumBeforeClipping, keras.optimizers.Adam):
     order of computation, the end of section 2.
     """
 
+    def apply(self, grads, trainable_variables=None):
+        with loop_invariants():
+            return super().apply(grads, trainable_variables)
+
     def update_step(self, gradient, variable, learning_rate):
         is_sparse = hasattr(gradient, "indices")
         if keras.backend.backend() != "tensorflow" or self.amsgrad or is_sparse:
@@ -44,17 +49,24 @@ class Adam(ArgumentHints, SumBeforeClipping, keras.optimizers.Adam):
 
         first_moment, second_moment = adam_moments(self, variable)
         dtype = variable.dtype
-        step = ops.cast(self.iterations + 1, dtype)
-        first, second = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        factors = loop_invariant(self, str(dtype), lambda: self._factors(learning_rate, dtype))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=first_moment.value.handle,
             v=second_moment.value.handle,
-            beta1_power=first**step,
-            beta2_power=second**step,
-            lr=ops.cast(learning_rate, dtype),
-            beta1=first,
-            beta2=second,
-            epsilon=ops.cast(self.epsilon, dtype),
             grad=ops.cast(gradient, dtype),
+            **factors,
         )
+
+    def _factors(self, learning_rate, dtype):
+        """Return the numbers of a step, which all weights of a dtype share, by their names."""
+        step = ops.cast(self.iterations + 1, dtype)
+        first, second = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        return {
+            "beta1_power": first**step,
+            "beta2_power": second**step,
+            "lr": ops.cast(learning_rate, dtype),
+            "beta1": first,
+            "beta2": second,
+            "epsilon": ops.cast(self.epsilon, dtype),
+        }
