@@ -99,6 +99,9 @@ def _parser():
         help="the whole decoding loop, a decoder's step with its caches, or the encoder (default: "
         "the first of these that the model has)",
     )
+    command.add_argument(
+        "--quantize", choices=["int8"], help="store large weights in 8 bits, and multiply in them"
+    )
 
     command = commands.add_parser(
         "ctranslate2",

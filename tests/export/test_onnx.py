@@ -6,6 +6,7 @@ import sys
 
 import keras
 import numpy as np
+import onnx as onnx_files
 import onnxruntime
 import oracles
 import pytest
@@ -20,6 +21,7 @@ from keras_attn.generation import generate
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
 V, SHAPE = 11, (2, 3, 1)
 LENGTHS = {"max_length": 5, "max_source_length": 7}
+FLOAT = onnx_files.TensorProto.FLOAT
 YES = True
 # Model, and for each part YES if it converts, or the operations that ONNX lacks.
 TABLE = {
@@ -291,12 +293,44 @@ def test_a_file_with_other_outputs_is_not_written(made, tmp_path, monkeypatch):
     assert path.read_bytes() == b"before" and os.listdir(tmp_path) == ["step.onnx"]
 
 
+def test_a_loop_reads_its_weights_from_outside(written):
+    """As states of the loop they would be no constants, which ONNX Runtime prepares once."""
+    (body,) = bodies_of_loops(written("gpt", "greedy"))
+    carried = {x.name for x in body.input[2:]}
+    assert carried and not carried & {x.name for x in body.output}
+
+
+def test_an_int8_file_multiplies_bytes_in_its_loop_too(made, tmp_path, caplog):
+    """Logits differ from the model's by the rounding, which is not nothing."""
+    model, token_ids = made("gpt"), int32(np.random.default_rng(1).integers(1, V, (3, 5)))
+    paths = {what: str(tmp_path / f"{what}.onnx") for what in ("step", "greedy")}
+    for what, path in paths.items():
+        export.onnx(model, path, what, max_length=5, quantize="int8")
+    assert not caplog.records
+    run, session = opened(paths["step"])
+    found = in_steps(run, zeros(session, 3), token_ids, (2, 3, 4))
+    expected = keras.ops.convert_to_numpy(model({"token_ids": token_ids}))
+    assert 1e-4 < np.abs(found - expected).max() / np.abs(expected).max() < 0.05
+    graph = onnx_files.load(paths["greedy"]).graph
+    assert not [x for x in graph.initializer if x.data_type == FLOAT and len(x.dims) == 2]
+    (body,) = bodies_of_loops(paths["greedy"])
+    # Joined queries, keys and values, their outputs, two of the feed-forward network, logits.
+    assert sum(node.op_type == "MatMulInteger" for node in body.node) == 5
+
+
+def bodies_of_loops(path):
+    loops = [x for x in onnx_files.load(path).graph.node if x.op_type == "Loop"]
+    return [attribute.g for loop in loops for attribute in loop.attribute]
+
+
 def test_unsuitable_models_and_arguments_are_refused(made, tmp_path, monkeypatch):
     path, gpt = tmp_path / "x.onnx", made("gpt")
     with pytest.raises(ValueError, match="one of 'greedy', 'step'. Received: what='encoder'"):
         export.onnx(gpt, path, "encoder")
     with pytest.raises(ValueError, match="max_length=0"):
         export.onnx(gpt, path, max_length=0)
+    with pytest.raises(ValueError, match="one of None, 'int8'.*quantize='int4'"):
+        export.onnx(gpt, path, quantize="int4")
     with pytest.raises(ValueError, match="`model` must be an `EncoderDecoder`.*Dense"):
         export.onnx(keras.layers.Dense(2), path)
     keras.config.set_dtype_policy("mixed_bfloat16")

@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from keras_attn.compat.tf2onnx_graphs import convert_graph
 from keras_attn.export._onnx.graphs import parts_of
+from keras_attn.export._onnx.loops import read_invariants
 from keras_attn.export._onnx.op_handlers import handlers
+from keras_attn.export._onnx.quantization import write_int8
 from keras_attn.export.checks import check_float32
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.layers.lora import check_merged
@@ -29,6 +31,7 @@ def onnx(
     *,
     max_length=64,
     max_source_length=1024,
+    quantize=None,
     eos_id=None,
     bos_id=None,
 ):
@@ -61,7 +64,8 @@ def onnx(
             -> logits (or the heads' outputs), next_memory, next_memory_length
 
     Batch and lengths are dynamic. ONNX Runtime runs the file before it is renamed to `path`. Its
-    outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude.
+    outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude. This is checked
+    before the weights are quantised; what that costs in quality tells `measure`.
 
     Args:
         model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a
@@ -70,6 +74,8 @@ def onnx(
         what: "greedy", "step" or "encoder"; by default the first of these that the model has.
         max_length: int. Most tokens to generate, or the capacity of the past.
         max_source_length: int. Most tokens that "greedy" reads, as in `saved_model`.
+        quantize: "int8" or None. With "int8" weight matrices and embedding tables are 8-bit
+            integers, and so are the products with them: a quarter of the bytes.
         eos_id: int, or a list of several. The token that ends a sequence of "greedy", by default 3.
         bos_id: int. The token before the first target token of "greedy", by default 2.
 
@@ -98,6 +104,7 @@ def onnx(
     parts = parts_of(model)
     what = next(iter(parts)) if what is None else what
     check_choice(parts, what=what)
+    check_choice((None, "int8"), quantize=quantize)
     check_float32(model)
     check_merged(model)
     try:
@@ -108,15 +115,21 @@ def onnx(
     function = parts[what](model, max_length, max_source_length, eos_id, bos_id)
     path = os.path.abspath(os.fspath(path))
     with atomic_file(path) as file:
-        _convert(function, file)
+        proto = _convert(function, file)
         # A step's example has one token in its past.
         longest = max(1, max_length - 1) if what == "step" else max_length
         _check_outputs(function, file, num_tokens(model), longest)
+        if quantize:
+            write_int8(proto, file)
+            _open(file)
     return path
 
 
 def _convert(function, file):
-    """Write the file; raise for operations that ONNX lacks, which tf2onnx only logs."""
+    """Write the file, and return its `onnx.ModelProto`.
+
+    It raises for operations that ONNX lacks, which tf2onnx only logs.
+    """
     import onnx
 
     concrete = function.get_concrete_function()
@@ -129,24 +142,31 @@ def _convert(function, file):
     if found:
         names = ", ".join(sorted(found))
         raise ValueError(f"Operations of the model cannot be converted to ONNX. Received: {names}.")
+    read_invariants(proto.graph)
     for value in (*proto.graph.input, *proto.graph.output):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.dim_param:
                 dim.dim_param = "batch" if axis == 0 else f"length_of_{value.name}"
     onnx.save(proto, file)
+    return proto
 
 
-def _check_outputs(function, file, tokens, longest):
-    """Run the file in ONNX Runtime; raise if it fails or its outputs are not the function's.
-
-    Ids are drawn from 1 to `tokens`, and a row has at most `longest` of them.
-    """
+def _open(file):
+    """Return the file as a session of ONNX Runtime."""
     import onnxruntime
 
     try:
-        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base class
         raise ValueError(f"ONNX Runtime cannot open the model. Received: {error}") from error
+
+
+def _check_outputs(function, file, tokens, longest):
+    """Run the file; raise if that fails or its outputs are not the function's.
+
+    Ids are drawn from 1 to `tokens`, and a row has at most `longest` of them.
+    """
+    session = _open(file)
     names = [output.name for output in session.get_outputs()]
     read = {x.name for x in session.get_inputs()}
     specs = function.input_signature
