@@ -9,7 +9,8 @@ from .contenders.exports import prepare
 from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.exports"
-FORMS = ("saved_model", "saved_model_int8", "onnx", "ctranslate2", "ctranslate2_int8")
+ENGINES = ("saved_model", "onnx", "ctranslate2")
+FORMS = tuple(engine + precision for engine in ENGINES for precision in ("", "_int8"))
 COLUMNS = {
     "MB": lambda row: f"{row['facts']['megabytes']:.2f}",
     "MB of weights": lambda row: f"{row['facts']['weight_megabytes']:.2f}",

@@ -7,6 +7,9 @@ from keras import ops
 
 from keras_attn import models
 from keras_attn.registry import register
+from keras_attn.residuals import Gate
+
+from .options import GATES
 
 
 class Agent(NamedTuple):
@@ -23,13 +26,13 @@ class Agent(NamedTuple):
 def build(name, state_size, num_actions, options):
     """Build the agent of that name; all have the same width and depth, but "random" no weights."""
     heads = {"policy": num_actions, "value": 1}
-    if name in ("gtrxl", "transformer_xl"):
+    if name in GATES or name == "transformer_xl":
         model = models.gtrxl(
             state_size,
             heads,
             **options.sizes(),
             memory_length=options.memory,
-            residual="gate" if name == "gtrxl" else "post_norm",
+            residual=_gate(GATES[name]) if name in GATES else "post_norm",
             name=name,
         )
         return Agent(model, model.initial_memory)
@@ -56,6 +59,11 @@ def build(name, state_size, num_actions, options):
         outputs[key] = keras.layers.Dense(size, dtype="float32", name=key)(x)
     model = keras.Model({**inputs, **memory}, outputs, name=name)
     return Agent(model, lambda batch: {key: ops.zeros((batch, units)) for key in memory})
+
+
+def _gate(kind):
+    """Return a gate with the paper's initial bias."""
+    return Gate(kind, bias=2.0 if kind == "gru" else 1.0)
 
 
 @register

@@ -4,7 +4,16 @@ import dataclasses
 
 from ..options import RunOptions, SizeOptions, option
 
-ACTORS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
+# The gates of the paper by the name of their agent; gtrxl has the one that the paper prefers.
+GATES = {
+    "gtrxl": "gru",
+    "gtrxl_highway": "highway",
+    "gtrxl_input": "input",
+    "gtrxl_output": "output",
+    "gtrxl_sigmoid_tanh": "sigmoid_tanh",
+    "trxl_i": "sum",
+}
+ACTORS = (*GATES, "transformer_xl", "lstm", "memoryless")
 AGENTS = (*ACTORS, "decision_transformer")
 
 
@@ -27,7 +36,12 @@ class RecipeOptions(
     )
 
     env: str = option("popgym-RepeatPreviousEasy-v0", "environment's id")
-    models: tuple[str, ...] = option(ACTORS, "default: all actors", identity=False, choices=AGENTS)
+    models: tuple[str, ...] = option(
+        ("gtrxl", "transformer_xl", "lstm", "memoryless"),
+        "default: gtrxl, transformer_xl, lstm, memoryless",
+        identity=False,
+        choices=AGENTS,
+    )
     seeds: int = option(3, "runs of each model", identity=False, at_least=1)
     memory: int = option(64, "steps that each layer remembers", at_least=1)
     num_envs: int = option(16, "environments at a time", at_least=1)

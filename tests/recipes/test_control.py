@@ -11,11 +11,12 @@ from other_backend import run_on
 from recipe_runs import card as read_card
 
 from keras_attn import models
+from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.residuals import Gate
 from recipes.control.agents import build
 from recipes.control.environments import Environments
 from recipes.control.episodes import Episodes, Windows
-from recipes.control.options import ACTORS
 from recipes.control.proximal_policy import ProximalPolicy
 from recipes.control.rollouts import Rollouts
 from recipes.control.training import new_run, run_agent
@@ -65,7 +66,21 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     assert len(rollouts.environments.returns) == 3  # one episode of each row has ended
 
 
-@pytest.mark.parametrize("name", [name for name in ACTORS if name != "memoryless"])
+@pytest.mark.parametrize(
+    "name, kind, bias",
+    [("gtrxl", "gru", 2), ("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1), ("trxl_i", "sum", None)],
+)
+def test_a_gate_has_the_start_of_the_paper(name, kind, bias, options):
+    """Section 4.3.4: 2 for GRU, 1 for the others; TrXL-I adds without a gate."""
+    model = build(name, 4, 3, options).model
+    gates = [layer for layer in flatten_layers(model) if isinstance(layer, Gate)]
+    assert len(gates) == 2 * 2 and {gate.kind for gate in gates} == {kind}
+    biases = [w for w in model.weights if w.path.endswith("gate_bias")]
+    assert len(biases) == (0 if bias is None else 4)
+    assert all((keras.ops.convert_to_numpy(b) == bias).all() for b in biases)
+
+
+@pytest.mark.parametrize("name", ["gtrxl", "transformer_xl", "lstm"])
 def test_an_episode_starts_without_a_memory(name, options):
     """Earlier states have no influence after `starts`."""
     _, agent = new_rollouts(name, options)

@@ -116,7 +116,7 @@ def _onnx(model, tokenizer, directory, lengths, quantize):
 
     path = os.path.join(directory, "model.onnx")
     how = {"max_length": lengths[0], "max_source_length": lengths[1]}
-    path = export.onnx(model, path, "greedy", **how)
+    path = export.onnx(model, path, "greedy", quantize=quantize, **how)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
