@@ -72,6 +72,19 @@ def crossentropy(labels, logits, label_smoothing):
 
 
 @per_backend
+def normalize(x, epsilon, scale, shift=None):
+    """Return (x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis.
+
+    `scale` and `shift` (D,) have the dtype of x (..., D).
+    """
+    # Fewer operations than Keras's function, which spends some on the axes.
+    x = x - ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
+    x = x * ops.rsqrt(variance + epsilon) * scale
+    return x if shift is None else x + shift
+
+
+@per_backend
 def uniform(shape, seed=None):
     """Return uniform numbers in [0, 1); the same seed gives the same numbers under XLA too."""
     return random.uniform(shape, seed=seed)

@@ -253,7 +253,9 @@ class HeadProjections(LowRankKernels):
         scales = {"query": self.query_scale()}
 
         def part(name, kind, rows):
-            weight = ops.reshape(self.kernel_of(name, kind), (*rows, groups, -1))
+            weight = self.kernel_of(name, kind)
+            if weight.shape[:-1] != (*rows, groups):
+                weight = ops.reshape(weight, (*rows, groups, -1))
             return weight if scales.get(name) is None else weight * scales[name]
 
         def join(kind, *rows):

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attn.backend.operations import normalize
 from keras_attn.norms.norm import Norm
 from keras_attn.ops.checks import check_numbers
 from keras_attn.registry import register
@@ -53,12 +54,10 @@ class LayerNorm(Norm):
         if self.use_bias:
             self.beta = self.add_weight(width, "zeros", name="beta", autocast=False)
 
-    def call(self, x):
-        # Fewer operations than Keras's function, which spends some on the axes.
+    def call(self, x, training=None):
         dtype = keras.backend.result_type(x.dtype, "float32")
-        x = ops.cast(x, dtype)
-        x = x - ops.mean(x, axis=-1, keepdims=True)
-        variance = ops.mean(ops.square(x), axis=-1, keepdims=True)
-        x = x * ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, dtype)
-        x = x if self.beta is None else x + ops.cast(self.beta, dtype)
+        beta = None if self.beta is None else ops.cast(self.beta, dtype)
+        # Exports and single steps of decoding need no gradient, which adds operations.
+        compute = normalize if training else normalize.portable
+        x = compute(ops.cast(x, dtype), self.epsilon, ops.cast(self.gamma, dtype), beta)
         return ops.cast(x, self.compute_dtype)

@@ -82,6 +82,28 @@ def crossentropy(labels, logits, label_smoothing):
     return losses_of(logits)
 
 
+def normalize(x, epsilon, scale, shift=None):
+    """Compute the gradient in closed form, from a third of the operations of the derived one."""
+
+    @tf.custom_gradient
+    def normalize_tensors(x, scale, *shift):
+        x = x - tf.reduce_mean(x, -1, keepdims=True)
+        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + epsilon)
+        x = x * inverse
+
+        def gradient(upstream):
+            y = upstream * scale
+            mean = tf.reduce_mean(y, -1, keepdims=True)
+            slope = tf.reduce_mean(y * x, -1, keepdims=True)
+            # The gradient of a bias is a sum over all axes but the last one.
+            sums = [tf.raw_ops.BiasAddGrad(out_backprop=y) for y in (upstream * x, upstream)]
+            return inverse * (y - mean - x * slope), *sums[: 1 + len(shift)]
+
+        return sum(shift, x * scale), gradient
+
+    return normalize_tensors(x, scale, *(() if shift is None else (shift,)))
+
+
 def uniform(shape, seed=None):
     # Keras's global seed is a variable, which an exported graph must not capture, and its
     # seeded numbers differ under XLA.
