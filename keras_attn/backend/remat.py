@@ -42,7 +42,7 @@ def remat(function, *arguments, add_loss):
     return tree.pack_sequence_as(shape, results)
 
 
-def remat_chain(functions, x, arguments, *, add_loss):
+def remat_chain(functions, x, arguments, *, add_loss, layers=()):
     """Apply L functions of x and nested arguments one after another, each with `remat`.
 
         x_l, rest_l = function_l(x_{l-1}, arguments_l)
@@ -51,14 +51,21 @@ def remat_chain(functions, x, arguments, *, add_loss):
     x_l. Of more than `MAX_UNSEGMENTED` functions these are about 2 sqrt(L), at the price of a
     second recomputation: first of the x_l from every sqrt(L)-th one, then inside each function.
 
-    Return the last x and the list of rest_l. `arguments` is a list of L nested tensors.
+    Return the last x and the list of rest_l. `arguments` is a list of L nested tensors. `layers`
+    may give the layer of each function, whose weights and states are all that it reads beside its
+    arguments: a graph is then built once for all layers of the same configuration.
     """
+
+    def plain(number, x, given):
+        return remat(functions[number], x, given, add_loss=add_loss)
+
+    step = share_traces(functions, layers, plain, add_loss) if layers else plain
     length = 1 if len(functions) <= MAX_UNSEGMENTED else math.isqrt(len(functions))
 
     def segment(start, x, arguments):
         rests = []
-        for function, given in zip(functions[start : start + length], arguments, strict=True):
-            x, rest = remat(function, x, given, add_loss=add_loss)
+        for number, given in enumerate(arguments, start):
+            x, rest = step(number, x, given)
             rests.append(rest)
         return x, rests
 
@@ -78,6 +85,15 @@ def chain_recomputations(count):
 def chain_states(count):
     """Return how many of its states a `remat_chain` keeps, those inside one segment included."""
     return count if count <= MAX_UNSEGMENTED else 2 * math.isqrt(count)
+
+
+@per_backend
+def share_traces(functions, layers, plain, add_loss):
+    """Return `plain`, or a function as it that builds a graph once for all equal layers.
+
+    `plain` applies `remat` to the function of a number, x and its arguments.
+    """
+    return plain
 
 
 @per_backend

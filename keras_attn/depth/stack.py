@@ -50,7 +50,8 @@ class Stack(Block):
         num_layers: int. Number of blocks L; by default the length of the list.
         remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
             O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
-            pass, or two if L > 16.
+            pass, or two if L > 16. In training on TensorFlow, blocks of the same configuration
+            share a graph, which is built once: the configuration must tell what a block computes.
         drop: float in [0, 1). Probability that a row leaves out the last block in training.
 
     Call arguments:
@@ -232,7 +233,8 @@ class Stack(Block):
 
             steps = [functools.partial(step, number) for number in range(len(calls))]
             arguments = list(zip(map(vars, calls), scales, strict=True))
-            return remat_chain(steps, x, arguments, add_loss=self.add_loss)
+            layers = self.blocks if calls[0].training else ()
+            return remat_chain(steps, x, arguments, add_loss=self.add_loss, layers=layers)
         extras = []
         for number, (call, scale) in enumerate(zip(calls, scales, strict=True)):
             x, extra = self._run_block(number, x, call, keep_outputs, scale)

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from functools import partial
 
 import keras
 import numpy as np
@@ -43,7 +44,10 @@ class NoisyDense(keras.layers.Layer):
 
 def noisy_layers(count=1):
     keras.utils.set_random_seed(7)
-    return [NoisyDense(seed=i) for i in range(count)]
+    layers = [NoisyDense() for _ in range(count)]
+    for number, layer in enumerate(layers):
+        layer.drop.seed_generator.state.assign([number, 0])
+    return layers
 
 
 def gradients(layers, run, *inputs):
@@ -68,16 +72,21 @@ def run_remat(layers, add_loss, x, shared):
     return x
 
 
-def run_chain(layers, add_loss, x, shared):
+def run_chain(layers, add_loss, x, shared, are_given=False):
     def step(layer):
         return lambda x, given: (layer(x, given["shared"], training=given["training"]), [x * 2])
 
     given = {"shared": shared, "training": True}
-    x, rests = remat_chain(
-        [step(layer) for layer in layers], x, [given] * len(layers), add_loss=add_loss
-    )
+    steps, arguments = [step(layer) for layer in layers], [given] * len(layers)
+    named = layers if are_given else ()
+    x, rests = remat_chain(steps, x, arguments, add_loss=add_loss, layers=named)
     assert len(rests) == len(layers)
     return x
+
+
+def run_shared(layers, add_loss, x, shared):
+    """Run the chain with one graph for all layers, which have one configuration."""
+    return run_chain(layers, add_loss, x, shared, are_given=True)
 
 
 def compiled(name, function):
@@ -98,7 +107,15 @@ def results(run, name="eager", count=2, steps=2):
 
 @pytest.mark.parametrize(
     "name, run",
-    [("eager", run_remat), ("graph", run_remat), ("eager", run_chain), ("xla", run_chain)],
+    [
+        ("eager", run_remat),
+        ("graph", run_remat),
+        ("eager", run_chain),
+        ("xla", run_chain),
+        ("eager", run_shared),
+        ("graph", run_shared),
+        ("xla", run_shared),
+    ],
 )
 def test_gradients_with_dropout_and_losses(name, run):
     expected, plain = results(run_plain, name)
@@ -111,14 +128,43 @@ def test_gradients_with_dropout_and_losses(name, run):
         assert float(layer.calls) == 2 and layer.losses == []
 
 
-@pytest.mark.parametrize("name", ["eager", "graph"])
-def test_a_long_chain_is_split_into_segments(name, monkeypatch):
+@pytest.mark.parametrize(
+    "name, run", [("eager", run_chain), ("graph", run_chain), ("graph", run_shared)]
+)
+def test_a_long_chain_is_split_into_segments(name, run, monkeypatch):
     monkeypatch.setattr(remat_module, "MAX_UNSEGMENTED", 3)
     expected, _ = results(run_plain, name, 7)
-    found, layers = results(run_chain, name, 7)
+    found, layers = results(run, name, 7)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     assert [float(layer.calls) for layer in layers] == [2.0] * 7
+
+
+def test_a_graph_of_equal_layers_is_built_once():
+    _, layers = results(run_shared, "graph", 5)
+    assert [layer.runs for layer in layers] == [2, 0, 0, 0, 0]  # the layer, and its gradient
+
+
+def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own():
+    other = tf.Variable(2.0)
+
+    def gradient(layers, is_shared):
+        x = tf.constant(X)
+        steps = [lambda x, given, layer=layer: (layer(x) * other, []) for layer in layers]
+        with tf.GradientTape() as tape:
+            if is_shared:
+                x, _ = remat_chain(steps, x, [{}] * 2, add_loss=lambda loss: None, layers=layers)
+            else:
+                for step in steps:
+                    x, _ = step(x, {})
+            loss = ops.sum(x * X)
+        return loss, tape.gradient(loss, other)
+
+    found, expected = (
+        tf.function(partial(gradient, noisy_layers(2), is_shared), autograph=False)()
+        for is_shared in (True, False)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def alive(run, count):

@@ -13,18 +13,19 @@ from keras_attn.testing import check_layer
 B, T, D = 2, 7, 6
 
 
-def stack(remat, num_layers=3, dropout=0.3):
+def stack(remat, num_layers=3, dropout=0.3, dtype=None):
     """Return a stack with the same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 
     def block(index):
         return TransformerBlock(
-            MultiHeadAttention(2, 3, pattern="causal", dropout=dropout),
-            FeedForward(11, dropout=dropout),
+            MultiHeadAttention(2, 3, pattern="causal", dropout=dropout, dtype=dtype),
+            FeedForward(11, dropout=dropout, dtype=dtype),
             dropout=dropout,
+            dtype=dtype,
         )
 
-    layer = Stack(block, num_layers, remat=remat)
+    layer = Stack(block, num_layers, remat=remat, dtype=dtype)
     layer.build((None, None, D))
     return layer
 
@@ -52,6 +53,18 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
     for found, wanted in zip(gradients(True), gradients(False), strict=True):
         scale = max(1.0, np.abs(wanted).max())
         np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
+
+
+def test_weights_of_equal_blocks_keep_their_precision():
+    """Blocks that share a graph read their weights, of which bfloat16 would round this one."""
+    outputs = []
+    for remat in (True, False):
+        layer = stack(remat, 2, dtype="mixed_bfloat16")
+        for block in layer.blocks:
+            block.attention_residual.norm.gamma.assign(tf.fill([D], 1.003))
+        run = tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
+        outputs.append(np.asarray(run(tf.constant(oracles.random(B, T, D))), "float32"))
+    np.testing.assert_array_equal(*outputs)
 
 
 @pytest.mark.slow

@@ -1,0 +1,145 @@
+"""Rematerialisation of equal layers on TensorFlow, whose graph is built once for all of them."""
+
+import keras
+import tensorflow as tf
+from keras import tree
+
+from keras_attn.backend.layer_kinds import layer_kinds
+from keras_attn.backend.remat_scope import commit, in_first_run, mark_remat
+from keras_attn.compat.variable_values import stored_value
+
+
+def share_traces(functions, layers, plain, add_loss):
+    """Share graphs among the layers of this call.
+
+    Each kind of layer becomes two functions of the graph: one computes the layer, and one computes
+    it again with its gradient. All layers of the kind call them with their own weights, so that the
+    time to build the graph of a deep model is that of a few layers.
+    """
+    if tf.executing_eagerly():
+        return plain
+    kinds, traced = layer_kinds(layers), {}
+
+    def apply(number, x, arguments):
+        kind = kinds[number]
+        if kinds.count(kind) == 1:
+            return plain(number, x, arguments)
+        leaves = tree.flatten((x, arguments))
+        key = kind, str([_spec(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves])
+        if key not in traced:
+            traced[key] = _TracedLayer(functions[number], layers[number], (x, arguments))
+        layer = traced[key]
+        if not layer.is_closed:
+            return plain(number, x, arguments)
+        tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
+        results, losses, changes = layer(tensors, layers[number].variables)
+        commit(changes, losses, add_loss)
+        return tree.pack_sequence_as(layer.structure, results)
+
+    return apply
+
+
+class _TracedLayer:
+    """The two functions of a graph for one kind of layer.
+
+    Args:
+        function: of arguments like `given`, which reads the weights and states of `layer`.
+
+    Attributes:
+        structure: nesting of the function's results.
+        is_closed: True if the function reads and changes no other tensor or variable, and changes
+            no trainable weight.
+    """
+
+    def __init__(self, function, layer, given):
+        self._function, self._variables, self._given = function, layer.variables, given
+        tensors = [leaf for leaf in tree.flatten(given) if tf.is_tensor(leaf)]
+        self._specs = [_spec(x) for x in (*tensors, *map(stored_value, self._variables))]
+        self._first = _trace(self._run, self._specs)
+        self.is_closed = self.is_closed and not self._first.captured_inputs
+        self._gradient = None
+
+    def __call__(self, tensors, variables):
+        """Return results, losses, and pairs of one of the `variables` and its new value."""
+        mark_remat()
+        changed = None
+
+        def first_run(*operands):
+            nonlocal changed
+            results, changed = self._split(self._first(*operands))
+            return results
+
+        @tf.custom_gradient
+        def run(*operands):
+            constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in operands]
+            return first_run(*constants), lambda *upstream: self._gradients(operands, upstream)
+
+        operands = [*tensors, *map(_current_value, variables)]
+        results = list((first_run if in_first_run() else run)(*operands))
+        count = len(results) - self._num_losses
+        changes = [(variables[i], x) for i, x in zip(self._changed, changed, strict=True)]
+        return results[:count], results[count:], changes
+
+    def _run(self, *operands):
+        """Return the results, the losses and the new values of variables as one list."""
+        operands, leaves = iter(operands), tree.flatten(self._given)
+        filled = [next(operands) if tf.is_tensor(leaf) else leaf for leaf in leaves]
+        values = list(operands)
+        scope = keras.StatelessScope(collect_losses=True, initialize_variables=False)
+        # Its constructor would convert the values to the dtype of a mixed-precision policy.
+        state = {id(v): value for v, value in zip(self._variables, values, strict=True)}
+        scope.state_mapping.update(state)
+        with scope:
+            results = self._function(*tree.pack_sequence_as(self._given, filled))
+        self.structure = tree.map_structure(lambda leaf: None, results)
+        self._num_losses = len(scope.losses)
+        found = [scope.state_mapping[id(v)] for v in self._variables]
+        pairs = zip(found, values, strict=True)
+        self._changed = [i for i, (x, value) in enumerate(pairs) if x is not value]
+        self.is_closed = scope.state_mapping.keys() == state.keys() and not any(
+            self._variables[i].trainable for i in self._changed
+        )
+        return [*tree.flatten(results), *scope.losses, *(found[i] for i in self._changed)]
+
+    def _split(self, results):
+        """Return the results with the losses, and the new values."""
+        count = len(results) - len(self._changed)
+        return results[:count], results[count:]
+
+    def _gradients(self, operands, upstream):
+        """Return the gradients by the operands, None for integers."""
+        upstream = [x for x in upstream if x.dtype.is_floating]
+        if self._gradient is None:
+            self._gradient = _trace(self._run_again, [*self._specs, *map(_spec, upstream)])
+        found = iter(self._gradient(*operands, *upstream))
+        return [next(found) if x.dtype.is_floating else None for x in operands]
+
+    def _run_again(self, *operands):
+        count = len(self._specs)
+        operands, upstream = operands[:count], operands[count:]
+        floats = [x for x in operands if x.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floats)
+            results, _ = self._split(self._run(*operands))
+        results = [x for x in results if x.dtype.is_floating]
+        return tape.gradient(results, floats, list(upstream), tf.UnconnectedGradients.ZERO)
+
+
+def _spec(x):
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def _trace(function, specs):
+    # A function that is not merged into its caller begins when all its operands are there, so
+    # nothing is computed again before the gradient needs it.
+    attributes = {"_noinline": True}
+    function = tf.function(function, autograph=False, experimental_attributes=attributes)
+    return function.get_concrete_function(*specs)
+
+
+def _current_value(variable):
+    """Return the value in the variable's own dtype, inside stateless scopes too."""
+    with keras.StatelessScope() as scope:
+        outer = scope.original_scope
+    value = None if outer is None else outer.get_current_value(variable)
+    return tf.convert_to_tensor(stored_value(variable)) if value is None else value

@@ -1,0 +1,47 @@
+"""Layers of one kind differ in names and weights only."""
+
+import keras
+from keras import ops
+
+from keras_attn.backend.layer_kinds import layer_kinds
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+
+D = 6
+
+
+def block(width=11, dtype=None, **kwargs):
+    attention = MultiHeadAttention(2, 3, dtype=dtype, **kwargs)
+    layer = TransformerBlock(attention, FeedForward(width, dtype=dtype), dtype=dtype)
+    layer.build((None, None, D))
+    return layer
+
+
+def test_layers_of_one_configuration_are_of_one_kind():
+    first, second = layer_kinds([block(), block()])
+    assert first == second
+
+
+def test_each_difference_makes_another_kind():
+    frozen, frozen_weight = block(), block()
+    frozen.trainable = False
+    frozen_weight.attention.query_kernel.trainable = False
+    others = [block(13), block(pattern="causal"), block(dtype="mixed_bfloat16")]
+    kinds = layer_kinds([block(), frozen, frozen_weight, *others])
+    assert len(set(kinds)) == len(kinds)
+
+
+def activation(factor):
+    def scaled(x):
+        return ops.tanh(x * factor)
+
+    return scaled
+
+
+def test_layers_whose_configuration_does_not_tell_their_function_are_apart():
+    class Scaled(keras.layers.Layer):
+        def __init__(self, given, **kwargs):
+            super().__init__(**kwargs)
+
+    dense = [keras.layers.Dense(3, activation=activation(factor)) for factor in (1, 2)]
+    no_config = [Scaled(object()) for _ in range(2)]
+    assert len(set(layer_kinds([*dense, *no_config]))) == 4
