@@ -35,12 +35,6 @@ def einsum(subscripts, *tensors):
 
 
 @per_backend
-def argmax(x):
-    """Return the int32 index of the largest number of the last axis."""
-    return ops.cast(ops.argmax(x, axis=-1), "int32")
-
-
-@per_backend
 def take_rows(table, indices):
     """Return rows (..., D) of a table (V, D) at int32 indices (...) of at least 0."""
     return ops.take(table, indices, axis=0)

@@ -3,9 +3,11 @@
 from keras import ops, tree
 
 from keras_attn.backend.operations import gather_rows
+from keras_attn.generation.distributions import log_total
 from keras_attn.generation.loop import Strategy, cache_loop, read_prompt, slot_positions
 from keras_attn.generation.stopping import Stopping
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes
+from keras_attn.ops.sorting import top_k
 from keras_attn.registry import register
 
 
@@ -140,22 +142,18 @@ class Beam(Strategy):
     def _candidates(self, logits, open_scores, count, renormalize):
         """Return the C most likely extensions: log-probabilities, parents, tokens (B, C).
 
-        The best ones of each beam are picked from the logits; their log-probabilities follow from
-        that of the most likely token, whose probability is at least 1 / V, so that nothing
-        underflows. Without `renormalize` the logits are log-probabilities.
+        The best ones of each beam are picked from the logits. Without `renormalize` these are
+        log-probabilities.
         """
         kept = min(count, logits.shape[-1])
-        best, tokens = ops.top_k(logits, kept)  # (B, K, kept)
+        best, tokens = top_k(logits, kept)  # (B, K, kept)
+        log_probs = open_scores[..., None] + best
         if renormalize:
-            likeliest = ops.max(ops.softmax(logits, axis=-1), axis=-1, keepdims=True)
-            # A slice of `best` instead of its maximum would keep XLA from finding its top-k kernel.
-            below = best - ops.max(best, axis=-1, keepdims=True)
-            log_probs = open_scores[..., None] + below + ops.log(likeliest)
-        else:
-            log_probs = open_scores[..., None] + best
+            top = ops.max(best, axis=-1, keepdims=True)
+            log_probs = open_scores[..., None] + (best - top) - log_total(logits, top)
         flat = (-1, self.beams * kept)
         log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), count)
-        tokens = ops.reshape(ops.cast(tokens, "int32"), flat)
+        tokens = ops.reshape(tokens, flat)
         return log_probs, chosen // kept, gather_rows(tokens, chosen)
 
     def _penalty(self, length):

@@ -3,6 +3,11 @@
 from keras import ops
 
 
+def log_total(logits, top):
+    """Return log sum_v exp(z_v - top) of logits z (..., V), for their largest, top (..., 1)."""
+    return ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
+
+
 def keep_nucleus(probabilities, top_p):
     """Zero all but the smallest set of most likely tokens that reaches `top_p`.
 

@@ -2,13 +2,20 @@
 
 from keras import ops
 
-from keras_attn.backend.operations import argmax, uniform
-from keras_attn.generation.distributions import draw, keep_likely, keep_nucleus, keep_typical
+from keras_attn.backend.operations import uniform
+from keras_attn.generation.distributions import (
+    draw,
+    keep_likely,
+    keep_nucleus,
+    keep_typical,
+    log_total,
+)
 from keras_attn.generation.loop import Strategy, decode_tokens
 from keras_attn.generation.processors import RepetitionPenalty
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 from keras_attn.ops.images import join_values
+from keras_attn.ops.sorting import top_k
 from keras_attn.registry import register
 
 
@@ -32,17 +39,11 @@ class Greedy(Strategy):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
 
         def choose(logits, step):
-            # The largest of V probabilities is at least 1 / V: its logarithm is exact.
-            scores = ops.softmax(logits, axis=-1) if options.renormalize else logits
-            best = ops.max(scores, axis=-1)
-            log_prob = ops.log(best) if options.renormalize else best
-            return self.most_likely(logits), log_prob
+            best, token = top_k(logits, 1)
+            log_prob = -log_total(logits, best) if options.renormalize else best
+            return token[:, 0], log_prob[:, 0]
 
         return decode_tokens(model, inputs, choose, options)
-
-    def most_likely(self, logits):
-        """Return the tokens (B,) with the largest of the logits (B, V)."""
-        return argmax(logits)
 
     def distribution(self, logits, renormalize=True):
         """Return probabilities (B, V), 1 at the choice, and log-probabilities for the score."""

@@ -1,8 +1,48 @@
-"""Sorting and permuting the sequence axis."""
+"""Sorting and permuting, and the largest numbers of an axis."""
+
+import math
 
 from keras import ops
 
-from keras_attn.ops.shapes import sizes
+from keras_attn.backend.operations import gather_rows
+from keras_attn.ops.shapes import flatten_rows, sizes
+
+
+def top_k(x, k):
+    """Return the k largest numbers of x (..., V), and their int32 indices, as `ops.top_k` does.
+
+    The k largest are in the k groups of neighbours with the largest maxima, so that only a maximum
+    is taken of all numbers, and about 2 sqrt(k V) are sorted.
+    """
+    size = x.shape[-1]
+    if size < 16 * k:  # a few numbers are sorted sooner than grouped
+        best, indices = ops.top_k(x, k)
+        return best, ops.cast(indices, "int32")
+    width = _group_width(size, k)
+    rows, unflatten = flatten_rows(x)
+    if size % width:
+        rows = ops.pad(rows, [[0, 0], [0, -size % width]], constant_values=-float("inf"))
+    groups = ops.reshape(rows, (-1, -(-size // width), width))
+    _, chosen = ops.top_k(ops.max(groups, axis=-1), k)
+    chosen = ops.cast(chosen, "int32")
+    if k > 1:  # of equal numbers the first is taken
+        chosen = ops.sort(chosen, axis=-1)
+    best, indices = ops.top_k(ops.reshape(gather_rows(groups, chosen), (-1, k * width)), k)
+    indices = ops.cast(indices, "int32")
+    if k > 1:
+        chosen, indices = gather_rows(chosen, indices // width), indices % width
+    return unflatten(best), unflatten(chosen * width + indices)
+
+
+def _group_width(size, k):
+    """Return the size of groups with which the fewest numbers are sorted.
+
+    It divides `size` if a size near the best does: numbers that are padded are copied.
+    """
+    best = math.sqrt(size / k)
+    near = range(math.ceil(best / 4), int(best * 4) + 1)
+    divisors = [width for width in near if size % width == 0]
+    return min(divisors or [round(best)], key=lambda width: size / width + k * width)
 
 
 def sort_order(numbers, groups=None):

@@ -33,10 +33,6 @@ def einsum(subscripts, *tensors):
     return tf.einsum(subscripts, *tensors)
 
 
-def argmax(x):
-    return tf.argmax(x, axis=-1, output_type=tf.int32)  # Keras tells 0.0 from -0.0
-
-
 def take_rows(table, indices):
     return tf.gather(table, indices)  # Keras looks for negative indices
 

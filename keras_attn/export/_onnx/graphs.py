@@ -38,18 +38,11 @@ def parts_of(model):
     return parts if model.reads_prompt else {**parts, "encoder": _encoder}
 
 
-class _TopKGreedy(Greedy):
-    """Greedy decoding by `top_k`: Keras's argmax uses a bitcast, which ONNX lacks."""
-
-    def most_likely(self, logits):
-        return tf.math.top_k(logits, 1).indices[:, 0]
-
-
 def _greedy(model, *ends):
     if model.reads_prompt:
         *ends, _ = ends  # the prompt is before the first token
     kind = TokenGenerator if model.reads_prompt else IdTranslator
-    decoder = kind(model, _TopKGreedy(), *ends)
+    decoder = kind(model, Greedy(), *ends)
 
     def greedy(*tensors):  # a closure: a method would not keep its object alive
         return decoder.ids(*tensors)
