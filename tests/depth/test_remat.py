@@ -55,16 +55,19 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
         np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
 
 
-def test_weights_of_equal_blocks_keep_their_precision():
-    """Blocks that share a graph read their weights, of which bfloat16 would round this one."""
-    outputs = []
+def test_equal_blocks_share_a_graph_in_mixed_precision():
+    outputs, calls = [], []
     for remat in (True, False):
         layer = stack(remat, 2, dtype="mixed_bfloat16")
-        for block in layer.blocks:
-            block.attention_residual.norm.gamma.assign(tf.fill([D], 1.003))
+        for number, block in enumerate(layer.blocks):
+            block.attention_residual.norm.gamma.assign(tf.fill([D], 1.003 + number))
         run = tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
-        outputs.append(np.asarray(run(tf.constant(oracles.random(B, T, D))), "float32"))
+        x = tf.constant(oracles.random(B, T, D))
+        outputs.append(np.asarray(run(x), "float32"))
+        operations = run.get_concrete_function(x).graph.get_operations()
+        calls.append(sum(operation.type.endswith("PartitionedCall") for operation in operations))
     np.testing.assert_array_equal(*outputs)
+    assert calls == [2, 0]
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ class _TracedLayer:
         filled = [next(operands) if tf.is_tensor(leaf) else leaf for leaf in leaves]
         values = list(operands)
         scope = keras.StatelessScope(collect_losses=True, initialize_variables=False)
-        # Its constructor would convert the values to the dtype of a mixed-precision policy.
+        # Its constructor would replace values by others in the dtype of a mixed-precision policy.
         state = {id(v): value for v, value in zip(self._variables, values, strict=True)}
         scope.state_mapping.update(state)
         with scope:
