@@ -4,11 +4,15 @@ import json
 
 import keras
 
+# Classes of a user may leave out of their configuration what changes their function.
+TRUSTED = "keras_attn>"
+
 
 def layer_kinds(layers):
     """Return a str for each layer, equal for layers that differ in names and weights only.
 
-    A layer whose configuration does not tell its function has a kind of its own.
+    A layer whose configuration may not tell its function has a kind of its own: it has a function
+    that is not registered, or is or has an object of a class that is not of Keras or this package.
     """
     return [_kind(layer) or f"layer {index}" for index, layer in enumerate(layers)]
 
@@ -30,5 +34,8 @@ def _without_names(config):
         return config
     if config.get("class_name") == "function" and ">" not in str(config["config"]):
         raise ValueError("Of a function that is not registered only the name is known.")
+    registered_name = config.get("registered_name") or TRUSTED
+    if config.get("class_name") != "function" and not registered_name.startswith(TRUSTED):
+        raise ValueError("A class of a user may depend on more than its configuration.")
     left_out = {"name"} if {"name", "trainable"} <= config.keys() else ()
     return {key: _without_names(value) for key, value in config.items() if key not in left_out}

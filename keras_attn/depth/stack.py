@@ -50,8 +50,8 @@ class Stack(Block):
         num_layers: int. Number of blocks L; by default the length of the list.
         remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
             O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
-            pass, or two if L > 16. In training on TensorFlow, blocks of the same configuration
-            share a graph, which is built once: the configuration must tell what a block computes.
+            pass, or two if L > 16. In training on TensorFlow, blocks of one configuration share
+            a graph, which is built once, if all their parts are of Keras or this package.
         drop: float in [0, 1). Probability that a row leaves out the last block in training.
 
     Call arguments:

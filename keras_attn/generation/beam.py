@@ -149,6 +149,7 @@ class Beam(Strategy):
         best, tokens = top_k(logits, kept)  # (B, K, kept)
         log_probs = open_scores[..., None] + best
         if renormalize:
+            # XLA has a fast kernel for `top_k`, but not where a slice of its result is read.
             top = ops.max(best, axis=-1, keepdims=True)
             log_probs = open_scores[..., None] + (best - top) - log_total(logits, top)
         flat = (-1, self.beams * kept)

@@ -42,6 +42,15 @@ def test_layers_whose_configuration_does_not_tell_their_function_are_apart():
         def __init__(self, given, **kwargs):
             super().__init__(**kwargs)
 
+    class Times(FeedForward):
+        """A layer whose configuration lacks its factor."""
+
+        def __init__(self, factor, *sizes):
+            super().__init__(*sizes)
+            self.factor_of_user = factor
+
+    own = [TransformerBlock(MultiHeadAttention(2, 3), Times(factor, 5)) for factor in (1, 2)]
+    assert len(set(layer_kinds(own))) == 2
     dense = [keras.layers.Dense(3, activation=activation(factor)) for factor in (1, 2)]
     no_config = [Scaled(object()) for _ in range(2)]
     assert len(set(layer_kinds([*dense, *no_config]))) == 4

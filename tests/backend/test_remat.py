@@ -13,11 +13,13 @@ from keras import ops
 
 from keras_attn.backend import remat as remat_module
 from keras_attn.backend.remat import remat, remat_chain
+from keras_attn.registry import register
 
 D = 5
 X, SHARED = oracles.random(3, D), oracles.random(3, D, seed=1)
 
 
+@register  # only layers of the package share graphs
 class NoisyDense(keras.layers.Layer):
     """A product with weights that draws random numbers, counts its calls and adds a loss."""
 
