@@ -1,41 +1,60 @@
-"""Which layers compute the same function of their inputs and weights."""
+"""Kinds of layers: layers of one kind compute the same function of their inputs and weights."""
 
+import contextlib
 import json
+import types
+import warnings
 
 import keras
 
-# Classes of a user may leave out of their configuration what changes their function.
-TRUSTED = "keras_attn>"
+from keras_attn.compat.keras_layers import flatten_layers
+
+# A class of somebody else may depend on more than its configuration.
+TRUSTED = ("keras", "keras_attn")
 
 
 def layer_kinds(layers):
     """Return a str for each layer, equal for layers that differ in names and weights only.
 
-    A layer whose configuration may not tell its function has a kind of its own: it has a function
-    that is not registered, or is or has an object of a class that is not of Keras or this package.
+    A layer has a kind of its own if its configuration may not determine its function: if it is or
+    has a layer or value of a class that is not of Keras or this package, or a function that is not
+    registered.
     """
     return [_kind(layer) or f"layer {index}" for index, layer in enumerate(layers)]
 
 
 def _kind(layer):
     weights = [(tuple(v.shape), str(v.dtype), v.trainable) for v in layer.variables]
-    try:
-        config = _without_names(keras.saving.serialize_keras_object(layer))
-        return json.dumps([config, weights], sort_keys=True)
-    except (NotImplementedError, TypeError, ValueError):
-        return None
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        # Configurations may fail in any way, and those of lambdas warn.
+        warnings.simplefilter("ignore")
+        return json.dumps([weights, *map(_description, flatten_layers(layer))], sort_keys=True)
+    return None
+
+
+def _description(layer):
+    """Return what determines the function of a layer beside its weights and its parts."""
+    package, *_ = type(layer).__module__.partition(".")
+    if package not in TRUSTED:
+        raise ValueError("The class is not of Keras or this package.")
+    config = layer.get_config()
+    values = [getattr(layer, name, None) for name in config]
+    # The name of a function in a configuration may be that of another one.
+    functions = [id(value) for value in values if isinstance(value, types.FunctionType)]
+    updates = sorted(getattr(layer, "updates", {}).items())  # of low rank, with their scales
+    return [type(layer).__name__, _without_names(config), functions, updates]
 
 
 def _without_names(config):
-    """Leave out the names of layers, not those of others, such as dtype policies."""
+    """Leave out the names of layers, and refuse what a configuration does not determine."""
     if isinstance(config, (list, tuple)):
         return [_without_names(value) for value in config]
     if not isinstance(config, dict):
         return config
-    if config.get("class_name") == "function" and ">" not in str(config["config"]):
-        raise ValueError("Of a function that is not registered only the name is known.")
-    registered_name = config.get("registered_name") or TRUSTED
-    if config.get("class_name") != "function" and not registered_name.startswith(TRUSTED):
-        raise ValueError("A class of a user may depend on more than its configuration.")
+    if config.get("class_name") == "function":
+        if ">" not in str(config.get("config")):
+            raise ValueError("Of a function that is not registered only the name is known.")
+    elif not (config.get("registered_name") or "keras_attn>").startswith("keras_attn>"):
+        raise ValueError("The class is not of Keras or this package.")
     left_out = {"name"} if {"name", "trainable"} <= config.keys() else ()
     return {key: _without_names(value) for key, value in config.items() if key not in left_out}

@@ -14,8 +14,8 @@ _scope = threading.local()
 def loop_invariants(variables=()):
     """Compute each `loop_invariant` inside the context once, and read `variables` once.
 
-    A graph computes each where it is first requested: one step before the loop finds them all. No
-    variable changes inside the context.
+    A graph computes each where it is first requested: one step before the loop finds them all. What
+    the values are computed from does not change inside the context.
     """
     outer, _scope.values = getattr(_scope, "values", None), {}
     values = [(variable, read(variable)) for variable in variables]
@@ -36,7 +36,7 @@ def loop_invariant(owner, name, compute):
     """Return `compute()`, or inside `loop_invariants` its first result for `owner` and `name`.
 
     The owner is a layer with its weights, a tensor from which alone the value follows, or a tuple
-    of all such tensors. Layers that get the same tensors in a step then compute it once a step.
+    of all such objects. Layers that get the same tensors in a step then compute it once a step.
     """
     values = getattr(_scope, "values", None)
     if values is None:

@@ -52,8 +52,8 @@ def remat_chain(functions, x, arguments, *, add_loss, layers=()):
     second recomputation: first of the x_l from every sqrt(L)-th one, then inside each function.
 
     Return the last x and the list of rest_l. `arguments` is a list of L nested tensors. `layers`
-    may give the layer of each function, whose weights and states are all that it reads beside its
-    arguments: a graph is then built once for all layers of the same configuration.
+    may give the layer of each function, if the functions differ in nothing else and read nothing
+    but it and their arguments: a graph is then built once for all layers of one kind.
     """
 
     def plain(number, x, given):
@@ -89,7 +89,7 @@ def chain_states(count):
 
 @per_backend
 def share_traces(functions, layers, plain, add_loss):
-    """Return `plain`, or a function as it that builds a graph once for all equal layers.
+    """Return `plain`, or a function of the same arguments that builds a graph once for a kind.
 
     `plain` applies `remat` to the function of a number, x and its arguments.
     """

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.attention import captures
 from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain
 from keras_attn.depth import caches
 from keras_attn.depth.stochastic_depth import row_scales, scale_change
@@ -233,13 +234,20 @@ class Stack(Block):
 
             steps = [functools.partial(step, number) for number in range(len(calls))]
             arguments = list(zip(map(vars, calls), scales, strict=True))
-            layers = self.blocks if calls[0].training else ()
+            layers = self._blocks_of_graphs(calls[0])
             return remat_chain(steps, x, arguments, add_loss=self.add_loss, layers=layers)
         extras = []
         for number, (call, scale) in enumerate(zip(calls, scales, strict=True)):
             x, extra = self._run_block(number, x, call, keep_outputs, scale)
             extras.append(extra)
         return x, extras
+
+    def _blocks_of_graphs(self, call):
+        """Return the blocks if `remat` may build one graph for all of one kind, else none."""
+        depends_on_block_alone = type(self)._run_block is Stack._run_block
+        is_captured = captures.thread.record is not None
+        may_share = call.training and depends_on_block_alone and not is_captured
+        return self.blocks if may_share else ()
 
     def _row_scales(self, x, call):
         return row_scales(x, self.drop, self.num_layers, call.training, self.seed_generator)

@@ -57,7 +57,7 @@ class LayerNorm(Norm):
     def call(self, x, training=None):
         dtype = keras.backend.result_type(x.dtype, "float32")
         beta = None if self.beta is None else ops.cast(self.beta, dtype)
-        # Exports and single steps of decoding need no gradient, which adds operations.
+        # Exports and decoding need no gradient, whose definition adds operations (Identity).
         compute = normalize if training else normalize.portable
         x = compute(ops.cast(x, dtype), self.epsilon, ops.cast(self.gamma, dtype), beta)
         return ops.cast(x, self.compute_dtype)

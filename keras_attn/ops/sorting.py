@@ -9,13 +9,13 @@ from keras_attn.ops.shapes import flatten_rows, sizes
 
 
 def top_k(x, k):
-    """Return the k largest numbers of x (..., V), and their int32 indices, as `ops.top_k` does.
+    """Return the k largest numbers of floats x (..., V), and their int32 indices.
 
-    The k largest are in the k groups of neighbours with the largest maxima, so that only a maximum
-    is taken of all numbers, and about 2 sqrt(k V) are sorted.
+    They are those of `ops.top_k`. The k largest are in the k groups of neighbours with the largest
+    maxima, so that of most numbers only a maximum is taken, and a few times sqrt(k V) are sorted.
     """
     size = x.shape[-1]
-    if size < 16 * k:  # a few numbers are sorted sooner than grouped
+    if size is None or size < 16 * k:  # sorting few numbers is faster
         best, indices = ops.top_k(x, k)
         return best, ops.cast(indices, "int32")
     width = _group_width(size, k)

@@ -49,7 +49,8 @@ class Adam(ArgumentHints, SumBeforeClipping, keras.optimizers.Adam):
 
         first_moment, second_moment = adam_moments(self, variable)
         dtype = variable.dtype
-        factors = loop_invariant(self, str(dtype), lambda: self._factors(learning_rate, dtype))
+        owners = (self, learning_rate)  # a subclass may have a rate for each weight
+        factors = loop_invariant(owners, dtype.name, lambda: self._factors(learning_rate, dtype))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=first_moment.value.handle,

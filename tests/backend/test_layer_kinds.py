@@ -30,6 +30,16 @@ def test_each_difference_makes_another_kind():
     assert len(set(kinds)) == len(kinds)
 
 
+def test_what_is_changed_after_the_constructor_makes_another_kind():
+    dropped, other = block(), block()
+    dropped.drop.rate = 0.1
+    assert len(set(layer_kinds([dropped, other]))) == 2
+    adapted = [block() for _ in range(3)]
+    for layer, name, scale in zip(adapted, ("query", "value", "query"), (2.0, 2.0, 1.0), strict=True):
+        layer.attention.add_update(name, 2, scale)
+    assert len(set(layer_kinds(adapted))) == 3
+
+
 def activation(factor):
     def scaled(x):
         return ops.tanh(x * factor)
@@ -51,6 +61,11 @@ def test_layers_whose_configuration_does_not_tell_their_function_are_apart():
 
     own = [TransformerBlock(MultiHeadAttention(2, 3), Times(factor, 5)) for factor in (1, 2)]
     assert len(set(layer_kinds(own))) == 2
+    def gelu(x):  # named as one of Keras's
+        return x
+
+    own += [FeedForward(5, activation=function) for function in ("gelu", gelu)]
+    assert len(set(layer_kinds(own))) == 4
     dense = [keras.layers.Dense(3, activation=activation(factor)) for factor in (1, 2)]
     no_config = [Scaled(object()) for _ in range(2)]
     assert len(set(layer_kinds([*dense, *no_config]))) == 4

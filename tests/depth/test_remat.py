@@ -6,7 +6,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.depth import Stack
+from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.testing import check_layer
 
@@ -68,6 +68,18 @@ def test_equal_blocks_share_a_graph_in_mixed_precision():
         calls.append(sum(operation.type.endswith("PartitionedCall") for operation in operations))
     np.testing.assert_array_equal(*outputs)
     assert calls == [2, 0]
+
+
+@pytest.mark.parametrize("remat", [True, False])
+def test_steps_that_know_their_number_share_no_graph(remat):
+    """Each step adds its own sinusoids, by which it differs from the others."""
+    keras.utils.set_random_seed(0)
+    block = TransformerBlock(MultiHeadAttention(2, 3), FeedForward(11))
+    layer = Recurrent(block, 3, position="timestep", remat=remat)
+    x = tf.constant(oracles.random(B, T, D))
+    expected = layer(x, training=False)
+    found = tf.function(lambda x: layer(x, training=True), autograph=False)(x)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.slow

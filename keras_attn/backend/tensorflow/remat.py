@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.backend.remat_scope import RematScope, in_first_run, mark_remat
+from keras_attn.backend.tensorflow.delays import delay_until, first_float
 from keras_attn.backend.tensorflow.shared_remat import share_traces
 
 __all__ = ["remat_tensors", "share_traces"]
@@ -49,17 +50,6 @@ def first_run(function, tensors):
     return results, scope
 
 
-def delay_until(tensor):
-    """Return an identity function whose result is available only after `tensor` is.
-
-    A graph computes as early as it can, random numbers at its very start, and merges equal
-    computations. The function adds a zero that no compiler can foresee (1 if `tensor` begins with
-    NaN), so the recomputation neither starts early nor merges with the first run.
-    """
-    begins_with_nan = tf.reduce_any(tf.math.is_nan(tf.reshape(tensor, [-1])[:1]))
-    return lambda x: x + tf.cast(begins_with_nan, x.dtype)
-
-
 def gradients(tape, results, upstream, floats, variables):
     """Return gradients by floats and by variables; zero if the results do not depend on them."""
     sources, zero = [*floats, *variables], tf.UnconnectedGradients.ZERO
@@ -69,10 +59,6 @@ def gradients(tape, results, upstream, floats, variables):
     # those by variables, and what they are computed from would wait in memory.
     with tf.control_dependencies(by_variables):
         return [tf.identity(x) for x in by_floats], by_variables
-
-
-def first_float(tensors):
-    return next(x for x in tensors if x.dtype.is_floating)
 
 
 def with_none_for_integers(by_floats, tensors):

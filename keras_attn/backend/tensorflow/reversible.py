@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from keras_attn.backend.remat_scope import RematScope, in_first_run, mark_remat
 from keras_attn.backend.tensorflow import remat
+from keras_attn.backend.tensorflow.delays import delay_until
 
 
 def reversible_tensors(functions, first, second, operands, add_loss):
@@ -64,7 +65,7 @@ class _Backward:
     def undo(self, function, states, num_losses):
         """Go from (b, a + f(b)) back to (a, b)."""
         (b, total), (by_b, by_total) = self.pair, self.by_pair
-        delay = remat.delay_until(by_total)
+        delay = delay_until(by_total)
         b, *again = (delay(x) if x.dtype.is_floating else x for x in (b, *self.operands))
         floats = [b, *(x for x in again if x.dtype.is_floating)]
         with tf.GradientTape() as tape, RematScope(states, delay) as scope:

@@ -6,6 +6,7 @@ from keras import tree
 
 from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.backend.remat_scope import commit, in_first_run, mark_remat
+from keras_attn.backend.tensorflow.delays import delay_until, first_float
 from keras_attn.compat.variable_values import stored_value
 
 
@@ -55,6 +56,11 @@ class _TracedLayer:
         self._function, self._variables, self._given = function, layer.variables, given
         tensors = [leaf for leaf in tree.flatten(given) if tf.is_tensor(leaf)]
         self._specs = [_spec(x) for x in (*tensors, *map(stored_value, self._variables))]
+        self._num_tensors = len(tensors)
+        has_gradient = [True] * len(tensors) + [v.trainable for v in self._variables]
+        pairs = zip(self._specs, has_gradient, strict=True)
+        # The operands by which there is a gradient: frozen weights are none.
+        self._sources = [i for i, (x, has) in enumerate(pairs) if has and x.dtype.is_floating]
         self._first = _trace(self._run, self._specs)
         self.is_closed = self.is_closed and not self._first.captured_inputs
         self._gradient = None
@@ -107,22 +113,24 @@ class _TracedLayer:
         return results[:count], results[count:]
 
     def _gradients(self, operands, upstream):
-        """Return the gradients by the operands, None for integers."""
+        """Return the gradients by the operands, None for integers and frozen weights."""
         upstream = [x for x in upstream if x.dtype.is_floating]
+        delay, count = delay_until(first_float(upstream)), self._num_tensors
+        operands = [*map(delay, operands[:count]), *operands[count:]]
         if self._gradient is None:
             self._gradient = _trace(self._run_again, [*self._specs, *map(_spec, upstream)])
-        found = iter(self._gradient(*operands, *upstream))
-        return [next(found) if x.dtype.is_floating else None for x in operands]
+        found = dict(zip(self._sources, self._gradient(*operands, *upstream), strict=True))
+        return [found.get(i) for i in range(len(operands))]
 
     def _run_again(self, *operands):
         count = len(self._specs)
         operands, upstream = operands[:count], operands[count:]
-        floats = [x for x in operands if x.dtype.is_floating]
+        sources = [operands[i] for i in self._sources]
         with tf.GradientTape() as tape:
-            tape.watch(floats)
+            tape.watch(sources)
             results, _ = self._split(self._run(*operands))
         results = [x for x in results if x.dtype.is_floating]
-        return tape.gradient(results, floats, list(upstream), tf.UnconnectedGradients.ZERO)
+        return tape.gradient(results, sources, list(upstream), tf.UnconnectedGradients.ZERO)
 
 
 def _spec(x):

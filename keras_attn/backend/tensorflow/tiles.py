@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.backend.tensorflow.remat import delay_until, first_float
+from keras_attn.backend.tensorflow.delays import delay_until, first_float
 
 
 def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):

@@ -8,37 +8,52 @@ def read_invariants(graph):
     prepares the weights of a product once, and quantises them, only where it sees that they are
     constants.
     """
-    names = {}
-    for node in graph.node:
-        bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-        if node.op_type == "Loop":
-            names.update(_read_invariants(node, *bodies))
-        for body in bodies:
+    for index in reversed(range(len(graph.node))):
+        node = graph.node[index]
+        for body in _subgraphs(node):
             read_invariants(body)
-    _rename(graph, names)
+            if node.op_type == "Loop":
+                for identity in _hoist(node, body):
+                    graph.node.insert(index + 1, identity)
 
 
-def _read_invariants(loop, body):
-    """Edit a loop, and return its outputs that go, as a dict to the names of their values."""
-    # Before the states: the number of iterations and the condition, in the outputs the condition.
+def _hoist(loop, body):
+    """Take invariants out of a loop; return nodes that give its outputs the same values."""
+    from onnx.helper import make_node
+
+    # Before the states: the number of the iteration and the condition, in outputs the condition.
     inner, after = [x.name for x in body.input[2:]], [x.name for x in body.output[1:]]
-    same = [i for i, (a, b) in enumerate(zip(inner, after, strict=False)) if a == b]
-    outer = {i: loop.input[2 + i] for i in same}
-    replaced = {loop.output[i]: name for i, name in outer.items() if loop.output[i]}
+    names = set(_names(body))
+    states = [i for i, name in enumerate(inner) if after[i] == name and after.count(name) == 1]
+    states = [i for i in states if loop.input[2 + i] not in names]
+    outer = {i: loop.input[2 + i] for i in states}
+    identities = [
+        make_node("Identity", [name], [loop.output[i]])
+        for i, name in outer.items()
+        if loop.output[i]
+    ]
     _rename(body, {inner[i]: name for i, name in outer.items()})
-    for i in reversed(same):
+    for i in reversed(states):
         del loop.input[2 + i], body.input[2 + i], body.output[1 + i], loop.output[i]
-    return replaced
+    return identities
+
+
+def _names(graph):
+    """Yield the names of the tensors that a graph makes."""
+    for value in (*graph.input, *graph.initializer):
+        yield value.name
+    for node in graph.node:
+        yield from node.output
 
 
 def _rename(graph, names):
     """Replace names of tensors that nodes of a graph read, in their own graphs too."""
-    if not names:
-        return
     for node in graph.node:
         for i, name in enumerate(node.input):
             node.input[i] = names.get(name, name)
-        for attribute in node.attribute:
-            _rename(attribute.g, names)
-    for value in graph.output:
-        value.name = names.get(value.name, value.name)
+        for inner in _subgraphs(node):
+            _rename(inner, names)
+
+
+def _subgraphs(node):
+    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]

@@ -7,7 +7,7 @@ import logging
 def write_int8(proto, file):
     """Write a model with its weight matrices and embedding tables as 8-bit integers.
 
-        q = round(w / s),   x W = s s' (round(x / s') - z) Q
+        q = round(w / s),   p = round(x / s') + z,   x W = s s' (p - z) Q
 
     A column of a matrix has its scale s, a table has one. The scale s' and the zero point z of x
     are those of each product's own input, so no examples are needed. The products of attention,
