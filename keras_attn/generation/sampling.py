@@ -47,7 +47,7 @@ class Greedy(Strategy):
 
     def distribution(self, logits, renormalize=True):
         """Return probabilities (B, V), 1 at the choice, and log-probabilities for the score."""
-        choice, vocabulary_size = ops.argmax(logits, axis=-1), logits.shape[-1]
+        choice, vocabulary_size = top_k(logits, 1)[1][..., 0], logits.shape[-1]
         log_probs = ops.log_softmax(logits, axis=-1) if renormalize else logits
         return ops.one_hot(choice, vocabulary_size), log_probs
 

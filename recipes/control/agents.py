@@ -62,7 +62,7 @@ def build(name, state_size, num_actions, options):
 
 
 def _gate(kind):
-    """Return a gate with the paper's initial bias."""
+    """Return a gate with the paper's initial bias, which `sum` does not have."""
     return Gate(kind, bias=2.0 if kind == "gru" else 1.0)
 
 

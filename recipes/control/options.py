@@ -15,6 +15,7 @@ GATES = {
 }
 ACTORS = (*GATES, "transformer_xl", "lstm", "memoryless")
 AGENTS = (*ACTORS, "decision_transformer")
+COMPARED = ("gtrxl", "transformer_xl", "lstm", "memoryless")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,7 @@ class RecipeOptions(
 
     env: str = option("popgym-RepeatPreviousEasy-v0", "environment's id")
     models: tuple[str, ...] = option(
-        ("gtrxl", "transformer_xl", "lstm", "memoryless"),
-        "default: gtrxl, transformer_xl, lstm, memoryless",
-        identity=False,
-        choices=AGENTS,
+        COMPARED, f"default: {', '.join(COMPARED)}", identity=False, choices=AGENTS
     )
     seeds: int = option(3, "runs of each model", identity=False, at_least=1)
     memory: int = option(64, "steps that each layer remembers", at_least=1)

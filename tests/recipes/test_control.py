@@ -70,7 +70,7 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     "name, kind, bias",
     [("gtrxl", "gru", 2), ("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1), ("trxl_i", "sum", None)],
 )
-def test_a_gate_has_the_start_of_the_paper(name, kind, bias, options):
+def test_a_gate_has_the_initial_bias_of_the_paper(name, kind, bias, options):
     """Section 4.3.4: 2 for GRU, 1 for the others; TrXL-I adds without a gate."""
     model = build(name, 4, 3, options).model
     gates = [layer for layer in flatten_layers(model) if isinstance(layer, Gate)]

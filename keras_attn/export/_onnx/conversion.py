@@ -65,7 +65,7 @@ def onnx(
 
     Batch and lengths are dynamic. ONNX Runtime runs the file before it is renamed to `path`. Its
     outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude. This is checked
-    before the weights are quantised; what that costs in quality tells `measure`.
+    before the weights are quantised; `measure` reports what that costs in quality.
 
     Args:
         model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a
@@ -121,7 +121,7 @@ def onnx(
         _check_outputs(function, file, num_tokens(model), longest)
         if quantize:
             write_int8(proto, file)
-            _open(file)
+            _check_numbers(function, file, num_tokens(model), longest)
     return path
 
 
@@ -162,7 +162,30 @@ def _open(file):
 
 
 def _check_outputs(function, file, tokens, longest):
-    """Run the file; raise if that fails or its outputs are not the function's.
+    """Run the file; raise if that fails or its outputs are not the function's."""
+    for inputs, outputs in _run_examples(function, file, tokens, longest):
+        expected = function(*map(tf.constant, inputs.values()))
+        for name, output in outputs.items():
+            if not outputs_match(expected[name].numpy(), output, TOLERANCE):
+                raise ValueError(
+                    f"The output {name!r} in ONNX Runtime differs from the model's, so no file was "
+                    "written."
+                )
+
+
+def _check_numbers(function, file, tokens, longest):
+    """Run the file; raise if that fails or gives what is no number."""
+    for _, outputs in _run_examples(function, file, tokens, longest):
+        for name, output in outputs.items():
+            if not np.isfinite(output).all():
+                raise ValueError(
+                    f"The output {name!r} of the quantised model is not finite, so no file was "
+                    "written."
+                )
+
+
+def _run_examples(function, file, tokens, longest):
+    """Yield examples of inputs and what the file gives for them, as dicts of arrays.
 
     Ids are drawn from 1 to `tokens`, and a row has at most `longest` of them.
     """
@@ -172,17 +195,11 @@ def _check_outputs(function, file, tokens, longest):
     specs = function.input_signature
     for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
         inputs = {spec.name: _example(spec, batch, length, tokens) for spec in specs}
-        expected = function(*map(tf.constant, inputs.values()))
         try:
             found = session.run(names, {name: x for name, x in inputs.items() if name in read})
         except Exception as error:
             raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
-        for name, output in zip(names, found, strict=True):
-            if not outputs_match(expected[name].numpy(), output, TOLERANCE):
-                raise ValueError(
-                    f"The output {name!r} in ONNX Runtime differs from the model's, so no file was "
-                    "written."
-                )
+        yield inputs, dict(zip(names, found, strict=True))
 
 
 def _example(spec, batch, length, tokens):
