@@ -5,8 +5,6 @@ import json
 import types
 import warnings
 
-import keras
-
 from keras_attn.compat.keras_layers import flatten_layers
 
 # A class of somebody else may depend on more than its configuration.

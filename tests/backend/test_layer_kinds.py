@@ -35,7 +35,9 @@ def test_what_is_changed_after_the_constructor_makes_another_kind():
     dropped.drop.rate = 0.1
     assert len(set(layer_kinds([dropped, other]))) == 2
     adapted = [block() for _ in range(3)]
-    for layer, name, scale in zip(adapted, ("query", "value", "query"), (2.0, 2.0, 1.0), strict=True):
+    for layer, name, scale in zip(
+        adapted, ("query", "value", "query"), (2.0, 2.0, 1.0), strict=True
+    ):
         layer.attention.add_update(name, 2, scale)
     assert len(set(layer_kinds(adapted))) == 3
 
@@ -61,6 +63,7 @@ def test_layers_whose_configuration_does_not_tell_their_function_are_apart():
 
     own = [TransformerBlock(MultiHeadAttention(2, 3), Times(factor, 5)) for factor in (1, 2)]
     assert len(set(layer_kinds(own))) == 2
+
     def gelu(x):  # named as one of Keras's
         return x
 
