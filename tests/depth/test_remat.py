@@ -34,7 +34,7 @@ def stack(remat, num_layers=3, dropout=0.3, dtype=None):
     "way", ["eager", *(pytest.param(way, marks=pytest.mark.slow) for way in ("graph", "xla"))]
 )
 def test_gradients_with_dropout_equal_those_without_remat(way):
-    x = tf.constant(oracles.random(B, T, D))
+    x, mask = tf.constant(oracles.random(B, T, D)), tf.sequence_mask([T, 3], T)
 
     def gradients(remat):
         layer = stack(remat)
@@ -42,7 +42,7 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
         def run(x):
             with tf.GradientTape() as tape:
                 tape.watch(x)
-                output = layer(x, training=True)
+                output = layer(x, padding_mask=mask, training=True)
                 loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
             return output, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_variables)])
 

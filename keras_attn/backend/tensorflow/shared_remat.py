@@ -116,7 +116,8 @@ class _TracedLayer:
         """Return the gradients by the operands, None for integers and frozen weights."""
         upstream = [x for x in upstream if x.dtype.is_floating]
         delay, count = delay_until(first_float(upstream)), self._num_tensors
-        operands = [*map(delay, operands[:count]), *operands[count:]]
+        tensors = [delay(x) if x.dtype.is_floating else x for x in operands[:count]]
+        operands = [*tensors, *operands[count:]]
         if self._gradient is None:
             self._gradient = _trace(self._run_again, [*self._specs, *map(_spec, upstream)])
         found = dict(zip(self._sources, self._gradient(*operands, *upstream), strict=True))
