@@ -40,20 +40,20 @@ def draw(cards, path):
 
     Agents that learn from stored episodes have no such curve.
     """
-    figure, axes = new_axes((6.4, 4.2))
+    figure, axes = new_axes((7.6, 4.2))
     for name, runs in cards.items():
         if "return" not in runs[0]["history"][0]:
             continue
         returns = np.array([[_number(row["return"]) for row in card["history"]] for card in runs])
         epochs = np.arange(1, returns.shape[1] + 1)
-        steps = epochs * runs[0]["steps"] / len(epochs)
+        steps = epochs * runs[0]["steps"] / len(epochs) / 1000
         (line,) = axes.plot(steps, returns.mean(axis=0), label=name)
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color())
-    axes.set(xlabel="steps of all environments", ylabel="return", title=runs[0]["task"])
+    axes.set(xlabel="thousand steps of all environments", ylabel="return", title=runs[0]["task"])
     axes.grid(alpha=0.3)
     if axes.lines:
-        axes.legend()
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))  # beside the curves
     save(figure, path)
 
 
