@@ -166,7 +166,7 @@ class Sample(Strategy):
         tokens = None
         if self.top_k is not None or self.top_p is not None:
             vocabulary_size = logits.shape[-1]
-            logits, tokens = ops.top_k(logits, min(self.top_k or vocabulary_size, vocabulary_size))
+            logits, tokens = top_k(logits, min(self.top_k or vocabulary_size, vocabulary_size))
         probabilities = ops.softmax(logits, axis=-1)
         if self.top_p is not None:
             probabilities = keep_nucleus(probabilities, self.top_p)
