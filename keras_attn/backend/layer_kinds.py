@@ -11,6 +11,10 @@ from keras_attn.compat.keras_layers import flatten_layers
 TRUSTED = ("keras", "keras_attn")
 
 
+class _UnknownFunction(Exception):
+    """Sign that a configuration does not determine what a layer computes."""
+
+
 def layer_kinds(layers):
     """Return a str for each layer, equal for layers that differ in names and weights only.
 
@@ -34,7 +38,7 @@ def _description(layer):
     """Return what determines the function of a layer beside its weights and its parts."""
     package, *_ = type(layer).__module__.partition(".")
     if package not in TRUSTED:
-        raise ValueError("The class is not of Keras or this package.")
+        raise _UnknownFunction
     config = layer.get_config()
     values = [getattr(layer, name, None) for name in config]
     # The name of a function in a configuration may be that of another one.
@@ -51,8 +55,8 @@ def _without_names(config):
         return config
     if config.get("class_name") == "function":
         if ">" not in str(config.get("config")):
-            raise ValueError("Of a function that is not registered only the name is known.")
+            raise _UnknownFunction  # only its name is known
     elif not (config.get("registered_name") or "keras_attn>").startswith("keras_attn>"):
-        raise ValueError("The class is not of Keras or this package.")
+        raise _UnknownFunction
     left_out = {"name"} if {"name", "trainable"} <= config.keys() else ()
     return {key: _without_names(value) for key, value in config.items() if key not in left_out}

@@ -67,7 +67,7 @@ class RematScope(keras.StatelessScope):
         is_recorded = not (variable.trainable or _is_float(variable))
         if not is_recorded and not (variable.trainable and self.is_first_run):
             return self._value_outside(variable)
-        value = self._value_before(variable)
+        value = self.value_before(variable)
         if value is None:
             return None
         return self._record(variable, value) if is_recorded else ops.stop_gradient(value)
@@ -80,7 +80,7 @@ class RematScope(keras.StatelessScope):
                 f"weights. Received: an assignment to {variable.path}."
             )
         if all(recorded is not variable for recorded, _ in self.states):
-            before = self._value_before(variable)
+            before = self.value_before(variable)
             if before is not None:
                 self._record(variable, before)
         self._changed[id(variable)] = variable
@@ -102,7 +102,7 @@ class RematScope(keras.StatelessScope):
         scope = self.original_scope
         return None if scope is None else scope.get_current_value(variable)
 
-    def _value_before(self, variable):
+    def value_before(self, variable):
         """Return the value in the variable's own precision; None while Keras only infers shapes."""
         value = self._value_outside(variable)
         if value is None and stored_value(variable) is not None:

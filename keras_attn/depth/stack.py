@@ -234,7 +234,7 @@ class Stack(Block):
 
             steps = [functools.partial(step, number) for number in range(len(calls))]
             arguments = list(zip(map(vars, calls), scales, strict=True))
-            layers = self._blocks_of_graphs(calls[0])
+            layers = self._sharing_blocks(calls[0])
             return remat_chain(steps, x, arguments, add_loss=self.add_loss, layers=layers)
         extras = []
         for number, (call, scale) in enumerate(zip(calls, scales, strict=True)):
@@ -242,7 +242,7 @@ class Stack(Block):
             extras.append(extra)
         return x, extras
 
-    def _blocks_of_graphs(self, call):
+    def _sharing_blocks(self, call):
         """Return the blocks if `remat` may build one graph for all of one kind, else none."""
         depends_on_block_alone = type(self)._run_block is Stack._run_block
         is_captured = captures.thread.record is not None

@@ -3,7 +3,7 @@
 from keras import ops, tree
 
 from keras_attn.backend.operations import gather_rows
-from keras_attn.generation.distributions import log_total
+from keras_attn.generation.distributions import log_sum_exp
 from keras_attn.generation.loop import Strategy, cache_loop, read_prompt, slot_positions
 from keras_attn.generation.stopping import Stopping
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes
@@ -151,7 +151,7 @@ class Beam(Strategy):
         if renormalize:
             # XLA has a fast kernel for `top_k`, but not where a slice of its result is read.
             top = ops.max(best, axis=-1, keepdims=True)
-            log_probs = open_scores[..., None] + (best - top) - log_total(logits, top)
+            log_probs = open_scores[..., None] + (best - top) - log_sum_exp(logits, top)
         flat = (-1, self.beams * kept)
         log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), count)
         tokens = ops.reshape(tokens, flat)

@@ -3,7 +3,7 @@
 from keras import ops
 
 
-def log_total(logits, top):
+def log_sum_exp(logits, top):
     """Return log sum_v exp(z_v - top) of logits z (..., V), for their largest, top (..., 1)."""
     return ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
 

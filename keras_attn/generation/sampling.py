@@ -8,7 +8,7 @@ from keras_attn.generation.distributions import (
     keep_likely,
     keep_nucleus,
     keep_typical,
-    log_total,
+    log_sum_exp,
 )
 from keras_attn.generation.loop import Strategy, decode_tokens
 from keras_attn.generation.processors import RepetitionPenalty
@@ -40,7 +40,7 @@ class Greedy(Strategy):
 
         def choose(logits, step):
             best, token = top_k(logits, 1)
-            log_prob = -log_total(logits, best) if options.renormalize else best
+            log_prob = -log_sum_exp(logits, best) if options.renormalize else best
             return token[:, 0], log_prob[:, 0]
 
         return decode_tokens(model, inputs, choose, options)

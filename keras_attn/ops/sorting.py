@@ -37,12 +37,12 @@ def top_k(x, k):
 def _group_width(size, k):
     """Return the size of groups with which the fewest numbers are sorted.
 
-    It divides `size` if a size near the best does: numbers that are padded are copied.
+    It divides `size` if a size near the ideal does: padding would copy all numbers.
     """
-    best = math.sqrt(size / k)
-    near = range(math.ceil(best / 4), int(best * 4) + 1)
+    ideal = math.sqrt(size / k)
+    near = range(math.ceil(ideal / 4), int(ideal * 4) + 1)
     divisors = [width for width in near if size % width == 0]
-    return min(divisors or [round(best)], key=lambda width: size / width + k * width)
+    return min(divisors or [round(ideal)], key=lambda width: size / width + k * width)
 
 
 def sort_order(numbers, groups=None):

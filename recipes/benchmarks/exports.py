@@ -10,7 +10,7 @@ from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.exports"
 ENGINES = ("saved_model", "onnx", "ctranslate2")
-FORMS = tuple(engine + precision for engine in ENGINES for precision in ("", "_int8"))
+FORMS = tuple(engine + suffix for engine in ENGINES for suffix in ("", "_int8"))
 COLUMNS = {
     "MB": lambda row: f"{row['facts']['megabytes']:.2f}",
     "MB of weights": lambda row: f"{row['facts']['weight_megabytes']:.2f}",

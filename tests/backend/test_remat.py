@@ -84,7 +84,8 @@ def run_chain(layers, add_loss, x, shared, are_given=False):
     def step(layer):
         return lambda x, given: (layer(x, given["shared"], training=given["training"]), [x * 2])
 
-    given = {"shared": shared, "training": True}
+    # A mask has no gradient.
+    given = {"shared": shared, "training": True, "mask": tf.constant([True, False, True])}
     steps, arguments = [step(layer) for layer in layers], [given] * len(layers)
     named = layers if are_given else ()
     x, rests = remat_chain(steps, x, arguments, add_loss=add_loss, layers=named)

@@ -6,6 +6,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
+from keras_attn.attention import captures
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.testing import check_layer
@@ -64,10 +65,25 @@ def test_equal_blocks_share_a_graph_in_mixed_precision():
         run = tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
         x = tf.constant(oracles.random(B, T, D))
         outputs.append(np.asarray(run(x), "float32"))
-        operations = run.get_concrete_function(x).graph.get_operations()
-        calls.append(sum(operation.type.endswith("PartitionedCall") for operation in operations))
+        calls.append(number_of_calls(run, x))
     np.testing.assert_array_equal(*outputs)
     assert calls == [2, 0]
+
+
+def number_of_calls(run, x):
+    """Return the number of calls of functions in the graph of another."""
+    operations = run.get_concrete_function(x).graph.get_operations()
+    return sum(operation.type.endswith("PartitionedCall") for operation in operations)
+
+
+def test_blocks_whose_scores_are_recorded_share_no_graph(monkeypatch):
+    """A recorder would see the first block only."""
+    layers = []
+    monkeypatch.setattr(captures.thread, "record", lambda layer, *_: layers.append(layer))
+    layer, x = stack(True, 2), tf.constant(oracles.random(B, T, D))
+    run = tf.function(lambda x: layer(x, training=True), autograph=False)
+    assert number_of_calls(run, x) == 0
+    assert {id(x) for x in layers} == {id(block.attention) for block in layer.blocks}
 
 
 @pytest.mark.parametrize("remat", [True, False])

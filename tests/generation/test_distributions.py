@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attn import models
 from keras_attn.generation import Constrained, Sample
-from keras_attn.generation.distributions import draw, log_total
+from keras_attn.generation.distributions import draw, log_sum_exp
 from keras_attn.generation.loop import read_inputs
 from keras_attn.generation.processors import RepetitionPenalty
 
@@ -20,12 +20,12 @@ def logits():
     return np.random.default_rng(0).normal(0, 2, (ROWS, VOCABULARY)).astype("float32")
 
 
-def test_the_total_of_far_logits_does_not_overflow():
+def test_the_sum_of_far_logits_does_not_overflow():
     logits = np.random.default_rng(7).normal(scale=100.0, size=(2, 3, 19)).astype("float32")
     top = logits.max(axis=-1, keepdims=True)
     expected = np.logaddexp.reduce(logits.astype("float64"), axis=-1, keepdims=True) - top
     assert logits.max() > 90  # exp(90) is no float32
-    np.testing.assert_allclose(ops.convert_to_numpy(log_total(logits, top)), expected, atol=1e-6)
+    np.testing.assert_allclose(ops.convert_to_numpy(log_sum_exp(logits, top)), expected, atol=1e-6)
 
 
 def softmax(x):

@@ -83,19 +83,21 @@ def normalize(x, epsilon, scale, shift=None):
 
     @tf.custom_gradient
     def normalize_tensors(x, scale, *shift):
-        x = x - tf.reduce_mean(x, -1, keepdims=True)
-        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + epsilon)
-        x = x * inverse
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
+        normalized = centred * inverse
 
         def gradient(upstream):
-            y = upstream * scale
-            mean = tf.reduce_mean(y, -1, keepdims=True)
-            slope = tf.reduce_mean(y * x, -1, keepdims=True)
+            scaled = upstream * scale
+            mean = tf.reduce_mean(scaled, -1, keepdims=True)
+            slope = tf.reduce_mean(scaled * normalized, -1, keepdims=True)
             # The gradient of a bias is a sum over all axes but the last one.
-            sums = [tf.raw_ops.BiasAddGrad(out_backprop=y) for y in (upstream * x, upstream)]
-            return inverse * (y - mean - x * slope), *sums[: 1 + len(shift)]
+            by_scale = tf.raw_ops.BiasAddGrad(out_backprop=upstream * normalized)
+            by_shift = [tf.raw_ops.BiasAddGrad(out_backprop=upstream)] if shift else []
+            return inverse * (scaled - mean - normalized * slope), by_scale, *by_shift
 
-        return sum(shift, x * scale), gradient
+        y = normalized * scale
+        return y + shift[0] if shift else y, gradient
 
     return normalize_tensors(x, scale, *(() if shift is None else (shift,)))
 

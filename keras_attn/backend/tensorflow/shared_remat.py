@@ -1,11 +1,13 @@
 """Rematerialisation of equal layers on TensorFlow, whose graph is built once for all of them."""
 
+import collections
+
 import keras
 import tensorflow as tf
 from keras import tree
 
 from keras_attn.backend.layer_kinds import layer_kinds
-from keras_attn.backend.remat_scope import commit, in_first_run, mark_remat
+from keras_attn.backend.remat_scope import RematScope, commit, in_first_run, mark_remat
 from keras_attn.backend.tensorflow.delays import delay_until, first_float
 from keras_attn.compat.variable_values import stored_value
 
@@ -19,28 +21,29 @@ def share_traces(functions, layers, plain, add_loss):
     """
     if tf.executing_eagerly():
         return plain
-    kinds, traced = layer_kinds(layers), {}
+    kinds, shared = layer_kinds(layers), {}
+    counts = collections.Counter(kinds)
 
     def apply(number, x, arguments):
         kind = kinds[number]
-        if kinds.count(kind) == 1:
+        if counts[kind] == 1:
             return plain(number, x, arguments)
         leaves = tree.flatten((x, arguments))
         key = kind, str([_spec(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves])
-        if key not in traced:
-            traced[key] = _TracedLayer(functions[number], layers[number], (x, arguments))
-        layer = traced[key]
-        if not layer.is_closed:
+        if key not in shared:
+            shared[key] = _SharedFunction(functions[number], layers[number], (x, arguments))
+        function = shared[key]
+        if not function.is_closed:
             return plain(number, x, arguments)
         tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
-        results, losses, changes = layer(tensors, layers[number].variables)
+        results, losses, changes = function(tensors, layers[number].variables)
         commit(changes, losses, add_loss)
-        return tree.pack_sequence_as(layer.structure, results)
+        return tree.pack_sequence_as(function.structure, results)
 
     return apply
 
 
-class _TracedLayer:
+class _SharedFunction:
     """The two functions of a graph for one kind of layer.
 
     Args:
@@ -80,7 +83,9 @@ class _TracedLayer:
             constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in operands]
             return first_run(*constants), lambda *upstream: self._gradients(operands, upstream)
 
-        operands = [*tensors, *map(_current_value, variables)]
+        with RematScope() as scope:
+            values = [scope.value_before(variable) for variable in variables]
+        operands = [*tensors, *values]
         results = list((first_run if in_first_run() else run)(*operands))
         count = len(results) - self._num_losses
         changes = [(variables[i], x) for i, x in zip(self._changed, changed, strict=True)]
@@ -144,11 +149,3 @@ def _trace(function, specs):
     attributes = {"_noinline": True}
     function = tf.function(function, autograph=False, experimental_attributes=attributes)
     return function.get_concrete_function(*specs)
-
-
-def _current_value(variable):
-    """Return the value in the variable's own dtype, inside stateless scopes too."""
-    with keras.StatelessScope() as scope:
-        outer = scope.original_scope
-    value = None if outer is None else outer.get_current_value(variable)
-    return tf.convert_to_tensor(stored_value(variable)) if value is None else value

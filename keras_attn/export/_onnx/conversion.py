@@ -121,7 +121,7 @@ def onnx(
         _check_outputs(function, file, num_tokens(model), longest)
         if quantize:
             write_int8(proto, file)
-            _check_numbers(function, file, num_tokens(model), longest)
+            _check_finite(function, file, num_tokens(model), longest)
     return path
 
 
@@ -173,8 +173,8 @@ def _check_outputs(function, file, tokens, longest):
                 )
 
 
-def _check_numbers(function, file, tokens, longest):
-    """Run the file; raise if that fails or gives what is no number."""
+def _check_finite(function, file, tokens, longest):
+    """Run the file; raise if that fails or an output has infinities or NaN."""
     for _, outputs in _run_examples(function, file, tokens, longest):
         for name, output in outputs.items():
             if not np.isfinite(output).all():
