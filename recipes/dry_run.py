@@ -1,5 +1,6 @@
 """Dry run: the cost of a training, estimated from its first steps; nothing is written."""
 
+import contextlib
 import math
 import time
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from .progress import byte_size, duration
 
 STEPS = 5  # measured; the first of them compiles
+COMPARED_STEPS = 10  # with --jit-compile and without
 
 
 class Estimate(NamedTuple):
@@ -22,6 +24,7 @@ class Estimate(NamedTuple):
         done: int. Steps that an earlier run, which this one resumes, has done.
         seconds: list of the seconds of the first steps; empty if no step is left.
         unit: str. Name of a step.
+        plain_seconds: list like `seconds`, without --jit-compile; empty if it is not given.
     """
 
     parameters: int
@@ -31,6 +34,7 @@ class Estimate(NamedTuple):
     done: int
     seconds: list
     unit: str = "step"
+    plain_seconds: list = []
 
     @classmethod
     def of(cls, model, optimizer, **steps):
@@ -39,15 +43,13 @@ class Estimate(NamedTuple):
         return cls(model.count_params(), *sizes, **steps)
 
     @property
-    def seconds_per_step(self):
-        """Median without the first step, which compiles; the first one if there is no other."""
-        return float(np.median(self.seconds[1:] or self.seconds))
-
-    @property
     def seconds_left(self):
         """Expected seconds of the steps that are left."""
+        return self._seconds_left(self.seconds)
+
+    def _seconds_left(self, seconds):
         left = self.steps - self.done
-        return self.seconds[0] + (left - 1) * self.seconds_per_step if left else 0.0
+        return seconds[0] + (left - 1) * _per_step(seconds) if left else 0.0
 
     def lines(self):
         """Yield the lines that show the estimate."""
@@ -60,11 +62,22 @@ class Estimate(NamedTuple):
         count = f"{self.steps:,}" if self.unit == "step" else f"{self.steps:,} {self.unit}s"
         yield f"Steps:  {count}{done}"
         if self.done < self.steps:
-            first = f"the first {self.unit} takes {self.seconds[0]:.3g} s, since it compiles"
-            others = f"each other {self.seconds_per_step:.3g} s, the median of "
-            number = len(self.seconds) - 1
-            known = f"{others}{number}" if number else "no other was measured"
-            yield f"Time:   about {duration(self.seconds_left)}: {first}; {known}"
+            yield f"Time:   {self._time(self.seconds)}"
+        if self.plain_seconds:
+            yield f"        without --jit-compile {self._time(self.plain_seconds)}"
+            pays = self.seconds_left < self._seconds_left(self.plain_seconds)
+            yield f"        {'Keep the option.' if pays else 'Leave the option out.'}"
+
+    def _time(self, seconds):
+        first = f"the first {self.unit} takes {seconds[0]:.3g} s, since it compiles"
+        others = f"each other {_per_step(seconds):.3g} s, the median of {len(seconds) - 1}"
+        known = others if len(seconds) > 1 else "no other was measured"
+        return f"about {duration(self._seconds_left(seconds))}: {first}; {known}"
+
+
+def _per_step(seconds):
+    """Return the median without the first step, which compiles; the first if there is no other."""
+    return float(np.median(seconds[1:] or seconds))
 
 
 def estimate(run, steps_per_epoch, measure, unit="step"):
@@ -80,8 +93,16 @@ def estimate(run, steps_per_epoch, measure, unit="step"):
     epoch, batch = run.resume_callback().restore(run.compiled_model)
     is_trained = run.trained_steps() is not None
     done = steps if is_trained else min(steps, epoch * steps_per_epoch + batch)
-    seconds = measure(min(STEPS, steps - done)) if done < steps else []
-    entries = {"steps": steps, "done": done, "seconds": seconds, "unit": unit}
+    is_compared = run.options.jit_compile and keras.backend.backend() == "tensorflow"
+    seconds, plain_seconds = [], []
+    if done < steps:
+        count = min(COMPARED_STEPS if is_compared else STEPS, steps - done)
+        seconds = measure(count)
+        if is_compared:
+            with _without_xla(run.compiled_model):
+                plain_seconds = measure(count)
+    times = {"seconds": seconds, "plain_seconds": plain_seconds, "unit": unit}
+    entries = {"steps": steps, "done": done, **times}
     return Estimate.of(run.model, run.compiled_model.optimizer, **entries)
 
 
@@ -123,6 +144,16 @@ def report(options, estimates, files, data_bytes=0, trained=()):
 def byte_count(variables):
     """Return the bytes of variables."""
     return sum(math.prod(v.shape) * np.dtype(v.dtype).itemsize for v in variables)
+
+
+@contextlib.contextmanager
+def _without_xla(model):
+    """Train a compiled model without XLA in this context."""
+    model.jit_compile = False
+    model.make_train_function(force=True)
+    yield
+    model.jit_compile = True
+    model.make_train_function(force=True)
 
 
 def fit_seconds(model, train, scope, count=STEPS):

@@ -189,13 +189,19 @@ class Options(CommandOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(Options):
-    """Checkpoints and export."""
+    """Checkpoints, export and compilation."""
 
     checkpoint_steps: int | None = option(
         None, "save a checkpoint also every N steps", identity=False, at_least=1, metavar="N"
     )
     export_version: int | None = option(
         None, "default: one above the highest existing version", identity=False, at_least=1
+    )
+    jit_compile: bool = option(
+        False,
+        "compile training by XLA, once for each shape of a batch; with --dry-run, measure steps "
+        "with and without it (JAX always compiles)",
+        identity=False,
     )
 
 

@@ -17,6 +17,7 @@ from . import dry_run, files
 from .callbacks import AfterFirstStep, WithoutTrainEnd
 from .card import EpochSeconds, cut_history, read_history, write_card
 from .compilation_cache import keep_compiled_programs
+from .optimizer import JIT_COMPILE
 from .progress import duration, fit_verbosity
 from .results import result as result_text
 from .settings import check_agreement, check_out, check_settings, save_settings
@@ -187,6 +188,11 @@ class TrainingRun:
     @property
     def epochs(self):
         return self.options.epochs
+
+    @property
+    def jit_compile(self):
+        """True if XLA compiles the training."""
+        return JIT_COMPILE or self.options.jit_compile
 
     def trained_steps(self):
         """Return the steps of a finished training; None if there is more to train.

@@ -9,6 +9,8 @@ from keras_attn.compat.keras_layers import flatten_layers
 
 # A class of somebody else may depend on more than its configuration.
 TRUSTED = ("keras", "keras_attn")
+# Keras replaces these methods of each layer by functions that call them.
+WRAPPED = {"build", "quantize"}
 
 
 class _UnknownFunction(Exception):
@@ -19,8 +21,8 @@ def layer_kinds(layers):
     """Return a str for each layer, equal for layers that differ in names and weights only.
 
     A layer has a kind of its own if its configuration may not determine its function: if it is or
-    has a layer or value of a class that is not of Keras or this package, or a function that is not
-    registered.
+    has a layer or value of a class that is not of Keras or this package, a function that is not
+    registered, or a function in place of a method.
     """
     return [_kind(layer) or f"layer {index}" for index, layer in enumerate(layers)]
 
@@ -37,7 +39,8 @@ def _kind(layer):
 def _description(layer):
     """Return what determines the function of a layer beside its weights and its parts."""
     package, *_ = type(layer).__module__.partition(".")
-    if package not in TRUSTED:
+    is_changed = any(hasattr(type(layer), name) for name in _own_functions(layer))
+    if package not in TRUSTED or is_changed:
         raise _UnknownFunction
     config = layer.get_config()
     values = [getattr(layer, name, None) for name in config]
@@ -45,6 +48,12 @@ def _description(layer):
     functions = [id(value) for value in values if isinstance(value, types.FunctionType)]
     updates = sorted(getattr(layer, "updates", {}).items())  # of low rank, with their scales
     return [type(layer).__name__, _without_names(config), functions, updates]
+
+
+def _own_functions(layer):
+    """Return the names of functions that the layer itself has, beside those that Keras wraps."""
+    functions = types.FunctionType, types.MethodType
+    return {name for name, value in vars(layer).items() if isinstance(value, functions)} - WRAPPED
 
 
 def _without_names(config):

@@ -1,7 +1,7 @@
 """Run of any task: data, training, results by length and a card."""
 
 from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE, adam
+from ..optimizer import adam
 from ..plots import draw_lines
 from ..run import TrainingRun
 from .batches import Batches
@@ -78,5 +78,5 @@ class AlgorithmicRun(TrainingRun):
         draw_lines(self.path(picture), lines, "length", "share of held-out examples", mark)
 
     def _compile(self, loss, metrics):
-        how = {"weighted_metrics": metrics, "jit_compile": JIT_COMPILE}
+        how = {"weighted_metrics": metrics, "jit_compile": self.jit_compile}
         self.model.compile(adam(self.options), loss, **how)

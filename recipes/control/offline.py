@@ -9,7 +9,6 @@ from keras_attn import losses, metrics, models, optimizers
 
 from .. import dry_run
 from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE
 from ..run import MODEL, TrainingRun
 from .agents import build
 from .environments import HELD_OUT, Environments
@@ -57,7 +56,7 @@ class OfflineRun(TrainingRun):
                 optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
                 loss=losses.LabelSmoothedCrossentropy(0.0, ignore_class=-1),
                 weighted_metrics=[metrics.TokenAccuracy(ignore_class=-1, name="accuracy")],
-                jit_compile=JIT_COMPILE,
+                jit_compile=self.jit_compile,
             )
 
     @functools.cached_property

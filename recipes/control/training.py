@@ -10,7 +10,6 @@ import numpy as np
 from keras_attn import optimizers
 
 from .. import dry_run, files
-from ..optimizer import JIT_COMPILE
 from ..progress import duration, fit_verbosity
 from ..run import FILES, TrainingRun
 from ..settings import check_out, check_settings
@@ -126,7 +125,7 @@ class AgentRun(TrainingRun):
             self.training_model = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
             self.training_model.compile(
                 optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
-                jit_compile=JIT_COMPILE,
+                jit_compile=self.jit_compile,
             )
             self.training_model.optimizer.build(self.training_model.trainable_variables)
         self.rollouts = Rollouts(environments, self.agent, options)

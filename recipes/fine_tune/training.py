@@ -5,7 +5,7 @@ import json
 
 from ..epoch_dataset import EpochDataset
 from ..files import digest, write
-from ..optimizer import JIT_COMPILE, adam
+from ..optimizer import adam
 from ..run import TrainingRun
 from .best_epoch import BestEpoch
 from .classification import Classification
@@ -49,7 +49,7 @@ class FineTuneRun(TrainingRun):
         schedule = dataclasses.replace(options, steps=steps).fill(warmup_steps=steps // 10)
         with self.scope():
             self.model.compile(
-                adam(schedule), jit_compile=JIT_COMPILE, **self.task.compile_arguments()
+                adam(schedule), jit_compile=self.jit_compile, **self.task.compile_arguments()
             )
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 from keras_attn import generation, losses, metrics, models
 
 from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE, adam
+from ..optimizer import adam
 from ..plots import write_image_grid
 from ..progress import evaluate_verbosity
 from ..run import TrainingRun
@@ -144,7 +144,7 @@ class ImageRun(ImagesRun):
             adam(self.options),
             loss=self._likelihood or losses.LabelSmoothedCrossentropy(0.0),
             weighted_metrics=[metrics.BitsPerDim(likelihood=self._likelihood)],
-            jit_compile=JIT_COMPILE,
+            jit_compile=self.jit_compile,
         )
 
 
@@ -193,5 +193,5 @@ class ClassifierRun(ImagesRun):
             adam(self.options),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-            jit_compile=JIT_COMPILE,
+            jit_compile=self.jit_compile,
         )

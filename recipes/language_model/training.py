@@ -10,7 +10,7 @@ from keras_attn import generation, losses, metrics, viz
 from keras_attn.memory import StatefulSegments
 
 from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE, adam
+from ..optimizer import adam
 from ..plots import save
 from ..progress import evaluate_verbosity
 from ..run import TrainingRun
@@ -60,7 +60,7 @@ class LanguageModelRun(TrainingRun):
             data = StridedWindows(ids, options.context, options.stride, options.batch_size)
             protocol = f"windows of {options.context}, stride {options.stride}"
         measured = [metrics.BitsPerCharacter(name="bits_per_token"), metrics.Perplexity()]
-        model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=JIT_COMPILE)
+        model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=self.jit_compile)
         started = time.monotonic()
         how = {"verbose": evaluate_verbosity(), "return_dict": True}
         found = model.evaluate(EpochDataset(data).data(), **how)
@@ -121,7 +121,7 @@ class LanguageModelRun(TrainingRun):
             adam(options),
             loss=_loss(),
             weighted_metrics=[self.corpus.bits_per_character()],
-            jit_compile=JIT_COMPILE,
+            jit_compile=self.jit_compile,
         )
         return trained
 

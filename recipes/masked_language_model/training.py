@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn import losses, metrics, models
 
 from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE, adam
+from ..optimizer import adam
 from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
@@ -47,7 +47,7 @@ class MaskedLanguageModelRun(TrainingRun):
                 adam(options),
                 loss=losses.LabelSmoothedCrossentropy(0.0),
                 weighted_metrics=[metrics.TokenAccuracy(name="masked_accuracy")],
-                jit_compile=JIT_COMPILE,
+                jit_compile=self.jit_compile,
             )
 
     def training_data(self):

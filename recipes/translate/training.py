@@ -6,7 +6,6 @@ from keras_attn import callbacks, generation, losses, metrics, optimizers, text
 from keras_attn.distribution.workers import worker_of
 
 from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE
 from ..run import TrainingRun
 from . import architectures
 from .dates import iso_dates
@@ -104,7 +103,7 @@ class TranslationRun(TrainingRun):
             ),
             loss=losses.LabelSmoothedCrossentropy(options.label_smoothing),
             weighted_metrics=[metrics.Perplexity()],
-            jit_compile=JIT_COMPILE,
+            jit_compile=self.jit_compile,
         )
         return model
 

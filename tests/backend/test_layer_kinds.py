@@ -42,6 +42,13 @@ def test_what_is_changed_after_the_constructor_makes_another_kind():
     assert len(set(layer_kinds(adapted))) == 3
 
 
+def test_a_layer_with_a_function_in_place_of_a_method_is_apart():
+    changed, plain = block(), block()
+    call = changed.attention.call
+    changed.attention.call = lambda *inputs, **kwargs: call(*inputs, **kwargs)
+    assert len(set(layer_kinds([changed, plain]))) == 2
+
+
 def activation(factor):
     def scaled(x):
         return ops.tanh(x * factor)
