@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
     done: int
     seconds: list
     unit: str = "step"
-    plain_seconds: list = []
+    plain_seconds: tuple = ()
 
     @classmethod
     def of(cls, model, optimizer, **steps):
@@ -66,7 +66,8 @@ class Estimate(NamedTuple):
         if self.plain_seconds:
             yield f"        without --jit-compile {self._time(self.plain_seconds)}"
             pays = self.seconds_left < self._seconds_left(self.plain_seconds)
-            yield f"        {'Keep the option.' if pays else 'Leave the option out.'}"
+            advice = "keep the option" if pays else "leave the option out"
+            yield f"        If all batches have one shape, {advice}."
 
     def _time(self, seconds):
         first = f"the first {self.unit} takes {seconds[0]:.3g} s, since it compiles"
@@ -151,9 +152,11 @@ def _without_xla(model):
     """Train a compiled model without XLA in this context."""
     model.jit_compile = False
     model.make_train_function(force=True)
-    yield
-    model.jit_compile = True
-    model.make_train_function(force=True)
+    try:
+        yield
+    finally:
+        model.jit_compile = True
+        model.make_train_function(force=True)
 
 
 def fit_seconds(model, train, scope, count=STEPS):

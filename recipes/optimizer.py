@@ -4,8 +4,8 @@ import keras
 
 from keras_attn import optimizers
 
-# On JAX an uncompiled model runs operation by operation; on TensorFlow a graph is as fast as XLA's
-# code and takes a tenth of the time to build for each new shape.
+# On JAX an uncompiled model runs operation by operation. On TensorFlow a graph is about as fast as
+# XLA's code and takes a tenth of the time to build for each new shape.
 JIT_COMPILE = keras.backend.backend() == "jax"
 
 

@@ -199,10 +199,18 @@ class RunOptions(Options):
     )
     jit_compile: bool = option(
         False,
-        "compile training by XLA, once for each shape of a batch; with --dry-run, measure steps "
-        "with and without it (JAX always compiles)",
+        "compile training and validation by XLA, once for each shape of a batch, on one device; "
+        "with --dry-run, compare ten steps with and without it (JAX always compiles)",
         identity=False,
     )
+
+    def check(self):
+        super().check()
+        if self.jit_compile and self.strategy != "none":
+            raise OptionError(
+                "--jit-compile compiles for one device, so no --strategy takes it. "
+                f"Received: --jit-compile, --strategy {self.strategy}."
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

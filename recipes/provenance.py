@@ -7,6 +7,8 @@ import shlex
 import sys
 from importlib import metadata
 
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
+
 
 def command_line():
     """Return the command of this process, as a user would type it."""
@@ -22,14 +24,16 @@ def cores():
 
 
 def hardware():
-    """Return processor, number of cores that this process may use, and memory, as text."""
-    model = platform.processor() or platform.machine()
+    """Return processor, its vector instructions, cores that this process may use, and memory."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    entries = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    model = entries.get("model name") or platform.processor() or platform.machine()
+    flags = entries.get("flags", "").split()
+    # Processors of one name differ by a factor of two, and TensorFlow uses other kernels.
+    vectors = next((f" ({text})" for flag, text in VECTORS.items() if flag in flags), "")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {cores()} cores, {memory:.0f} GiB"
+    return f"{model}{vectors}, {cores()} cores, {memory:.0f} GiB"
 
 
 def versions(*names):

@@ -191,7 +191,7 @@ class TrainingRun:
 
     @property
     def jit_compile(self):
-        """True if XLA compiles the training."""
+        """Value of `jit_compile` for `Model.compile`."""
         return JIT_COMPILE or self.options.jit_compile
 
     def trained_steps(self):

@@ -5,10 +5,21 @@ import json
 import types
 import warnings
 
+import keras
+
 from keras_attn.compat.keras_layers import flatten_layers
 
-# A class of somebody else may depend on more than its configuration.
-TRUSTED = ("keras", "keras_attn")
+# Modules of layers that depend on their configuration, parts and weights only. Depths, which may
+# compute their blocks again, and mixtures of experts, which sum over replicas, are not among them.
+TRUSTED = (
+    *(f"keras_attn.{package}." for package in ("layers", "norms", "patterns", "positions")),
+    *(f"keras_attn.{package}." for package in ("residuals", "scores")),
+    "keras_attn.feed_forward.feed_forward",
+    "keras_attn.feed_forward.gated_feed_forward",
+)
+TRUSTED_OF_KERAS = (keras.layers.Dense, keras.layers.Dropout, keras.layers.LayerNormalization)
+LIBRARIES = ("keras.", "keras_attn.")  # whose functions are trusted
+REGISTERED = "keras_attn>"  # begins the names of this package in configurations
 # Keras replaces these methods of each layer by functions that call them.
 WRAPPED = {"build", "quantize"}
 
@@ -21,39 +32,39 @@ def layer_kinds(layers):
     """Return a str for each layer, equal for layers that differ in names and weights only.
 
     A layer has a kind of its own if its configuration may not determine its function: if it is or
-    has a layer or value of a class that is not of Keras or this package, a function that is not
-    registered, or a function in place of a method.
+    has a layer that is not trusted here, a value of a class or a function of another library, or
+    anything callable in place of a method.
     """
     return [_kind(layer) or f"layer {index}" for index, layer in enumerate(layers)]
 
 
 def _kind(layer):
     weights = [(tuple(v.shape), str(v.dtype), v.trainable) for v in layer.variables]
+    parts = flatten_layers(layer)
     with contextlib.suppress(Exception), warnings.catch_warnings():
         # Configurations may fail in any way, and those of lambdas warn.
         warnings.simplefilter("ignore")
-        return json.dumps([weights, *map(_description, flatten_layers(layer))], sort_keys=True)
+        return json.dumps([weights, *(_description(part, parts) for part in parts)], sort_keys=True)
     return None
 
 
-def _description(layer):
-    """Return what determines the function of a layer beside its weights and its parts."""
-    package, *_ = type(layer).__module__.partition(".")
-    is_changed = any(hasattr(type(layer), name) for name in _own_functions(layer))
-    if package not in TRUSTED or is_changed:
+def _description(layer, parts):
+    """Return what determines the function of a layer beside its weights and the `parts`."""
+    cls = type(layer)
+    is_trusted = cls in TRUSTED_OF_KERAS or f"{cls.__module__}.".startswith(TRUSTED)
+    replaced = (name for name in vars(layer).keys() - WRAPPED if callable(getattr(cls, name, None)))
+    if not is_trusted or any(replaced):
         raise _UnknownFunction
     config = layer.get_config()
     values = [getattr(layer, name, None) for name in config]
+    functions = [value for value in values if isinstance(value, types.FunctionType)]
+    if not all(f"{function.__module__}.".startswith(LIBRARIES) for function in functions):
+        raise _UnknownFunction
+    places = {id(part): index for index, part in enumerate(parts)}
+    roles = {name: places[id(value)] for name, value in vars(layer).items() if id(value) in places}
+    updates = list(getattr(layer, "updates", {}).items())  # of low rank, with their scales
     # The name of a function in a configuration may be that of another one.
-    functions = [id(value) for value in values if isinstance(value, types.FunctionType)]
-    updates = sorted(getattr(layer, "updates", {}).items())  # of low rank, with their scales
-    return [type(layer).__name__, _without_names(config), functions, updates]
-
-
-def _own_functions(layer):
-    """Return the names of functions that the layer itself has, beside those that Keras wraps."""
-    functions = types.FunctionType, types.MethodType
-    return {name for name, value in vars(layer).items() if isinstance(value, functions)} - WRAPPED
+    return [cls.__name__, _without_names(config), list(map(id, functions)), roles, updates]
 
 
 def _without_names(config):
@@ -62,10 +73,10 @@ def _without_names(config):
         return [_without_names(value) for value in config]
     if not isinstance(config, dict):
         return config
+    names = [config.get("registered_name")]
     if config.get("class_name") == "function":
-        if ">" not in str(config.get("config")):
-            raise _UnknownFunction  # only its name is known
-    elif not (config.get("registered_name") or "keras_attn>").startswith("keras_attn>"):
+        names.append(str(config["config"]))
+    if not all(name.startswith(REGISTERED) for name in names if name):
         raise _UnknownFunction
     left_out = {"name"} if {"name", "trainable"} <= config.keys() else ()
     return {key: _without_names(value) for key, value in config.items() if key not in left_out}

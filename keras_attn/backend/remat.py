@@ -8,7 +8,6 @@ from keras import backend, ops, tree
 
 from keras_attn.backend import per_backend
 from keras_attn.backend.remat_scope import RematScope, commit
-from keras_attn.backend.shared_graphs import chain, share_graphs
 
 # The inputs of so few steps take less memory than what one step computes: to keep only some of
 # them would cost time and save little.
@@ -44,23 +43,36 @@ def remat(function, *arguments, add_loss):
 
 
 def remat_chain(functions, x, arguments, *, add_loss, layers=()):
-    """Run a `shared_chain` of the same arguments, each function with `remat`.
+    """Apply L functions of x and nested arguments one after another, each with `remat`.
+
+        x_l, rest_l = function_l(x_{l-1}, arguments_l)
 
     Beside the arguments and the rest, memory holds the results inside one function and some of the
     x_l. Of more than `MAX_UNSEGMENTED` functions these are about 2 sqrt(L), at the price of a
     second recomputation: first of the x_l from every sqrt(L)-th one, then inside each function.
+
+    Return the last x and the list of rest_l. `arguments` is a list of L nested tensors. `layers`
+    may give the layer of each function, if the functions differ in nothing else and read nothing
+    but it and their arguments: a graph is then built once for all layers of one kind.
     """
 
     def plain(number, x, given):
         return remat(functions[number], x, given, add_loss=add_loss)
 
-    step = share_graphs(functions, layers, plain, add_loss, remat=True) if layers else plain
+    step = share_traces(functions, layers, plain, add_loss) if layers else plain
     length = 1 if len(functions) <= MAX_UNSEGMENTED else math.isqrt(len(functions))
-    segment = functools.partial(chain, step)
+
+    def segment(start, x, arguments):
+        rests = []
+        for number, given in enumerate(arguments, start):
+            x, rest = step(number, x, given)
+            rests.append(rest)
+        return x, rests
+
     run = segment if length == 1 else functools.partial(remat, segment, add_loss=add_loss)
     rests = []
     for start in range(0, len(functions), length):
-        x, rest = run(x, arguments[start : start + length], start)
+        x, rest = run(start, x, arguments[start : start + length])
         rests += rest
     return x, rests
 
@@ -73,6 +85,15 @@ def chain_recomputations(count):
 def chain_states(count):
     """Return how many of its states a `remat_chain` keeps, those inside one segment included."""
     return count if count <= MAX_UNSEGMENTED else 2 * math.isqrt(count)
+
+
+@per_backend
+def share_traces(functions, layers, plain, add_loss):
+    """Return `plain`, or a function of the same arguments that builds a graph once for a kind.
+
+    `plain` applies `remat` to the function of a number, x and its arguments.
+    """
+    return plain
 
 
 @per_backend

@@ -9,7 +9,6 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.attention import captures
 from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain
-from keras_attn.backend.shared_graphs import shared_chain
 from keras_attn.depth import caches
 from keras_attn.depth.stochastic_depth import row_scales, scale_change
 from keras_attn.layers.block import Block, CallContext, takes_call_context
@@ -44,9 +43,6 @@ class Stack(Block):
     b_l is the block of inference. A block that is left out is computed all the same: it writes
     caches, and saves no time. Cost: the sum of the blocks.
 
-    In training on TensorFlow, blocks of one configuration share a graph, which is built once, if
-    all their parts are of Keras or this package.
-
     Use it for every model of separate blocks; set `remat=True` to train in less memory.
 
     Args:
@@ -55,7 +51,8 @@ class Stack(Block):
         num_layers: int. Number of blocks L; by default the length of the list.
         remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
             O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
-            pass, or two if L > 16.
+            pass, or two if L > 16. In training on TensorFlow, blocks of one configuration share
+            a graph, which is built once, if all their parts are of Keras or this package.
         drop: float in [0, 1). Probability that a row leaves out the last block in training.
 
     Call arguments:
@@ -229,23 +226,27 @@ class Stack(Block):
             memory its `input`, with `keep_outputs` its `output`.
         """
         scales = self._row_scales(x, calls[0])
+        if self.remat and calls[0].cache is None:
 
-        def step(number, x, arguments):  # nested tensors, which a `CallContext` is not
-            fields, scale = arguments
-            return self._run_block(number, x, CallContext(**fields), keep_outputs, scale)
+            def step(number, x, arguments):  # nested tensors, which a `CallContext` is not
+                fields, scale = arguments
+                return self._run_block(number, x, CallContext(**fields), keep_outputs, scale)
 
-        steps = [functools.partial(step, number) for number in range(len(calls))]
-        arguments = list(zip(map(vars, calls), scales, strict=True))
-        run = remat_chain if self.remat and calls[0].cache is None else shared_chain
-        layers = self._sharing_blocks(calls[0])
-        return run(steps, x, arguments, add_loss=self.add_loss, layers=layers)
+            steps = [functools.partial(step, number) for number in range(len(calls))]
+            arguments = list(zip(map(vars, calls), scales, strict=True))
+            layers = self._sharing_blocks(calls[0])
+            return remat_chain(steps, x, arguments, add_loss=self.add_loss, layers=layers)
+        extras = []
+        for number, (call, scale) in enumerate(zip(calls, scales, strict=True)):
+            x, extra = self._run_block(number, x, call, keep_outputs, scale)
+            extras.append(extra)
+        return x, extras
 
     def _sharing_blocks(self, call):
-        """Return the blocks if those of one kind may share a graph, else none."""
+        """Return the blocks if `remat` may build one graph for all of one kind, else none."""
         depends_on_block_alone = type(self)._run_block is Stack._run_block
         is_captured = captures.thread.record is not None
-        is_training = call.training and call.cache is None
-        may_share = is_training and depends_on_block_alone and not is_captured
+        may_share = call.training and depends_on_block_alone and not is_captured
         return self.blocks if may_share else ()
 
     def _row_scales(self, x, call):

@@ -1,17 +1,23 @@
 """Layers of one kind differ in names and weights only."""
 
+import functools
+
 import keras
+import pytest
 from keras import ops
 
 from keras_attn.backend.layer_kinds import layer_kinds
+from keras_attn.depth import Recurrent, Reversible, Stack
+from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 
 D = 6
 
 
-def block(width=11, dtype=None, **kwargs):
+def block(width=11, dtype=None, residual="post_norm", **kwargs):
     attention = MultiHeadAttention(2, 3, dtype=dtype, **kwargs)
-    layer = TransformerBlock(attention, FeedForward(width, dtype=dtype), dtype=dtype)
+    feed_forward = FeedForward(width, dtype=dtype)
+    layer = TransformerBlock(attention, feed_forward, residual=residual, dtype=dtype)
     layer.build((None, None, D))
     return layer
 
@@ -42,11 +48,55 @@ def test_what_is_changed_after_the_constructor_makes_another_kind():
     assert len(set(layer_kinds(adapted))) == 3
 
 
-def test_a_layer_with_a_function_in_place_of_a_method_is_apart():
-    changed, plain = block(), block()
-    call = changed.attention.call
-    changed.attention.call = lambda *inputs, **kwargs: call(*inputs, **kwargs)
-    assert len(set(layer_kinds([changed, plain]))) == 2
+def test_the_order_of_adapters_makes_another_kind():
+    """Their weights are in this order."""
+    layers = [block(), block()]
+    for layer, names in zip(layers, (("query", "value"), ("value", "query")), strict=True):
+        for name in names:
+            layer.attention.add_update(name, 2, 1.0)
+    assert len(set(layer_kinds(layers))) == 2
+
+
+def test_layers_whose_parts_have_changed_places_are_apart():
+    def make():
+        attention, cross = MultiHeadAttention(2, 3), MultiHeadAttention(2, 3)
+        layer = TransformerBlock(attention, FeedForward(11), cross_attention=cross)
+        layer.build((None, None, D), (None, None, D))
+        return layer
+
+    exchanged = make()
+    exchanged.attention, exchanged.cross_attention = exchanged.cross_attention, exchanged.attention
+    first, second, third = layer_kinds([make(), make(), exchanged])
+    assert first == second != third
+
+
+@pytest.mark.parametrize("replace", [functools.partial, lambda call: lambda *x, **y: call(*x, **y)])
+def test_layers_with_another_function_in_place_of_a_method_are_apart(replace):
+    layers = [block(), block()]
+    for layer in layers:
+        layer.attention.call = replace(layer.attention.call)
+    assert len(set(layer_kinds(layers))) == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Reversible(lambda index: block(residual="pre_norm"), 2),
+        lambda: Recurrent(block(), 2, remat=True),
+        lambda: Stack([block()], remat=True),
+        lambda: TransformerBlock(MultiHeadAttention(2, 3), MixtureOfExperts(FeedForward(8), 2)),
+        lambda: TransformerBlock(MultiHeadAttention(2, 3), keras.layers.SimpleRNN(D)),
+    ],
+    ids=["reversible", "recurrent", "stack", "experts", "keras"],
+)
+def test_layers_that_are_more_than_weights_and_parts_are_apart(make):
+    """They recompute, sum over replicas or read masks that Keras attaches to tensors."""
+    assert len(set(layer_kinds([make(), make()]))) == 2
+
+
+@keras.saving.register_keras_serializable("test_layer_kinds")
+def noisy(x):
+    return x + keras.random.normal(ops.shape(x))
 
 
 def activation(factor):
@@ -74,8 +124,8 @@ def test_layers_whose_configuration_does_not_tell_their_function_are_apart():
     def gelu(x):  # named as one of Keras's
         return x
 
-    own += [FeedForward(5, activation=function) for function in ("gelu", gelu)]
-    assert len(set(layer_kinds(own))) == 4
+    own += [FeedForward(5, activation=function) for function in ("gelu", gelu, noisy, noisy)]
+    assert len(set(layer_kinds(own))) == 6
     dense = [keras.layers.Dense(3, activation=activation(factor)) for factor in (1, 2)]
     no_config = [Scaled(object()) for _ in range(2)]
     assert len(set(layer_kinds([*dense, *no_config]))) == 4

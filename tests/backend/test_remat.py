@@ -1,4 +1,4 @@
-"""`remat` and chains give the values and gradients of plain calls; `remat` keeps little."""
+"""`remat` and `remat_chain` give the values and gradients of a plain call and keep little."""
 
 import gc
 import weakref
@@ -14,7 +14,6 @@ from keras import ops
 from keras_attn.backend import layer_kinds
 from keras_attn.backend import remat as remat_module
 from keras_attn.backend.remat import remat, remat_chain
-from keras_attn.backend.shared_graphs import shared_chain
 
 D = 5
 X, SHARED = oracles.random(3, D), oracles.random(3, D, seed=1)
@@ -81,7 +80,7 @@ def run_remat(layers, add_loss, x, shared):
     return x
 
 
-def run_chain(layers, add_loss, x, shared, are_given=False, chain=remat_chain):
+def run_chain(layers, add_loss, x, shared, are_given=False):
     def step(layer):
         return lambda x, given: (layer(x, given["shared"], training=given["training"]), [x * 2])
 
@@ -89,7 +88,7 @@ def run_chain(layers, add_loss, x, shared, are_given=False, chain=remat_chain):
     given = {"shared": shared, "training": True, "mask": tf.constant([True, False, True])}
     steps, arguments = [step(layer) for layer in layers], [given] * len(layers)
     named = layers if are_given else ()
-    x, rests = chain(steps, x, arguments, add_loss=add_loss, layers=named)
+    x, rests = remat_chain(steps, x, arguments, add_loss=add_loss, layers=named)
     assert len(rests) == len(layers)
     return x
 
@@ -97,10 +96,6 @@ def run_chain(layers, add_loss, x, shared, are_given=False, chain=remat_chain):
 def run_shared(layers, add_loss, x, shared):
     """Run the chain with one graph for all layers, which have one configuration."""
     return run_chain(layers, add_loss, x, shared, are_given=True)
-
-
-def run_shared_without_remat(layers, add_loss, x, shared):
-    return run_chain(layers, add_loss, x, shared, are_given=True, chain=shared_chain)
 
 
 def compiled(name, function):
@@ -129,8 +124,6 @@ def results(run, name="eager", count=2, steps=2):
         ("eager", run_shared),
         ("graph", run_shared),
         ("xla", run_shared),
-        ("graph", run_shared_without_remat),
-        ("xla", run_shared_without_remat),
     ],
 )
 def test_gradients_with_dropout_and_losses(name, run):
@@ -159,12 +152,9 @@ def test_a_long_chain_is_split_into_segments(name, run, monkeypatch):
 def test_a_graph_of_equal_layers_is_built_once():
     _, layers = results(run_shared, "graph", 5)
     assert [layer.runs for layer in layers] == [2, 0, 0, 0, 0]  # the layer, and its gradient
-    _, layers = results(run_shared_without_remat, "graph", 5)
-    assert [layer.runs for layer in layers] == [1, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("chain", [remat_chain, shared_chain])
-def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own(chain):
+def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own():
     other = tf.Variable(2.0)
 
     def gradient(layers, is_shared):
@@ -172,7 +162,7 @@ def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own(c
         steps = [lambda x, given, layer=layer: (layer(x) * other, []) for layer in layers]
         with tf.GradientTape() as tape:
             if is_shared:
-                x, _ = chain(steps, x, [{}] * 2, add_loss=lambda loss: None, layers=layers)
+                x, _ = remat_chain(steps, x, [{}] * 2, add_loss=lambda loss: None, layers=layers)
             else:
                 for step in steps:
                     x, _ = step(x, {})
@@ -184,21 +174,6 @@ def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own(c
         for is_shared in (True, False)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_a_shared_graph_gives_no_gradient_of_frozen_weights():
-    def results_of_gradient(is_trainable):
-        layers = noisy_layers(2)
-        for layer in layers:
-            layer.trainable = is_trainable
-        step = tf.function(partial(gradients, layers, run_shared_without_remat), autograph=False)
-        graph = step.get_concrete_function(tf.constant(X), tf.constant(SHARED)).graph
-        functions = [f.signature for f in graph.as_graph_def().library.function]
-        (backward,) = (f for f in functions if "backward" in f.name)
-        return len(backward.output_arg)
-
-    assert results_of_gradient(False) == 2  # by x and by the shared input
-    assert results_of_gradient(True) == 3
 
 
 def alive(run, count):

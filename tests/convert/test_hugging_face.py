@@ -13,7 +13,7 @@ from keras_attn import patterns
 from keras_attn.convert import from_hugging_face
 from keras_attn.ops.activations import gelu_tanh
 
-TOLERANCE = 2e-6  # of the largest output
+TOLERANCE = 4e-6  # of the largest output; processors round differently
 OPTIONS = [
     "bert_relu",
     "bert_features",
@@ -367,7 +367,7 @@ def test_planted_mistakes_exceed_the_tolerance(convert, name):
     model, arrays = convert(name)
     for mistake, change in MISTAKES[name].items():
         with changed(*change(model)):
-            assert difference(model, arrays) > 20 * TOLERANCE, mistake
+            assert difference(model, arrays) > 10 * TOLERANCE, mistake
     assert difference(model, arrays) <= TOLERANCE  # nothing stays changed
 
 

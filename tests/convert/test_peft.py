@@ -15,7 +15,7 @@ from keras_attn.convert.hugging_face import kernel_sources, peft
 from keras_attn.layers.adapted_projections import projections
 
 GOLDEN = checkpoint_folders.GOLDEN.with_name("golden_peft")
-TOLERANCE = 2e-6  # of the largest output
+TOLERANCE = 4e-6  # of the largest output
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 # The projections of both blocks that the golden files adapt; of BERT the head's too.
 NUM_ADAPTED = {"bert": 2 * 3 + 1, "gpt2_scales": 2 * 5, "llama_biases": 7}

@@ -1,4 +1,6 @@
-"""Stacks whose blocks share a graph, or are rematerialised, against stacks without either."""
+"""`Stack(remat=True)` against the same stack without rematerialisation."""
+
+import functools
 
 import keras
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.attention import captures
-from keras_attn.depth import Recurrent, Stack
+from keras_attn.depth import Recurrent, Reversible, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.testing import check_layer
 
@@ -37,9 +39,8 @@ def stack(remat, num_layers=3, dropout=0.3, dtype=None):
 def test_gradients_with_dropout_equal_those_without_remat(way):
     x, mask = tf.constant(oracles.random(B, T, D)), tf.sequence_mask([T, 3], T)
 
-    def gradients(remat, shares=True):
+    def gradients(remat):
         layer = stack(remat)
-        layer._sharing_blocks = layer._sharing_blocks if shares else lambda call: ()
 
         def run(x):
             with tf.GradientTape() as tape:
@@ -52,26 +53,23 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
             run = tf.function(run, jit_compile=way == "xla")
         return run(x)
 
-    expected = gradients(remat=False, shares=False)
-    for found in (gradients(remat=True), gradients(remat=False)):
-        for value, wanted in zip(found, expected, strict=True):
-            scale = max(1.0, np.abs(wanted).max())
-            np.testing.assert_allclose(value / scale, wanted / scale, atol=1e-5)
+    for found, wanted in zip(gradients(True), gradients(False), strict=True):
+        scale = max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
 
 
 def test_equal_blocks_share_a_graph_in_mixed_precision():
     outputs, calls = [], []
-    for remat, shares in ((True, True), (False, True), (False, False)):
+    for remat in (True, False):
         layer = stack(remat, 2, dtype="mixed_bfloat16")
-        layer._sharing_blocks = layer._sharing_blocks if shares else lambda call: ()
         for number, block in enumerate(layer.blocks):
             block.attention_residual.norm.gamma.assign(tf.fill([D], 1.003 + number))
         run = tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
         x = tf.constant(oracles.random(B, T, D))
         outputs.append(np.asarray(run(x), "float32"))
         calls.append(number_of_calls(run, x))
-    np.testing.assert_array_equal(outputs[:2], outputs[1:])
-    assert calls == [2, 2, 0]
+    np.testing.assert_array_equal(*outputs)
+    assert calls == [2, 0]
 
 
 def number_of_calls(run, x):
@@ -80,15 +78,35 @@ def number_of_calls(run, x):
     return sum(operation.type.endswith("PartitionedCall") for operation in operations)
 
 
-@pytest.mark.parametrize("remat", [True, False])
-def test_blocks_whose_scores_are_recorded_share_no_graph(monkeypatch, remat):
+def test_blocks_whose_scores_are_recorded_share_no_graph(monkeypatch):
     """A recorder would see the first block only."""
     layers = []
     monkeypatch.setattr(captures.thread, "record", lambda layer, *_: layers.append(layer))
-    layer, x = stack(remat, 2), tf.constant(oracles.random(B, T, D))
+    layer, x = stack(True, 2), tf.constant(oracles.random(B, T, D))
     run = tf.function(lambda x: layer(x, training=True), autograph=False)
     assert number_of_calls(run, x) == 0
     assert {id(x) for x in layers} == {id(block.attention) for block in layer.blocks}
+
+
+@pytest.mark.parametrize("inner", [Reversible, functools.partial(Stack, remat=True)])
+def test_depths_that_recompute_inside_a_stack_that_does_get_gradients(inner):
+    keras.utils.set_random_seed(0)
+
+    def block(index):
+        attention = MultiHeadAttention(2, 3)
+        return TransformerBlock(attention, FeedForward(11), residual="pre_norm")
+
+    layer = Stack([inner(block, 2) for _ in range(2)], remat=True)
+    x = tf.constant(oracles.random(B, T, D))
+
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(x, training=True) ** 2)
+        return tape.gradient(loss, [w.value for w in layer.trainable_variables])
+
+    expected = gradients(x)
+    for found, wanted in zip(tf.function(gradients, autograph=False)(x), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("remat", [True, False])

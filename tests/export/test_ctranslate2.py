@@ -129,7 +129,8 @@ def test_int8_is_smaller_and_nearly_the_same(tmp_path):
     # Positions stay float32.
     table = 2 * 4 * 1024 * 64
     assert sizes["int8"] - table < 0.3 * (sizes[None] - table)
-    assert 0 < np.abs(scores["int8"] - scores[None]).max() < 0.1
+    # CTranslate2's sums of bytes overflow on processors without VNNI.
+    assert 0 < np.abs(scores["int8"] - scores[None]).max() < 0.1 * np.abs(scores[None]).max()
 
 
 def test_other_log_probabilities_are_refused(tmp_path, translator, monkeypatch):

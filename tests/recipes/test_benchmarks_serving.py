@@ -142,7 +142,7 @@ def test_the_card_has_rates_and_requirements():
         "**batched**: 2.50 times the requests a second of one by one (at least 2 is asked: met)"
         in text
     )
-    assert "**REST**: 1.00 times the time of a call in process (at most 1.15 is asked: met)" in text
+    assert "**REST**: 1.00 times the time of a call in process (at most 1.05 is asked: met)" in text
     assert "**The start**: 1.90 times loading and one call (at most 1.5 is asked: not met)" in text
     assert "| REST | 16.0 | 8.5 |" in lines and "| in process | 16.0 | 4.5 |" in lines
 

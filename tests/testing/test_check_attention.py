@@ -142,7 +142,8 @@ def test_known_defects_of_keras():
     """Defects of Keras 3.15; a later version may fix some of them and shorten the list."""
     compiled = ["graph", "xla", "unknown_sizes", "saving"]
     report = check_attention(keras.layers.MultiHeadAttention(2, 4), skip=compiled, slow=False)
-    assert failed_checks(report) == {
+    # On a processor without AVX-512 it fails the check "scores" too, by rounding.
+    assert failed_checks(report) - {"scores"} == {
         "config",  # flash_attention
         "alignment",
         "empty_rows",

@@ -4,6 +4,9 @@ import tensorflow as tf
 
 from keras_attn.backend.remat_scope import RematScope, in_first_run, mark_remat
 from keras_attn.backend.tensorflow.delays import delay_until, first_float
+from keras_attn.backend.tensorflow.shared_remat import share_traces
+
+__all__ = ["remat_tensors", "share_traces"]
 
 
 def remat_tensors(function, tensors):

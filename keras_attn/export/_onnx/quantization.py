@@ -10,8 +10,9 @@ def write_int8(proto, file):
         q = round(w / s),   p = round(x / s') + z,   x W = s s' (p - z) Q
 
     A column of a matrix has its scale s, a table has one. The scale s' and the zero point z of x
-    are those of each product's own input, so no examples are needed. The products of attention,
-    norms and softmax stay float32.
+    are those of each product's own input, so no examples are needed. A weight q has 7 bits: with 8,
+    sums of two products overflow on processors without the instructions VNNI. The products of
+    attention, norms and softmax stay float32.
 
     Args:
         proto: `onnx.ModelProto`.
@@ -27,6 +28,7 @@ def write_int8(proto, file):
             file,
             op_types_to_quantize=["MatMul", "Gather"],
             per_channel=True,
+            reduce_range=True,
             extra_options={"EnableSubgraph": True},  # the body of the decoding loop
         )
 

@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow that are built once for all equal layers of a chain."""
+"""Rematerialisation of equal layers on TensorFlow, whose graph is built once for all of them."""
 
 import collections
 
@@ -12,17 +12,17 @@ from keras_attn.backend.tensorflow.delays import delay_until, first_float
 from keras_attn.compat.variable_values import stored_value
 
 
-def share_graphs(functions, layers, plain, add_loss, remat=False):
+def share_traces(functions, layers, plain, add_loss):
     """Share graphs among the layers of this call.
 
-    Each kind of layer becomes two functions of the graph: one computes the layer, and one its
-    gradient, with `remat` after computing the layer again. All layers of the kind call them with
-    their own weights, so that the time to build the graph of a deep model is that of a few layers.
+    Each kind of layer becomes two functions of the graph: one computes the layer, and one computes
+    it again with its gradient. All layers of the kind call them with their own weights, so that the
+    time to build the graph of a deep model is that of a few layers.
     """
-    if tf.executing_eagerly():
-        return plain
+    variables = [v for layer in layers for v in layer.variables]
+    if tf.executing_eagerly() or any(stored_value(v) is None for v in variables):
+        return plain  # without values, Keras only infers shapes
     kinds, shared = layer_kinds(layers), {}
-    make = _SharedRemat if remat else _SharedFunction
     counts = collections.Counter(kinds)
 
     def apply(number, x, arguments):
@@ -32,7 +32,7 @@ def share_graphs(functions, layers, plain, add_loss, remat=False):
         leaves = tree.flatten((x, arguments))
         key = kind, str([_spec(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves])
         if key not in shared:
-            shared[key] = make(functions[number], layers[number], (x, arguments))
+            shared[key] = _SharedFunction(functions[number], layers[number], (x, arguments))
         function = shared[key]
         if not function.is_closed:
             return plain(number, x, arguments)
@@ -45,7 +45,7 @@ def share_graphs(functions, layers, plain, add_loss, remat=False):
 
 
 class _SharedFunction:
-    """A function of the graph for one kind of layer; TensorFlow makes the one of its gradient.
+    """The two functions of a graph for one kind of layer.
 
     Args:
         function: of arguments like `given`, which reads the weights and states of `layer`.
@@ -67,25 +67,34 @@ class _SharedFunction:
         self._sources = [i for i, (x, has) in enumerate(pairs) if has and x.dtype.is_floating]
         self._first = _trace(self._run, self._specs)
         self.is_closed = self.is_closed and not self._first.captured_inputs
+        self._gradient = None
 
     def __call__(self, tensors, variables):
         """Return results, losses, and pairs of one of the `variables` and its new value."""
+        mark_remat()
+        changed = None
+
+        def first_run(*operands):
+            nonlocal changed
+            results, changed = self._split(self._first(*operands))
+            return results
+
+        @tf.custom_gradient
+        def run(*operands):
+            constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in operands]
+            return first_run(*constants), lambda *upstream: self._gradients(operands, upstream)
+
         with RematScope() as scope:
             values = [scope.value_before(variable) for variable in variables]
-        results, changed = self._apply([*tensors, *values])
+        operands = [*tensors, *values]
+        results = list((first_run if in_first_run() else run)(*operands))
         count = len(results) - self._num_losses
         changes = [(variables[i], x) for i, x in zip(self._changed, changed, strict=True)]
         return results[:count], results[count:], changes
 
-    def _apply(self, operands):
-        """Return the results with the losses, and the new values."""
-        return self._split(self._first(*operands))
-
     def _run(self, *operands):
         """Return the results, the losses and the new values of variables as one list."""
-        pairs = enumerate(operands)
-        operands = iter(x if i in self._sources else tf.stop_gradient(x) for i, x in pairs)
-        leaves = tree.flatten(self._given)
+        operands, leaves = iter(operands), tree.flatten(self._given)
         filled = [next(operands) if tf.is_tensor(leaf) else leaf for leaf in leaves]
         values = list(operands)
         scope = keras.StatelessScope(collect_losses=True, initialize_variables=False)
@@ -108,27 +117,6 @@ class _SharedFunction:
         """Return the results with the losses, and the new values."""
         count = len(results) - len(self._changed)
         return results[:count], results[count:]
-
-
-class _SharedRemat(_SharedFunction):
-    """A `_SharedFunction` with a second one, which computes it again with its gradient."""
-
-    _gradient = None
-
-    def _apply(self, operands):
-        mark_remat()
-        if in_first_run():
-            return super()._apply(operands)
-        changed = None
-
-        @tf.custom_gradient
-        def run(*operands):
-            nonlocal changed
-            constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in operands]
-            results, changed = super(_SharedRemat, self)._apply(constants)
-            return results, lambda *upstream: self._gradients(operands, upstream)
-
-        return list(run(*operands)), changed
 
     def _gradients(self, operands, upstream):
         """Return the gradients by the operands, None for integers and frozen weights."""
