@@ -51,8 +51,9 @@ class Stack(Block):
         num_layers: int. Number of blocks L; by default the length of the list.
         remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
             O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
-            pass, or two if L > 16. In training on TensorFlow, blocks of one configuration share
-            a graph, which is built once, if all their parts are of Keras or this package.
+            pass, or two if L > 16. In training on TensorFlow, blocks that differ in names and
+            weights only are traced once; those with a class or function of your own, mixtures of
+            experts and depths are traced one by one.
         drop: float in [0, 1). Probability that a row leaves out the last block in training.
 
     Call arguments:

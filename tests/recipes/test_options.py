@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import recipe_runs
 
 from recipes.options import OptionError, Options, changed, option
 
@@ -169,3 +170,8 @@ def test_a_mesh_gives_the_arguments_of_the_strategy():
 def test_a_mesh_that_does_not_fit_is_refused(wrong, sentence):
     with pytest.raises(OptionError, match=sentence):
         Example(**wrong)
+
+
+def test_jit_compile_takes_no_strategy(capsys):
+    error = recipe_runs.error_of(capsys, "image", "--jit-compile", "--strategy", "mirrored")
+    assert error.endswith("Received: --jit-compile, --strategy mirrored.")
