@@ -66,8 +66,8 @@ class Estimate(NamedTuple):
         if self.plain_seconds:
             yield f"        without --jit-compile {self._time(self.plain_seconds)}"
             pays = self.seconds_left < self._seconds_left(self.plain_seconds)
-            advice = "keep the option" if pays else "leave the option out"
-            yield f"        If all batches have one shape, {advice}."
+            keep = "If all batches have one shape, keep the option."
+            yield f"        {keep if pays else 'Leave the option out.'}"
 
     def _time(self, seconds):
         first = f"the first {self.unit} takes {seconds[0]:.3g} s, since it compiles"

@@ -92,7 +92,7 @@ def test_the_report_names_parameters_bytes_steps_and_files():
     assert "All:    about 2.5 minutes" in "\n".join(report(options, two, "a file"))
 
 
-@pytest.mark.parametrize("plain, advice", [([9.0, 1.3], "keep the"), ([9.0, 0.9], "leave the")])
+@pytest.mark.parametrize("plain, advice", [([9.0, 1.3], "keep the"), ([9.0, 0.9], "Leave the")])
 def test_the_report_says_whether_compilation_by_xla_pays(plain, advice):
     options = recipe_runs.parse("translate", "--out", "some/out", "--jit-compile")
     said = "\n".join(report(options, {"": ESTIMATE._replace(plain_seconds=plain)}, "model.keras"))
