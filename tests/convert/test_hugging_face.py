@@ -7,13 +7,12 @@ import checkpoint_folders
 import keras
 import numpy as np
 import pytest
-from checkpoint_folders import difference
+from checkpoint_folders import TOLERANCE, difference
 
 from keras_attn import patterns
 from keras_attn.convert import from_hugging_face
 from keras_attn.ops.activations import gelu_tanh
 
-TOLERANCE = 4e-6  # of the largest output; processors round differently
 OPTIONS = [
     "bert_relu",
     "bert_features",

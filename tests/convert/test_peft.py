@@ -15,7 +15,6 @@ from keras_attn.convert.hugging_face import kernel_sources, peft
 from keras_attn.layers.adapted_projections import projections
 
 GOLDEN = checkpoint_folders.GOLDEN.with_name("golden_peft")
-TOLERANCE = 4e-6  # of the largest output
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 # The projections of both blocks that the golden files adapt; of BERT the head's too.
 NUM_ADAPTED = {"bert": 2 * 3 + 1, "gpt2_scales": 2 * 5, "llama_biases": 7}
@@ -74,7 +73,7 @@ def test_outputs_are_those_of_peft(name, case_of):
     case = case_of(name)
     model, paths = case.loaded
     assert len(paths) == NUM_ADAPTED[name] == len(set(paths))
-    assert checkpoint_folders.difference(model, case.arrays) <= TOLERANCE
+    assert checkpoint_folders.difference(model, case.arrays) <= checkpoint_folders.TOLERANCE
     assert checkpoint_folders.difference(case.plain, case.arrays) > 0.01
     parts = {id(v) for v in model.trainable_variables}
     assert len(parts) == 2 * len(paths)
@@ -109,7 +108,7 @@ def test_written_adapters_have_the_products_of_those_read(name, case_of, tmp_pat
         np.testing.assert_allclose(update, scale * b @ a, atol=1e-5)
     again = from_hugging_face(case.base)[0]
     load_peft(again, folder, case.base)
-    assert checkpoint_folders.difference(again, case.arrays) <= TOLERANCE
+    assert checkpoint_folders.difference(again, case.arrays) <= checkpoint_folders.TOLERANCE
 
 
 def exchange(one, other):
@@ -150,7 +149,7 @@ def test_a_mistake_would_be_seen(mistake, case_of):
     before, scales = [w.numpy() for w in attention.weights], attention.updates
     MISTAKES[mistake](attention)
     try:
-        assert checkpoint_folders.difference(model, case.arrays) > 50 * TOLERANCE
+        assert checkpoint_folders.difference(model, case.arrays) > 50 * checkpoint_folders.TOLERANCE
     finally:
         attention.updates = scales
         for weight, value in zip(attention.weights, before, strict=True):

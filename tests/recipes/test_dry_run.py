@@ -11,6 +11,7 @@ from other_backend import needs_jax, start_on
 
 from keras_attn import models
 from keras_attn.callbacks import Resume
+from recipes import dry_run
 from recipes.dry_run import Estimate, byte_count, report
 from recipes.progress import byte_size, duration
 
@@ -99,6 +100,21 @@ def test_the_report_says_whether_compilation_by_xla_pays(plain, advice):
     assert f"each other {plain[1]} s, the median of 1" in said and advice in said
 
 
+def test_jit_compile_is_measured_with_and_without(data, tmp_path, capsys, monkeypatch):
+    measured = []
+
+    def fit_seconds(model, train, scope, count):
+        measured.append((model.jit_compile, count))
+        return [2.0 if model.jit_compile else 1.0] * count
+
+    monkeypatch.setattr(dry_run, "fit_seconds", fit_seconds)
+    found = lines_of(capsys, "language_model", data, tmp_path / "out", "--jit-compile")
+    assert measured == [(True, 10), (False, 10)]
+    assert "each other 2 s" in found["Time"] and "Leave the option out." in found
+    lines_of(capsys, "language_model", data, tmp_path / "out")
+    assert measured[2:] == [(False, 5)]
+
+
 @pytest.mark.parametrize(
     "seconds, text",
     [
@@ -178,7 +194,9 @@ def test_a_dry_run_says_how_much_of_a_run_is_done(data, tmp_path, capsys, monkey
     with monkeypatch.context() as patch:
         patch.setattr(Resume, "on_epoch_begin", stop_in_second)
         assert run("language_model", data, tmp_path) == 130
+    end = time.monotonic() + 60
     while not list(tmp_path.glob("checkpoint/*.npz")):  # a thread writes it
+        assert time.monotonic() < end
         time.sleep(0.01)
     before = contents(tmp_path)
     found = lines_of(capsys, "language_model", data, tmp_path)
