@@ -17,15 +17,17 @@ def test_the_readme_has_at_most_8000_characters():
     assert len(pages.text(README)) <= 8000
 
 
-def ratios(card, ours, peer):
-    """Ratios of a benchmark's comparisons with a peer, in the order of the card."""
+def ratios(card, ours, peer, size=""):
+    """Ratios of comparisons with a peer, in the order of the card; both may add their threads."""
     path = pages.ROOT / f"recipes/benchmarks/cards/{card}.json"
     groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
     return [
         comparison["ratio"]
         for group in groups
         for comparison in group["comparisons"]
-        if comparison["name"] == ours and comparison.get("peer", "").startswith(peer)
+        if group["name"].startswith(size)
+        and comparison["name"].removesuffix(", 1 thread") == ours
+        and comparison.get("peer", "").startswith(peer)
     ]
 
 
@@ -47,10 +49,10 @@ def test_the_headlines_are_those_of_their_cards():
     assert f"{span(steps)} KerasHub" in measured("training")
     slowest, fastest = min(torch := ratios("training", training, "torch")), max(torch)
     assert f"{slowest:.2f} to {fastest:.1f} times as fast as torch" in measured("training")
-    decoding = ratios("decoding", "keras_attn, XLA in process", "CTranslate2")
-    tiny, base = decoding[: len(decoding) // 2], decoding[len(decoding) // 2 :]
+    decoding = "decoding", "keras_attn, XLA in process", "CTranslate2"
+    base, tiny = (ratios(*decoding, f"transformer_{size}") for size in ("base", "tiny"))
     assert f"`transformer_base` by XLA: {span(base)} CTranslate2" in measured("decoding")
-    assert f"{min(tiny):.2f} to {max(tiny):.2f} times" in measured("decoding")
+    assert f"`transformer_tiny` {min(tiny):.2f} to {max(tiny):.2f} times" in measured("decoding")
     local = ratios("attention", "keras_attn Local(256)", "torch flex_attention")
     assert f"{span(local, digits=1)} compiled `flex_attention`" in measured("attention")
 
