@@ -7,6 +7,7 @@ import os
 import sys
 import textwrap
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from fork_server import run_python
 from keras_attn import export, losses, metrics, models, optimizers, text
 from keras_attn.export.__main__ import main
 from keras_attn.export.versions import new_version
-from keras_attn.generation import Beam
+from keras_attn.generation import Beam, decoding
 
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill", "the dog sat"]
 TEXTS = ["the cat ran", "", "   ", "a", "zebra \U0001f600 好", "the dog sat " * 9]
@@ -213,6 +214,14 @@ def test_unservable_ops_are_found(tmp_path):
         directory = str(tmp_path / found)
         tf.saved_model.save(module, directory)
         assert found in export.unservable_ops(directory)
+
+
+def test_the_decoding_is_traced_once(model, tokenizer, tmp_path):
+    """For all signatures that decode, the file and the golden outputs."""
+    with mock.patch.object(decoding, "decode", wraps=decoding.decode) as traced:
+        directory = export.saved_model(model, tmp_path, tokenizer=tokenizer, max_length=3)
+    assert traced.call_count == 1
+    assert set(tf.saved_model.load(directory).signatures) == {"serving_default", "ids", "attention"}
 
 
 def test_versions_count_up_and_are_never_overwritten(tmp_path):

@@ -47,15 +47,20 @@ def check_decodes(module):
         )
 
 
-class CompiledDecoding(tf.Module):
+class CompiledDecoding:
     """The functions of a model whose decoding is compiled, beside those without a compiler.
 
     A server without XLA still runs each signature that does not decode, and the plain twins.
     """
 
     def __init__(self, plain, compiled):
-        super().__init__()
         self.plain, self.compiled = plain, compiled
+
+    @property
+    def resources(self):
+        resources = self.plain.resources
+        resources.compiled = self.compiled.resources
+        return resources
 
     @property
     def signatures(self):

@@ -206,11 +206,14 @@ def saved_model(
             module = CompiledDecoding(module, compiled)
             module.try_compiler(model)
             requests = module.requests(model)
-        module.extra_variables = variables
+        resources = module.resources
+        resources.quantized = variables
+        # Traced once, for the file and for the golden outputs: `save` would trace its own.
+        signatures = {name: f.get_concrete_function() for name, f in module.signatures.items()}
         with new_version(path, version) as (temporary, directory):
             # A server computes no gradients, whose functions can be half the file.
             without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-            tf.saved_model.save(module, temporary, module.signatures, without_gradients)
+            tf.saved_model.save(resources, temporary, signatures, without_gradients)
             allowed = set() if buckets is None else {MUST_COMPILE}
             unservable = ", ".join(sorted(set(unservable_ops(temporary)) - allowed))
             if unservable:

@@ -15,19 +15,25 @@ def of_ids(ids="token_ids", lengths="lengths"):
     return tf.function(autograph=False, input_signature=specs)
 
 
-class ModelFunctions(tf.Module):
-    """Functions of a model as a module that can be saved.
+class ModelFunctions:
+    """Functions of a model, with what they read.
 
-    A subclass defines `signatures`. An instance has the function `halting` if its model has an
-    `ACT`: a method without one would be traced, too, when the module is saved.
+    A subclass defines `signatures`, and sets its `tokenizer`. An instance has the function
+    `halting` if its model has an `ACT`.
     """
 
-    halting = None
+    halting = tokenizer = None
 
     def __init__(self, *models):
-        super().__init__()
         # Only the weights: tracking a model would export its optimizer too.
         self.weights = [weight.value for model in models for weight in model.weights]
+
+    @property
+    def resources(self):
+        """A module of the weights and tokenizers, to be saved with the signatures."""
+        resources = tf.Module()
+        resources.weights, resources.tokenizer = self.weights, self.tokenizer
+        return resources
 
     @property
     def signatures(self):

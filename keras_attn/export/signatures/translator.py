@@ -172,6 +172,12 @@ class Translator(IdTranslator):
             self.halting = of_text(self._halting_of_text)
 
     @property
+    def resources(self):
+        resources = super().resources
+        resources.source_tokenizer = self._source_tokenizer
+        return resources
+
+    @property
     def signatures(self):
         signatures = {"ids": self.ids, "serving_default": self.text, **self.halting_signatures}
         if self._cross_attention is not None:  # a model of the user's own may lack it
