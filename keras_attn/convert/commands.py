@@ -11,7 +11,6 @@ from keras_attn.convert.hugging_face.conversion import from_hugging_face
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.models import Classifier
-from keras_attn.ops.atomic_files import atomic_file
 
 
 def convert(folder, path, export=None):
@@ -31,8 +30,7 @@ def convert(folder, path, export=None):
     model, tokenizer = from_hugging_face(folder)
     # Before the file appears: options may be refused.
     options = None if export is None else _export_options(folder, model, tokenizer)
-    with atomic_file(path) as temporary:
-        model.save(temporary)
+    model.save(path)
     print(f"{path}: {type(model).__name__} of {model.count_params():,} weights")
     if export is not None:
         from keras_attn.export import saved_model  # needs TensorFlow, unlike the conversion
