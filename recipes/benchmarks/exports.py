@@ -5,23 +5,25 @@ import tempfile
 
 from . import requirements
 from .card import card_parser, new_card
-from .contenders.exports import prepare
+from .contenders.exports import ENGINES, prepare
 from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.exports"
-ENGINES = ("saved_model", "onnx", "ctranslate2")
 FORMS = tuple(engine + suffix for engine in ENGINES for suffix in ("", "_int8"))
 COLUMNS = {
     "MB": lambda row: f"{row['facts']['megabytes']:.2f}",
     "MB of weights": lambda row: f"{row['facts']['weight_megabytes']:.2f}",
     "score": lambda row: f"{row['facts']['value']:.4g}",
     "as in Python": lambda row: f"{row['facts']['same']} of {row['facts']['sentences']}",
+    "scores differ by": lambda row: f"{row['facts']['score_difference']:.0e}",
 }
 METHOD = (
     "The translator in `{run}` ({parameters:,} parameters, {metric}) in each form that it can be "
-    "exported to, greedy, in batches of {batch} sentences of like length, two threads. **as in "
-    "Python** counts the translations that are those of `keras_attn.generation` with float32 "
-    "weights. The score of that is {value:.4g}."
+    "exported to, greedy, in batches of {batch} sentences of like length, two threads; "
+    "compiled_saved_model is compiled by XLA for batches of that size. **as in Python** counts the "
+    "translations that are those of `keras_attn.generation` with float32 weights, and **scores "
+    "differ by** is the largest difference of a log-probability. The score of Python is "
+    "{value:.4g}."
 )
 
 

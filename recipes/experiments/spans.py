@@ -86,9 +86,9 @@ EXPERIMENT = Experiment(
     {
         "full": lambda: "causal",
         "static, 0": adaptive(0.0),
+        "static, 1e-5": adaptive(1e-5),
         "static, 1e-4": adaptive(1e-4),
-        "static, 1e-3": adaptive(1e-3),
-        "dynamic, 1e-4": adaptive(1e-4, dynamic=True),
+        "dynamic, 1e-5": adaptive(1e-5, dynamic=True),
     },
     run,
 )

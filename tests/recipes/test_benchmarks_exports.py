@@ -30,11 +30,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])
+@pytest.mark.parametrize("form", exports.ENGINES)
 def test_each_form_translates_as_python(folder, form):
     task = translating(form, folder)
     assert task.units == task.facts["same"] == len(task.call()) == SENTENCES
     assert 0 < task.facts["weight_megabytes"] <= task.facts["megabytes"]
+    assert task.facts["score_difference"] < 1e-5
 
 
 @pytest.mark.slow

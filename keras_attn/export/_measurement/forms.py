@@ -113,7 +113,8 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
         if reads_prompt:
             written = _continue(engine, tokens, max_length)
         else:
-            results = engine.translate_batch(tokens, beam_size=1, max_decoding_length=max_length)
+            lengths = {"min_decoding_length": 0, "max_decoding_length": max_length}
+            results = engine.translate_batch(tokens, beam_size=1, **lengths)
             written = [result.hypotheses[0] for result in results]
         found = [[ids.get(token, tokenizer.unk_id) for token in row] for row in written]
         return _decode(tokenizer, found, rows if reads_prompt else None)

@@ -6,6 +6,8 @@ import os
 import shutil
 import tempfile
 
+import numpy as np
+
 from ..workload import Task
 
 THREADS = 2
@@ -37,7 +39,7 @@ def prepare(run, folder, sentences, batch):
     tokenizer = text.load(os.path.join(folder, "tokenizer.model"))
     lengths = options.max_length, options.max_source_length
     translator = export.Translator(model, tokenizer, "greedy", *lengths)
-    translations, _ = translator.translate(sources, batch)
+    translations, scores = translator.translate(sources, batch)
     facts = {
         "parameters": model.count_params(),
         "metric": task.metric,
@@ -48,6 +50,7 @@ def prepare(run, folder, sentences, batch):
         "sources": sources,
         "references": references,
         "translations": translations,
+        "scores": scores,
         "metric": task.metric,
         "tokenize": task.tokenize,
         "batch": batch,
@@ -59,7 +62,7 @@ def prepare(run, folder, sentences, batch):
 
 
 def translating(form, folder):
-    """All sentences in one form: `saved_model`, `onnx`, `ctranslate2`, or one with `_int8`."""
+    """All sentences in one form: an engine of `ENGINES`, or one with `_int8`."""
     import keras
 
     from keras_attn import text
@@ -73,14 +76,15 @@ def translating(form, folder):
     engine = _ENGINES[form.removesuffix("_int8")]
     quantize = "int8" if form.endswith("_int8") else None
     directory = tempfile.mkdtemp(dir=folder)
-    translate, path = engine(model, tokenizer, directory, content["lengths"], quantize)
     sources, size = content["sources"], content["batch"]
+    sizes = *content["lengths"], size
+    translate, path = engine(model, tokenizer, directory, sizes, quantize)
     batches = [sources[start : start + size] for start in range(0, len(sources), size)]
 
     def call():
-        return [line for batch in batches for line in translate(batch)]
+        return [answer for batch in batches for answer in zip(*translate(batch), strict=True)]
 
-    found = call()
+    found, scores = zip(*call(), strict=True)
     task = Translation("", {}, content["metric"], content["tokenize"])
     expected = content["translations"]
     facts = {
@@ -88,72 +92,96 @@ def translating(form, folder):
         "weight_megabytes": file_bytes(path, WEIGHTS) / 1e6,
         "value": task.score(found, content["references"])[0],
         "same": sum(a == b for a, b in zip(found, expected, strict=True)),
+        "score_difference": float(np.abs(np.subtract(scores, content["scores"])).max()),
         "sentences": len(sources),
     }
     return Task(call=call, units=len(sources), facts=facts)
 
 
-def _saved_model(model, tokenizer, directory, lengths, quantize):
+# Each engine returns a function from texts to texts and scores, and the path of its files. Its
+# sizes are the longest target, the longest source and the number of rows in a batch.
+
+
+def _saved_model(model, tokenizer, directory, sizes, quantize, **options):
     import tensorflow as tf
 
     from keras_attn import export
 
-    how = {"strategy": "greedy", "max_length": lengths[0], "max_source_length": lengths[1]}
+    how = {"strategy": "greedy", "max_length": sizes[0], "max_source_length": sizes[1], **options}
     path = export.saved_model(model, directory, tokenizer=tokenizer, quantize=quantize, **how)
     loaded = tf.saved_model.load(path)
 
     def translate(texts):
         answer = loaded.signatures["serving_default"](text=tf.constant(texts))
-        return [line.decode() for line in answer["translation"].numpy()]
+        return [line.decode() for line in answer["translation"].numpy()], answer["score"].numpy()
 
     return translate, path
 
 
-def _onnx(model, tokenizer, directory, lengths, quantize):
+def _compiled_saved_model(model, tokenizer, directory, sizes, quantize):
+    from keras_attn import export
+
+    buckets = export.Buckets((sizes[2],), (32, sizes[1]) if sizes[1] > 32 else (sizes[1],))
+    options = {"compile": "xla", "buckets": buckets}
+    return _saved_model(model, tokenizer, directory, sizes, quantize, **options)
+
+
+def _onnx(model, tokenizer, directory, sizes, quantize):
     import onnxruntime
 
     from keras_attn import export
 
     path = os.path.join(directory, "model.onnx")
-    how = {"max_length": lengths[0], "max_source_length": lengths[1]}
+    how = {"max_length": sizes[0], "max_source_length": sizes[1]}
     path = export.onnx(model, path, "greedy", quantize=quantize, **how)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def translate(texts):
-        ids, counts = tokenizer.encode(texts, max_length=lengths[1])
+        ids, counts = tokenizer.encode(texts, max_length=sizes[1])
         inputs = {"source_ids": ids.numpy(), "source_lengths": counts.numpy()}
         read = {x.name for x in session.get_inputs()}
-        (found,) = session.run(["ids"], {name: inputs[name] for name in inputs if name in read})
-        return [line.decode() for line in tokenizer.decode(found).numpy()]
+        inputs = {name: inputs[name] for name in inputs if name in read}
+        found, scores = session.run(["ids", "score"], inputs)
+        return [line.decode() for line in tokenizer.decode(found).numpy()], scores
 
     return translate, path
 
 
-def _ctranslate2(model, tokenizer, directory, lengths, quantize):
+def _ctranslate2(model, tokenizer, directory, sizes, quantize):
     import ctranslate2
 
     from keras_attn import export
 
     path = os.path.join(directory, "model")
-    path = export.ctranslate2(model, path, tokenizer, quantize, max_length=max(lengths))
+    path = export.ctranslate2(model, path, tokenizer, quantize, max_length=max(sizes[:2]))
     engine = ctranslate2.Translator(path, compute_type=quantize or "float32", intra_threads=THREADS)
+    # As ours, the score is a sum, and a translation may be empty.
+    score = {"length_penalty": 0, "return_scores": True}
+    how = {"beam_size": 1, "min_decoding_length": 0, **score}
     tokens = tokenizer.vocabulary()
     ids = {token: index for index, token in enumerate(tokens)}
 
     def translate(texts):
         rows = [[tokens[i] for i in row] for row in tokenizer.encode_as_lists(texts)]
-        results = engine.translate_batch(rows, beam_size=1, max_decoding_length=lengths[0])
+        results = engine.translate_batch(rows, max_decoding_length=sizes[0], **how)
         found = [[ids[token] for token in result.hypotheses[0]] for result in results]
         width = max(1, *map(len, found))
         padded = [row + [tokenizer.pad_id] * (width - len(row)) for row in found]
-        return [line.decode() for line in tokenizer.decode(padded).numpy()]
+        lines = [line.decode() for line in tokenizer.decode(padded).numpy()]
+        return lines, [result.scores[0] for result in results]
 
     return translate, path
 
 
-_ENGINES = {"saved_model": _saved_model, "onnx": _onnx, "ctranslate2": _ctranslate2}
+_ENGINES = {
+    "saved_model": _saved_model,
+    "compiled_saved_model": _compiled_saved_model,
+    "onnx": _onnx,
+    "ctranslate2": _ctranslate2,
+}
+ENGINES = tuple(_ENGINES)
 
 
 def file_bytes(path, beginnings=("",)):
