@@ -38,7 +38,7 @@ class Buckets:
     Reference: [XLA](https://www.tensorflow.org/xla), whose compiled functions have static shapes.
     """
 
-    batches: tuple = (1, 2, 4, 8, 16)
+    batches: tuple = (1, 2, 4, 8, 16, 32)
     lengths: tuple = (32, 128)
 
     def __post_init__(self):
