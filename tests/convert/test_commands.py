@@ -87,8 +87,8 @@ def test_an_export_of_a_folder_reads_texts(tmp_path):
         np.testing.assert_allclose(both["score"][row], scores[0], rtol=1e-4)
 
 
-# The last moment at which a file or an export is not in its place.
-KILLED = """
+# Ends its own process where a function of `os` would give a file or an export its name.
+KILL_AT_CALL = """
 import os, signal, sys
 from keras_attn.convert.__main__ import main
 
@@ -97,9 +97,10 @@ main(sys.argv[2:])
 """
 
 
-def killed_at(moment, *arguments):
-    """Run the command in a process that kills itself at a function of `os`."""
-    run = run_python("-c", KILLED, moment, *map(str, arguments), environment=environment())
+def run_killed_at(function, *arguments):
+    """Run the command in a process that is killed when it calls `os.function`."""
+    command = "-c", KILL_AT_CALL, function, *map(str, arguments)
+    run = run_python(*command, environment=environment(), timeout=300)
     assert run.returncode == -signal.SIGKILL, run.stderr[-2000:]
 
 
@@ -108,21 +109,23 @@ def test_a_killed_process_leaves_the_earlier_file_whole(folder, tmp_path):
     out = tmp_path / "out/model.keras"
     out.parent.mkdir()
     out.write_bytes(b"earlier")
-    killed_at("replace", folder, out)
+    run_killed_at("replace", folder, out)
     assert out.read_bytes() == b"earlier"
     assert sorted(os.listdir(out.parent)) == [out.name, "model.partial.keras"]
     assert main([folder, str(out)]) == 0
     assert os.listdir(out.parent) == [out.name]
-    assert keras.models.load_model(out) is not None
+    assert keras.models.load_model(out).count_params() == 2962
 
 
 @pytest.mark.slow
 def test_a_killed_export_leaves_no_version(folder, tmp_path):
     out, exports = tmp_path / "out/model.keras", tmp_path / "exports"
-    killed_at("rename", folder, out, "--export", exports)
+    run_killed_at("rename", folder, out, "--export", exports)
     assert [*exports.glob(".1.*/*")]
-    assert keras.models.load_model(out) is not None
+    assert keras.models.load_model(out).count_params() == 2962
     assert find_versions(exports) == {}
+    assert main([folder, str(out), "--export", str(exports)]) == 0
+    assert [*find_versions(exports)] == [1]
 
 
 def test_folders_and_files_that_do_not_fit_are_refused_in_one_sentence(folder, tmp_path, capsys):

@@ -30,12 +30,12 @@ def test_the_parameters_of_all_layers_are_those_of_the_model(name):
 
 
 @pytest.mark.slow
-def test_the_parameters_of_all_presets_are_exact():
+def test_the_parameters_of_four_layers_of_each_preset_are_exact():
+    """Its layers repeat after at most four."""
     for name, (_, sizes) in PRESETS.items():
-        # Layers repeat after at most four.
-        few = min(sizes["num_layers"], 4)
+        num_layers = min(sizes["num_layers"], 4)
         with without_values():
-            model = keras_attn.models.create(name, num_layers=few)
+            model = keras_attn.models.create(name, num_layers=num_layers)
         costs = keras_attn.explain(model, lengths(name))
         assert costs.total.parameters == sum(int(np.prod(w.shape)) for w in model.weights), name
         assert costs.total.forward_flops > 0, name

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import export, text
-from keras_attn.generation import Greedy, Sample, generate
+from keras_attn.generation import Greedy, Sample, Speculative, generate
 from keras_attn.losses import MixtureOfLogistics
 from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
@@ -142,3 +142,11 @@ def test_a_tokenizer_of_another_size_is_refused(tmp_path):
         export.saved_model(
             random_model(None), tmp_path, tokenizer=text.Characters("ab"), max_length=5
         )
+
+
+def test_an_export_holds_the_weights_of_a_draft(tmp_path):
+    strategy = Speculative(random_model(None), 2, Sample(seed=3))
+    path = export.saved_model(random_model(None), tmp_path, strategy=strategy)
+    images = tf.saved_model.load(path).signatures["generate"]
+    found = images(batch_size=tf.constant(2), seed=tf.constant(5))["images"]
+    assert found.shape == (2, *SHAPE)

@@ -84,6 +84,9 @@ def expected(model, tokenizer):
     return translator.translate(TEXTS, batch_size=2)
 
 
+encode = text.SentencePiece.encode
+
+
 def in_fresh_process(program, *arguments, path=""):
     """Return the JSON that a program prints; keras_attn cannot be imported unless in `path`."""
     run = run_python(
@@ -216,12 +219,30 @@ def test_unservable_ops_are_found(tmp_path):
         assert found in export.unservable_ops(directory)
 
 
-def test_the_decoding_is_traced_once(model, tokenizer, tmp_path):
-    """For all signatures that decode, the file and the golden outputs."""
-    with mock.patch.object(decoding, "decode", wraps=decoding.decode) as traced:
+@pytest.mark.parametrize("kind", ["transformer", "gpt"])
+def test_each_function_is_traced_once(kind, tokenizer, tmp_path):
+    """One trace serves the file and its golden outputs, and one of the decoding all signatures."""
+    model = getattr(models, kind)(tokenizer.vocabulary_size, 1, 2, 8, 11)
+    with (
+        mock.patch.object(decoding, "decode", wraps=decoding.decode) as decode,
+        mock.patch.object(type(tokenizer), "encode", autospec=True, side_effect=encode) as encoded,
+    ):
         directory = export.saved_model(model, tmp_path, tokenizer=tokenizer, max_length=3)
-    assert traced.call_count == 1
-    assert set(tf.saved_model.load(directory).signatures) == {"serving_default", "ids", "attention"}
+    reads_text = {
+        "transformer": {"serving_default", "attention"},
+        "gpt": {"serving_default", "score"},
+    }
+    assert decode.call_count == 1 and encoded.call_count == len(reads_text[kind])
+    assert {*tf.saved_model.load(directory).signatures} == {"ids", *reads_text[kind]}
+
+
+def test_a_version_that_exists_is_refused_before_anything_is_traced(model, tmp_path):
+    (tmp_path / "3").mkdir()
+    with (
+        mock.patch.object(decoding, "decode", side_effect=AssertionError),
+        pytest.raises(ValueError, match="not overwritten"),
+    ):
+        export.saved_model(model, tmp_path, max_length=2, version=3)
 
 
 def test_versions_count_up_and_are_never_overwritten(tmp_path):

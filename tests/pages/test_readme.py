@@ -18,7 +18,7 @@ def test_the_readme_has_at_most_8000_characters():
 
 
 def ratios(card, ours, peer, size=""):
-    """Ratios of comparisons with a peer, in the order of the card; both may add their threads."""
+    """Ratios of comparisons with a peer in the card's order; names may end in their threads."""
     path = pages.ROOT / f"recipes/benchmarks/cards/{card}.json"
     groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
     return [

@@ -1,6 +1,5 @@
 """Exports that compile their decoding function when they are loaded."""
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -22,11 +21,6 @@ def check_compilation(compile, buckets):
     if compile is None:
         check_that(buckets is None, "None without `compile`", buckets=buckets)
         return None
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise ValueError(
-            f"`compile={compile!r}` needs the TensorFlow backend. Received: backend={backend!r}."
-        )
     if not tf.test.is_built_with_xla():
         raise ValueError(
             "`compile` needs a TensorFlow that is built with XLA: export without it. "
@@ -37,13 +31,13 @@ def check_compilation(compile, buckets):
     return buckets
 
 
-def check_decodes(module):
+def check_decodes(functions):
     """Refuse the functions of a model that have no decoding function to compile."""
-    if not isinstance(module, (IdTranslator, TokenGenerator)):
+    if not isinstance(functions, (IdTranslator, TokenGenerator)):
         raise ValueError(
             "`compile` needs a model with a decoding function: an encoder-decoder, or a causal "
             "model without a memory, of texts or ids, and not `stream=True`. "
-            f"Received: the signatures {', '.join(sorted(module.signatures))}."
+            f"Received: the signatures {', '.join(sorted(functions.signatures))}."
         )
 
 
@@ -56,10 +50,10 @@ class CompiledDecoding:
     def __init__(self, plain, compiled):
         self.plain, self.compiled = plain, compiled
 
-    @property
-    def resources(self):
-        resources = self.plain.resources
-        resources.compiled = self.compiled.resources
+    def make_resources(self):
+        """Return a module of the resources of both, those of the compiled ones as `compiled`."""
+        resources = self.plain.make_resources()
+        resources.compiled = self.compiled.make_resources()
         return resources
 
     @property

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 
+import keras
 import tensorflow as tf
 
 from keras_attn.export._saved_model.compilation import (
@@ -175,7 +176,8 @@ def saved_model(
     Raises:
         ValueError: if the version exists or is not positive, the model has too few positions for
             `max_length`, a tokenizer or `labels` do not fit the model, the graph has an operation
-            that TensorFlow Serving does not run, or the model cannot be compiled.
+            that TensorFlow Serving does not run, the model cannot be compiled, or the backend is
+            not TensorFlow.
         ImportError: if tensorflow-serving-api is not installed.
 
     Example:
@@ -189,6 +191,12 @@ def saved_model(
     """
     if isinstance(model, StatefulSegments):
         model = model.model
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise ValueError(
+            "A SavedModel is written by the TensorFlow backend: save the model, and load it there. "
+            f"Received: backend={backend!r}."
+        )
     check_choice((None, *FORMATS), quantize=quantize)
     buckets = check_compilation(compile, buckets)
     check_merged(model)
@@ -198,36 +206,38 @@ def saved_model(
         copied = quantized(model, quantize)
     with copied as (model, variables):
         ends = max_length, max_source_length, eos_id
-        module = _module(model, tokenizer, strategy, ends, bos_id, stream, labels)
+        functions = _functions_of(model, tokenizer, strategy, ends, bos_id, stream, labels)
         requests = []
         if buckets is not None:
-            check_decodes(module)
-            compiled = _module(model, tokenizer, strategy, ends, bos_id, buckets=buckets)
-            module = CompiledDecoding(module, compiled)
-            module.try_compiler(model)
-            requests = module.requests(model)
-        resources = module.resources
+            check_decodes(functions)
+            compiled = _functions_of(model, tokenizer, strategy, ends, bos_id, buckets=buckets)
+            functions = CompiledDecoding(functions, compiled)
+            functions.try_compiler(model)
+            requests = functions.requests(model)
+        resources = functions.make_resources()
         resources.quantized = variables
-        # Traced once, for the file and for the golden outputs: `save` would trace its own.
-        signatures = {name: f.get_concrete_function() for name, f in module.signatures.items()}
         with new_version(path, version) as (temporary, directory):
+            # Each function is traced once: given a `tf.function`, `save` would trace it again.
+            traced = {name: f.get_concrete_function() for name, f in functions.signatures.items()}
             # A server computes no gradients, whose functions can be half the file.
             without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-            tf.saved_model.save(resources, temporary, signatures, without_gradients)
+            tf.saved_model.save(resources, temporary, traced, without_gradients)
             allowed = set() if buckets is None else {MUST_COMPILE}
             unservable = ", ".join(sorted(set(unservable_ops(temporary)) - allowed))
             if unservable:
                 raise ValueError(
                     f"TensorFlow Serving lacks operations of the model. Received: {unservable}."
                 )
-            write_warmup_records(temporary, module.signatures, model, tokenizer, requests)
+            write_warmup_records(temporary, functions.signatures, model, tokenizer, requests)
             if buckets is not None:
-                write_compilation(temporary, module.facts)
+                write_compilation(temporary, functions.facts)
     return directory
 
 
-def _module(model, tokenizer, strategy, ends, bos_id, stream=False, labels=None, buckets=None):
-    """Return the module of functions that fits the model; `ends` are its lengths and end tokens."""
+def _functions_of(
+    model, tokenizer, strategy, ends, bos_id, stream=False, labels=None, buckets=None
+):
+    """Return the `ModelFunctions` that fit a model; `ends` are its lengths and end tokens."""
     if isinstance(model, Classifier) and tokenizer is not None and model.image_shape is None:
         return TextClassifier(model, tokenizer, labels, ends[1])
     if isinstance(model, MaskedLanguageModel) and None not in (tokenizer, labels):

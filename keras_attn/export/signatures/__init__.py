@@ -1,1 +1,1 @@
-"""Models as `tf.Module`s: the functions behind the signatures of an export."""
+"""Models as graph functions, those behind the signatures of an export."""

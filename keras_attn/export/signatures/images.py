@@ -38,9 +38,10 @@ class ImageGenerator(ModelFunctions):
     """
 
     def __init__(self, model, strategy=None):
-        super().__init__(model)
         tokens = ImageTokens.of(model)
         sizes = _mixture_sizes(model, tokens)
+        strategy = _strategy_for(sizes, strategy)
+        super().__init__(model, *strategy.models)
 
         def generate(batch_size, seed):
             """Return `images` [B, H, W, C], equal for equal seeds, and the `score` [B] of each."""
@@ -88,8 +89,9 @@ class ImageEnlarger(ModelFunctions):
     """
 
     def __init__(self, model, strategy=None):
-        super().__init__(model)
         tokens, position = ImageTokens.of(model), model.source_position
+        strategy = _strategy_for(_mixture_sizes(model, tokens), strategy)
+        super().__init__(model, *strategy.models)
         shape = (position.height, position.width, position.channels)
         source = ImageTokens(shape, tokens.num_values)
 
@@ -114,12 +116,15 @@ def _mixture_sizes(model, tokens):
     return model.output.shape[-1] // num_parameters(1, channels), channels, tokens.num_values
 
 
+def _strategy_for(mixture_sizes, strategy):
+    """Return the strategy, by default one that draws tokens, or pixels of a mixture."""
+    if strategy is None:
+        return Sample() if mixture_sizes is None else SamplePixels(*mixture_sizes)
+    return get_strategy(strategy)
+
+
 def _generate_images(model, inputs, tokens, strategy, seed):
     """Return `images` (B, H, W, C) and their `score` (B,), decoded with the seed of a request."""
-    if strategy is None:
-        sizes = _mixture_sizes(model, tokens)
-        strategy = Sample() if sizes is None else SamplePixels(*sizes)
-    strategy = get_strategy(strategy)
     if "seed" in strategy.get_config():
         strategy = registry.copy(strategy)
         strategy.seed = seed  # afterwards: a configuration holds no tensor

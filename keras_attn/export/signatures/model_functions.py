@@ -1,4 +1,4 @@
-"""The base class of the modules, and the inputs that they share."""
+"""The base class of the functions of a model, and the inputs that they share."""
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ def of_ids(ids="token_ids", lengths="lengths"):
 
 
 class ModelFunctions:
-    """Functions of a model, with what they read.
+    """Graph functions of a model, with the weights and tokenizers that they read.
 
     A subclass defines `signatures`, and sets its `tokenizer`. An instance has the function
     `halting` if its model has an `ACT`.
@@ -28,9 +28,8 @@ class ModelFunctions:
         # Only the weights: tracking a model would export its optimizer too.
         self.weights = [weight.value for model in models for weight in model.weights]
 
-    @property
-    def resources(self):
-        """A module of the weights and tokenizers, to be saved with the signatures."""
+    def make_resources(self):
+        """Return a module of what the functions read, for `tf.saved_model.save` to track."""
         resources = tf.Module()
         resources.weights, resources.tokenizer = self.weights, self.tokenizer
         return resources

@@ -134,8 +134,8 @@ class TextGenerator(TokenGenerator):
 
         text -> ids -> generate(model, ids) -> text        text -> log p(text | its first token)
 
-    `saved_model` exports exactly this object, so a server gives the results that it gives in
-    Python. An empty text gives an empty text with score 0.
+    `saved_model` exports these functions, so a server gives the results that they give in Python.
+    An empty text gives an empty text with score 0.
 
     Args:
         model: a `CausalLanguageModel` without a memory.

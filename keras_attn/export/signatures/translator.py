@@ -123,8 +123,8 @@ class Translator(IdTranslator):
 
         text -> ids -> generate(model, ids) -> text
 
-    `saved_model` exports exactly this object, so a server gives the results that it gives in
-    Python. An empty text, or one of spaces only, gives an empty text with score 0.
+    `saved_model` exports these functions, so a server gives the results that they give in Python.
+    An empty text, or one of spaces only, gives an empty text with score 0.
 
     Args:
         model: an `EncoderDecoder`.
@@ -171,9 +171,8 @@ class Translator(IdTranslator):
         if self._halting is not None:
             self.halting = of_text(self._halting_of_text)
 
-    @property
-    def resources(self):
-        resources = super().resources
+    def make_resources(self):
+        resources = super().make_resources()
         resources.source_tokenizer = self._source_tokenizer
         return resources
 
