@@ -17,7 +17,7 @@ def repeats(seed, count):
 
     A stretch of random symbols has 8 on average, and a copy 16, from a distance of at least 8 and
     below `MAX_DISTANCE` whose logarithm is uniform; one that would reach before the row is left
-    out. What a copy adds is told by what it has copied: by two symbols more surely than by one.
+    out. The next symbol of a copy follows from the last ones: from two more surely than from one.
     """
     random = np.random.default_rng(seed)
     rows = random.integers(1, NUM_SYMBOLS + 1, (count, LENGTH + 1))

@@ -24,7 +24,12 @@ MODELS = {
     "transformer": lambda: keras_attn.models.transformer(V, **SIZES),
     "llama": lambda: keras_attn.models.llama(V, **SIZES, num_key_value_heads=8),
 }
-MESHES = [(8, 1, False), (8, 1, True), (1, 8, False), (2, 4, False), (2, 4, True)]
+BOTH_AXES = (2, 4, True)
+MESHES = {
+    "gpt": [(8, 1, False), (8, 1, True), (1, 8, False), (2, 4, False), BOTH_AXES],
+    "transformer": [BOTH_AXES],
+    "llama": [BOTH_AXES],
+}
 ITEM = {"f32": 4, "bf16": 2, "s32": 4, "u32": 4, "pred": 1}
 KINDS = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 
@@ -64,7 +69,7 @@ def held(weights):
 
 def main():
     for name, make in MODELS.items():
-        for data, model_axis, shards in MESHES:
+        for data, model_axis, shards in MESHES[name]:
             place = ModelParallel(data, model_axis, shards)
             keras.distribution.set_distribution(place)
             model = make()
