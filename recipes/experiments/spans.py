@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_attn import layers, patterns, scores
 
-from .characters import bits, language_model
+from .characters import attention, bits, language_model
 from .experiment import Experiment
 
 NUM_SYMBOLS, LENGTH, MAX_DISTANCE = 16, 128, 110
@@ -38,10 +38,9 @@ def run(make_pattern):
     """Return bits per symbol, the mean span of each layer and the number of keys with a weight."""
 
     def block(index):
-        attention = layers.MultiHeadAttention(
-            *(4, 16), pattern=make_pattern(), score=scores.LearnedRelative(LENGTH), use_bias=False
-        )
-        return layers.TransformerBlock(attention, layers.FeedForward(256), residual="post_norm")
+        score = scores.LearnedRelative(LENGTH)
+        attend = attention(pattern=make_pattern(), score=score, use_bias=False)
+        return layers.TransformerBlock(attend, layers.FeedForward(256), residual="post_norm")
 
     model = language_model(NUM_SYMBOLS + 1, block, 2, 64)
     rows = repeats(0, STEPS * ROWS)
@@ -73,6 +72,7 @@ def spans_of_layers(model, ids):
 
 
 def adaptive(span_loss, dynamic=False):
+    """Return a function that makes the pattern of a layer."""
     return lambda: patterns.AdaptiveSpan(LENGTH, RAMP, span_loss=span_loss, dynamic=dynamic)
 
 

@@ -11,6 +11,7 @@ import pytest
 from keras_attn import export, models, text
 from keras_attn.export import measurement
 from keras_attn.export.__main__ import main
+from keras_attn.export._measurement.forms import open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
 
 LINES = ["ab", "", "dcb", "u", "opop"]
@@ -146,6 +147,20 @@ def test_a_file_without_lines_is_one_sentence(exports, tmp_path, capsys, content
     assert main(["measure", *exports, "--lines", str(file)]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_ctranslate2_writes_an_empty_answer_where_python_does(tmp_path):
+    """By default it writes at least one token."""
+    tokenizer = text.Characters("abcd")
+    model = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 11)
+    norm = model.decoder.blocks[-1].feed_forward_residual.norm
+    end = np.asarray(model.embedding.table)[tokenizer.eos_id]
+    norm.set_weights([np.zeros(8), 9 * end])  # every output is the end's row
+    answer, _ = open_ctranslate2(
+        export.ctranslate2(model, tmp_path / "ct2", tokenizer), 1, None, LONGEST
+    )
+    assert answer(["ab", "d"]) == export.Translator(model, tokenizer).translate(["ab", "d"])[0]
+    assert answer(["ab"]) == [""]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 from unittest import mock
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -66,11 +67,21 @@ def command(files):
 
 
 @pytest.fixture(scope="module")
-def exported(command):
-    """The directory that the command prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
+def written(command):
+    """The directory that the command prints, and its numbers of calls of decoding and encoding."""
+    tokenizer, encode = text.SentencePiece, text.SentencePiece.encode
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        mock.patch.object(decoding, "decode", wraps=decoding.decode) as decoded,
+        mock.patch.object(tokenizer, "encode", autospec=True, side_effect=encode) as encoded,
+    ):
         assert main(command) == 0
-    return printed.getvalue().split()[-1]
+    return printed.getvalue().split()[-1], decoded.call_count, encoded.call_count
+
+
+@pytest.fixture(scope="module")
+def exported(written):
+    return written[0]
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +93,6 @@ def signatures(exported):
 def expected(model, tokenizer):
     translator = export.Translator(model, tokenizer, Beam(3), MAX_LENGTH)
     return translator.translate(TEXTS, batch_size=2)
-
-
-encode = text.SentencePiece.encode
 
 
 def in_fresh_process(program, *arguments, path=""):
@@ -219,21 +227,18 @@ def test_unservable_ops_are_found(tmp_path):
         assert found in export.unservable_ops(directory)
 
 
-@pytest.mark.parametrize("kind", ["transformer", "gpt"])
-def test_each_function_is_traced_once(kind, tokenizer, tmp_path):
+def test_each_function_is_traced_once(written):
     """One trace serves the file and its golden outputs, and one of the decoding all signatures."""
-    model = getattr(models, kind)(tokenizer.vocabulary_size, 1, 2, 8, 11)
-    with (
-        mock.patch.object(decoding, "decode", wraps=decoding.decode) as decode,
-        mock.patch.object(type(tokenizer), "encode", autospec=True, side_effect=encode) as encoded,
-    ):
-        directory = export.saved_model(model, tmp_path, tokenizer=tokenizer, max_length=3)
-    reads_text = {
-        "transformer": {"serving_default", "attention"},
-        "gpt": {"serving_default", "score"},
-    }
-    assert decode.call_count == 1 and encoded.call_count == len(reads_text[kind])
-    assert {*tf.saved_model.load(directory).signatures} == {"ids", *reads_text[kind]}
+    directory, decoded, encoded = written
+    reads_text = {"serving_default", "attention"}
+    assert decoded == 1 and encoded == len(reads_text)
+    assert {*tf.saved_model.load(directory).signatures} == {"ids", *reads_text}
+
+
+def test_another_backend_is_refused(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="by the TensorFlow backend.*Received: backend='jax'"):
+        export.saved_model(model, tmp_path)
 
 
 def test_a_version_that_exists_is_refused_before_anything_is_traced(model, tmp_path):

@@ -26,7 +26,7 @@ def test_an_experiment_runs_only_the_missing_runs_of_its_card(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", (deep_residuals, facts, lengths, spans, streams))
+@pytest.mark.parametrize("module", (deep_residuals, facts, lengths, streams))
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
     for name, small in {"STEPS": 3, "EPOCHS": 1, "ROWS": 16, "NUM_LAYERS": 2}.items():
         monkeypatch.setattr(module, name, small, raising=False)

@@ -73,7 +73,7 @@ def translating(form, folder):
         content = json.load(file)
     model = keras.saving.load_model(os.path.join(folder, "model.keras"))
     tokenizer = text.load(os.path.join(folder, "tokenizer.model"))
-    engine = _ENGINES[form.removesuffix("_int8")]
+    engine = ENGINES[form.removesuffix("_int8")]
     quantize = "int8" if form.endswith("_int8") else None
     directory = tempfile.mkdtemp(dir=folder)
     sources, size = content["sources"], content["batch"]
@@ -121,8 +121,7 @@ def _saved_model(model, tokenizer, directory, sizes, quantize, **options):
 def _compiled_saved_model(model, tokenizer, directory, sizes, quantize):
     from keras_attn import export
 
-    buckets = export.Buckets((sizes[2],), (32, sizes[1]) if sizes[1] > 32 else (sizes[1],))
-    options = {"compile": "xla", "buckets": buckets}
+    options = {"compile": "xla", "buckets": export.Buckets(batches=(sizes[2],))}
     return _saved_model(model, tokenizer, directory, sizes, quantize, **options)
 
 
@@ -175,13 +174,12 @@ def _ctranslate2(model, tokenizer, directory, sizes, quantize):
     return translate, path
 
 
-_ENGINES = {
+ENGINES = {
     "saved_model": _saved_model,
     "compiled_saved_model": _compiled_saved_model,
     "onnx": _onnx,
     "ctranslate2": _ctranslate2,
 }
-ENGINES = tuple(_ENGINES)
 
 
 def file_bytes(path, beginnings=("",)):

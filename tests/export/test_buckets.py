@@ -1,0 +1,85 @@
+"""Buckets of compiled exports: their arguments, and the graph around the compiled function."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn import export, models
+from keras_attn.export.__main__ import main
+
+BUCKETS = export.Buckets((1, 3), (5, 11))
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 13}
+
+
+@pytest.mark.parametrize("sizes", [(), (4, 4), (4, 2), (0, 1), (1.0, 2.0), "12", 4, (True, 2)])
+@pytest.mark.parametrize("name", ["batches", "lengths"])
+def test_buckets_are_increasing_integers(name, sizes):
+    with pytest.raises(ValueError, match=f"`{name}` must be increasing integers"):
+        export.Buckets(**{name: sizes})
+
+
+def test_buckets_end_at_the_longest_row_that_is_read():
+    buckets = export.Buckets((1, 3), (5, 11, 17))
+    lengths = {4: (4,), 5: (5,), 7: (5, 7), 17: (5, 11, 17), 99: (5, 11, 17)}
+    for limit, expected in lengths.items():
+        assert buckets.up_to(limit) == export.Buckets((1, 3), expected)
+    assert buckets.shapes == [(1, 5), (1, 11), (1, 17), (3, 5), (3, 11), (3, 17)]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "width, longest", [(0, 0), (2, 2), (5, 4), (6, 5), (7, 6), (13, 12), (4, 9)]
+)
+def test_a_batch_is_padded_by_its_last_row_and_cut_to_its_bucket(rows, width, longest):
+    """The compiled function is one that shows what it gets; the plain one changes the sign."""
+    shapes = []
+
+    def compiled(ids, lengths):
+        tf.py_function(lambda x: shapes.append(tuple(x.shape)), [ids], [])
+        return ids, lengths
+
+    dispatch = BUCKETS.dispatch(compiled, lambda *inputs: tuple(-x for x in inputs), pad_id=2)
+    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+    ids = 4 + np.arange(rows * width).reshape(rows, width)
+    lengths = np.maximum(longest - np.arange(rows), 0)
+    inputs = ids.astype("int32"), lengths.astype("int32")
+    found_ids, found_lengths = tf.function(dispatch, specs, autograph=False)(*inputs)
+    read = np.minimum(lengths, width)
+    if not 0 < rows <= 3 or min(longest, width) > 11:
+        assert shapes == []
+        np.testing.assert_array_equal(found_ids, -ids)
+        np.testing.assert_array_equal(found_lengths, -read)
+        return
+    length = 5 if min(longest, width) <= 5 else 11
+    assert shapes == [(1 if rows == 1 else 3, length)]
+    expected = np.full((rows, max(length, width)), 2)
+    expected[:, :width] = ids
+    np.testing.assert_array_equal(found_ids, expected[:, :length])
+    np.testing.assert_array_equal(found_lengths, read)
+
+
+def test_what_cannot_be_compiled_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    model = models.transformer(19, **SIZES)
+
+    def refused(sentence, model=model, compile="xla", **options):
+        with pytest.raises(ValueError, match=sentence) as error:
+            export.saved_model(model, tmp_path / "export", compile=compile, **options)
+        assert "\n" not in str(error.value) and not (tmp_path / "export").exists()
+
+    refused("`compile` must be one of None, 'xla'.*'llvm'", compile="llvm")
+    refused("`buckets` must be None without `compile`", compile=None, buckets=BUCKETS)
+    refused("`buckets` must be a `keras_attn.export.Buckets`", buckets=((1, 3), (5, 11)))
+    needs = "`compile` needs a model with a decoding function.*signatures "
+    refused(needs + "encode, logits", models.bert(19, **SIZES, max_length=13))
+    refused(needs + ".*initial_memory", models.transformer_xl(19, **SIZES, memory_length=5))
+    monkeypatch.setattr(tf.test, "is_built_with_xla", lambda: False)
+    refused("built with XLA")
+
+
+def test_the_command_refuses_buckets_that_do_not_increase(tmp_path, capsys):
+    models.transformer(19, **SIZES).save(tmp_path / "model.keras")
+    arguments = ["saved_model", str(tmp_path / "model.keras"), str(tmp_path / "export")]
+    assert main([*arguments, "--compile", "xla", "--batches", "4", "2"]) == 2
+    assert "`batches` must be increasing integers" in capsys.readouterr().err
+    assert main([*arguments, "--lengths", "5"]) == 2
+    assert "`buckets` must be None without `compile`" in capsys.readouterr().err

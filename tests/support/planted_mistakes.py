@@ -1,0 +1,289 @@
+"""Mistakes that a conversion of each family could make, planted in a converted model."""
+
+import contextlib
+import functools
+
+import keras
+import numpy as np
+
+from keras_attn import patterns
+from keras_attn.ops.activations import gelu_tanh
+
+
+def blocks(model):
+    stack = next(getattr(model, n) for n in ("depth", "decoder", "encoder") if hasattr(model, n))
+    return stack.blocks
+
+
+@contextlib.contextmanager
+def changed(*attributes):
+    """Change attributes, each `(object, name, value)`; values of variables are assigned."""
+    before = []
+    for owner, name, value in attributes:
+        old = getattr(owner, name)
+        if hasattr(old, "assign"):
+            before.append((old.assign, old.numpy()))
+            old.assign(value(old.numpy()))
+        else:
+            before.append((functools.partial(setattr, owner, name), old))
+            setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for restore, old in reversed(before):
+            restore(old)
+
+
+def in_each_block(path, value):
+    """Change what is at a path in each block; `value` is a function of the old value."""
+
+    def change(model):
+        for block in blocks(model):
+            *owners, name = path.split(".")
+            owner = functools.reduce(getattr, owners, block)
+            old = getattr(owner, name)
+            yield owner, name, value if hasattr(old, "assign") else value(old)
+
+    return change
+
+
+def in_model(path, value):
+    def change(model):
+        *owners, name = path.split(".")
+        yield functools.reduce(getattr, owners, model), name, value
+
+    return change
+
+
+def transposed(kernel):
+    """Copy a square kernel as it is stored."""
+    rows = kernel.shape[0] if kernel.ndim == 2 else int(np.prod(kernel.shape[:-1]))
+    return kernel.reshape(rows, -1).T.reshape(kernel.shape)
+
+
+def heads_last(kernel):
+    """Read the heads' axis of a kernel (D, N, H) as (H, N)."""
+    width, heads, size = kernel.shape
+    return kernel.reshape(width, size, heads).swapaxes(1, 2)
+
+
+def narrower(pattern):
+    """Take a key at either end of a window."""
+    return patterns.Local(pattern.first.window - 1, causal=False) | pattern.second
+
+
+def plain_queries(model):
+    for block in blocks(model):
+        for name in ("global_query_kernel", "global_query_bias"):
+            plain = getattr(block.attention, name.removeprefix("global_")).numpy()
+            yield block.attention, name, lambda _, plain=plain: plain
+
+
+def swapped_pairs(model):
+    """Give the windows of one kind of layers to the other kind."""
+    stack = blocks(model)
+    for block, other in zip(stack, [*stack[1:], stack[0]], strict=True):
+        yield block.attention, "pattern", other.attention.pattern
+
+
+def swapped_gates(model):
+    for block in model.depth.blocks:
+        gate, intermediate = block.feed_forward.gate, block.feed_forward.intermediate
+        yield block.feed_forward, "gate", intermediate
+        yield block.feed_forward, "intermediate", gate
+
+
+def tiled_heads(axis):
+    """Give key head n % K to query head n, by an order of the query heads."""
+    return lambda kernel: np.take(kernel, [0, 2, 1, 3], axis=axis)
+
+
+def tiled(model):
+    yield from in_each_block("attention.query_kernel", tiled_heads(1))(model)
+    yield from in_each_block("attention.output_kernel", tiled_heads(0))(model)
+
+
+def without_scaling(model):
+    for block in model.depth.blocks:
+        yield block.attention.position, "scaling", None
+
+
+def one_wavelength(model):
+    for block in model.depth.blocks:
+        yield block.attention.position, "max_wavelength", 1e6
+
+
+def in_each_table(value):
+    """Change the tables of distances of an encoder."""
+
+    def change(model):
+        for block in model.encoder.blocks:
+            yield block.attention.score.terms[-1], "table", value
+
+    return change
+
+
+def scaled_scores(model):
+    for block in [*model.encoder.blocks, *model.decoder.blocks]:
+        yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
+
+
+def exchanged_biases(model):
+    for score in (block.attention.score for block in model.depth.blocks):
+        u, v = score.u.numpy(), score.v.numpy()
+        yield score, "u", lambda _, v=v: v
+        yield score, "v", lambda _, u=u: u
+
+
+def in_each_hash_block(path, value):
+    """Change what is at a path in each block whose keys are its queries."""
+
+    def change(model):
+        for block in model.depth.blocks:
+            if block.attention.shares_query:
+                yield block.attention, path, value
+
+    return change
+
+
+def pooled(kind):
+    return lambda model: [(model.get_layer("pool"), "pooling", kind)]
+
+
+def exact_gelu(x):
+    return keras.activations.gelu(x, approximate=False)
+
+
+def identity(x):
+    return x
+
+
+MISTAKES = {
+    "bert": {
+        "tanh GELU": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+        "epsilon 1e-12": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-12),
+        "kernel not transposed": in_each_block("attention.output_kernel", transposed),
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+    },
+    "bert_classifier": {"a linear pooler": in_model("pooler.activation", identity)},
+    "distilbert": {
+        "segments of BERT": in_model("segment.table", lambda x: x + np.arange(12) / 12),
+    },
+    "roberta": {
+        "positions from row 1": in_model("position.table", lambda x: np.roll(x, 1, axis=0)),
+        "no row of types": in_model("segment.table", np.zeros_like),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
+    },
+    "longformer": {
+        "a window of one key less": in_each_block("attention.pattern", narrower),
+        "windows in other layers": swapped_pairs,
+        "a global token": in_each_block("attention.pattern", lambda x: x | patterns.Global(1)),
+        "positions from row 1": in_model("position.table", lambda x: np.roll(x, 1, axis=0)),
+        "epsilon 1e-12": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-12),
+        "tanh GELU": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+    },
+    "longformer_classifier": {
+        "no second projections": in_each_block("attention.num_global", lambda _: 0),
+        "no global token": in_each_block("attention.pattern", lambda x: x.first),
+        "a global query by the plain projection": plain_queries,
+        "heads as (H, N)": in_each_block("attention.global_key_kernel", heads_last),
+        "second values not transposed": in_each_block("attention.global_value_kernel", transposed),
+    },
+    "big_bird": {
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no root of D": in_model("embedding.scaled", False),
+        "epsilon 1e-3": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-3),
+        "kernel not transposed": in_each_block("attention.output_kernel", transposed),
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+    },
+    "big_bird_classifier": {"the pooler of BERT": in_model("pooler.activation", np.tanh)},
+    "gpt2": {
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "c_proj transposed": in_each_block("attention.output_kernel", transposed),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
+    },
+    "llama": {
+        "epsilon 1e-6": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-6),
+        "interleaved pairs": in_each_block("attention.position.layout", lambda _: "interleaved"),
+        "no scaling": without_scaling,
+        "heads tiled": tiled,
+        "gate and up swapped": swapped_gates,
+    },
+    "llama_classifier": {
+        "the first token": pooled("first"),
+        "the mean of all tokens": pooled("mean"),
+    },
+    "mistral": {
+        "a window of one key less": in_each_block("attention.pattern", lambda _: patterns.Local(4)),
+    },
+    "qwen2": {"windows in other layers": swapped_pairs},
+    "qwen3": {"no norm of queries": in_each_block("attention.qk_norm", lambda _: identity)},
+    "gemma": {
+        "gain g": in_each_block("attention_residual.norm.offset", lambda _: 0.0),
+        "no root of D": in_model("embedding.scaled", False),
+    },
+    "gemma2": {
+        "windows in other layers": swapped_pairs,
+        "no cap of scores": in_each_block("attention.score.cap", lambda _: 1e6),
+        "no cap of logits": in_model("embedding.logits_cap", None),
+        "scale by the size of a head": in_each_block(
+            "attention.query_kernel", lambda x: x * np.float32(10 / 6) ** 0.5
+        ),
+    },
+    "gemma3": {"one wavelength": one_wavelength, "windows in other layers": swapped_pairs},
+    "marian": {
+        "interleaved sinusoids": in_model("position.layout", "interleaved"),
+        "no root of D": in_model("embedding.scaled", False),
+        "GELU for SiLU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+        "padding is a token": in_model("embedding.pad_id", None),
+    },
+    "bart": {
+        "positions from row 1": in_model("position.table", lambda x: np.roll(x, 1, axis=0)),
+        "no norm of embeddings": in_model("norm.epsilon", 1.0),
+    },
+    "t5": {
+        "scores divided": scaled_scores,
+        "no root of D at the output": in_model("decoder.norm.scale", lambda x: x * 12**0.5),
+        "sides of the buckets swapped": in_each_table(lambda x: np.roll(x, 4, axis=0)),
+        "buckets of one side": in_each_table(lambda x: np.concatenate([x[:4], x[:4]])),
+    },
+    "reformer": {
+        "epsilon 1e-12": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-12),
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+        "scores not divided": in_each_block("attention.query_kernel", lambda x: x * 5**0.5),
+        "no chunk before": in_each_block(
+            "attention.pattern", lambda _: patterns.BlockLocal1D(5, lookback=0)
+        ),
+        "a window for chunks": in_each_block("attention.pattern", lambda _: patterns.Local(10)),
+        "root of D": in_model("embedding.scaled", True),
+        "streams exchanged": in_model("head.kernel", lambda x: np.roll(x, 12, axis=0)),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
+    },
+    "reformer_lsh": {
+        "scores divided": in_each_hash_block("query_kernel", lambda x: x / np.float32(5**0.5)),
+        "its own key": in_each_hash_block("pattern", patterns.Causal()),
+    },
+    "transformer_xl": {
+        "u and v exchanged": exchanged_biases,
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+        "no clamp": in_each_block("attention.score.clamp_length", lambda _: None),
+        "all earlier keys": in_each_block("attention.pattern", lambda _: patterns.Causal()),
+        "a window of one key more": in_each_block(
+            "attention.pattern", lambda _: patterns.Local(12)
+        ),
+        "epsilon 1e-5": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-5),
+        "GELU for ReLU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no root of D": in_model("embedding.scaled", False),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
+        "clusters in the authors' order": in_model("head.cluster_table", lambda x: x[::-1]),
+        "the first projection shared": in_model("head.projections", []),
+    },
+    "vit": {
+        "patches by channel": in_model(
+            "embedding.kernel",
+            lambda x: x.reshape(3, 3, 2, -1).transpose(2, 0, 1, 3).reshape(x.shape),
+        ),
+    },
+}
