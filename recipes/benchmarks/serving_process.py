@@ -50,7 +50,7 @@ def serving(export, log, *flags):
 
     The flags are further ones of `serving.server`.
     """
-    ports = [free_port(), free_port()]
+    ports = free_ports(2)
     program = __package__.removesuffix("recipes.benchmarks") + "serving.server"
     command = [sys.executable, "-m", program, f"--model_base_path={export}"]
     command += [f"--model_name={MODEL}", f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
@@ -91,9 +91,12 @@ def first_call_seconds(version, text):
         return time.perf_counter() - start
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+def free_ports(count):
+    """Return different ports on which nothing listens: all are held before any is released."""
+    with contextlib.ExitStack() as held:
+        address = ("127.0.0.1", 0)
+        listeners = [held.enter_context(socket.create_server(address)) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
 
 
 class MemoryLog:

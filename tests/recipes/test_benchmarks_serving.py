@@ -73,7 +73,7 @@ def test_wrong_and_lost_answers_are_counted(server):
     load = Load(server, {"a": ("B", 1.0)}, clients=2)
     load.run(0.3)
     assert load.wrong[0] == ("a", ("A", 1.0), ("B", 1.0)) and not load.seconds
-    nobody = serving_process.Server(*(serving_process.free_port() for _ in range(2)), None)
+    nobody = serving_process.Server(*serving_process.free_ports(2), None)
     load = Load(nobody, {"a": ("A", 1.0)}, clients=2)
     load.run(0.3)
     kinds = {message.partition(":")[0] for message in load.errors}

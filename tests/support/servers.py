@@ -10,13 +10,14 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
 from unittest import mock
 
 from fork_server import ForkedPython
+
+from recipes.benchmarks.serving_process import free_ports
 
 ROOT = pathlib.Path(__file__).parents[2]
 ADDRESS = os.environ.get("KERAS_ATTN_SERVING_ADDRESS")
@@ -97,11 +98,6 @@ class Server:
         return self.process.wait(timeout=60)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 def wait_for(condition, seconds=60):
     """Wait until a condition holds."""
     end = time.monotonic() + seconds
@@ -117,7 +113,7 @@ def environment():
 @contextlib.contextmanager
 def running(log, *flags, program=OURS):
     """Run our server, or a program that takes the same flags, as a process."""
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     flags = [*flags, f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
     with open(log, "wb") as output:
         files = {"stdout": output, "stderr": subprocess.STDOUT}
@@ -144,7 +140,7 @@ def running_on_a_thread(log, *flags):
     from serving.flags import parse_flags
     from serving.server import serve
 
-    ports = free_port(), free_port()
+    ports = free_ports(2)
     flags = parse_flags([*flags, f"--rest_api_port={ports[0]}", f"--port={ports[1]}"])
     server = Server("127.0.0.1", *ports, log=log, program=OURS)
     stopping = threading.Event()
