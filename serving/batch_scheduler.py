@@ -82,7 +82,8 @@ class BatchScheduler:
                             self._queues[key] = batches
                         return first
                     soonest = first.due if soonest is None else min(soonest, first.due)
-                self._changed.wait(None if soonest is None else soonest - now)
+                seconds = None if soonest is None else min(soonest - now, threading.TIMEOUT_MAX)
+                self._changed.wait(seconds)
 
 
 def _check_room(batches, size, options):

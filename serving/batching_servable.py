@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from .errors import Code, ServingError, require
+from .limits import Limits
 from .metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
 from .request_context import RequestContext
 
@@ -24,10 +25,15 @@ class _Task:
     feeds: dict
     request_context: RequestContext
     future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
+    start: float = dataclasses.field(default_factory=time.monotonic)
 
-    def __post_init__(self):
-        self.padded, self.start = self.feeds, time.monotonic()
-        self.size = len(next(iter(self.feeds.values())))
+    @property
+    def size(self):
+        return len(next(iter(self.feeds.values())))
+
+
+class _ShapesDiffer(ServingError):
+    """Requests of a batch cannot be joined: all of them fail, as in the real server."""
 
 
 class BatchingServable:
@@ -36,13 +42,14 @@ class BatchingServable:
     A request is batched if the first axis of every input and output is free and all inputs have the
     same number of rows. The real server refuses other requests; here they run alone, and the log
     says so once. A batch that fails is run again request by request, so that only the requests at
-    fault fail.
+    fault fail. So is one that padding would make larger than the `Limits` of a request.
     """
 
-    def __init__(self, servable, scheduler, options):
+    def __init__(self, servable, scheduler, options, limits=Limits()):
         self.name, self.version = servable.name, servable.version
         self.signatures = servable.signatures
         self._servable, self._scheduler, self._options = servable, scheduler, options
+        self._limits = limits
         self._unbatched = set()  # keys whose inputs or outputs have no rows
         self._shapes = {
             info.name: tf.TensorShape(info.tensor_shape)
@@ -62,8 +69,16 @@ class BatchingServable:
         self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key), self._options)
         for task in tasks:
             request_context.on_cancel(task.future.cancel)
-        first, *others = [_await(task) for task in tasks]
-        return [np.concatenate(pieces) for pieces in zip(first, *others)] if others else first
+        try:
+            answers = [_await(task) for task in tasks]
+        finally:  # The first error ends the request, and nobody waits for its other parts.
+            for task in tasks:
+                task.future.cancel()
+        outputs = list(zip(*answers))
+        if any(part.shape[1:] != parts[0].shape[1:] for parts in outputs for part in parts):
+            # An output may be as wide as the longest of its rows.
+            return self._servable.run(feeds, fetches, request_context)
+        return [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in outputs]
 
     def close(self):
         """Free the model's memory."""
@@ -100,30 +115,20 @@ class BatchingServable:
         """Complete every task of a batch; runs on a thread of the scheduler."""
         options, fetches = self._options, list(key[-1])
         tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
-        if options.pad_variable_length_inputs and tasks:
-            tasks = _pad(tasks)
-        if not tasks:
-            return
         latency = QUEUING_LATENCY.labels(options.thread_pool_name)
         for task in tasks:
             latency.observe(1e6 * (time.monotonic() - task.start))
-        sizes = [task.size for task in tasks]
-        # The smallest allowed batch that holds them.
-        total = next((n for n in options.allowed_batch_sizes if n >= sum(sizes)), sum(sizes))
+        if options.pad_variable_length_inputs:
+            tasks = _paddable(tasks)
+        if not tasks:
+            return
+        answers = None
         try:
-            feeds = _join([task.padded for task in tasks], total)
-        except ServingError as error:
+            answers = self._run_together(tasks, fetches, key)
+        except _ShapesDiffer as error:
             for task in tasks:
                 task.future.set_exception(error)
             return
-        answers = None
-        WRAPPED_RUNS.add()
-        BATCH_SIZE.observe(total)
-        try:
-            outputs = self._servable.run(feeds, fetches, _latest(tasks))
-            answers = _split_outputs(outputs, sizes, total)
-            if answers is None:
-                self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
         except Exception:  # The requests at fault show when each runs alone.
             _log.debug("A batch of %s failed; its requests run alone", self.name, exc_info=True)
         for task, answer in zip(tasks, answers or [None] * len(tasks)):
@@ -134,34 +139,61 @@ class BatchingServable:
             except Exception as error:  # Raised again where the request waits.
                 task.future.set_exception(error)
 
+    def _run_together(self, tasks, fetches, key):
+        """Return the outputs of each task by one run; None if the outputs have other rows."""
+        sizes, requests = [task.size for task in tasks], [task.feeds for task in tasks]
+        # The smallest allowed batch that holds them.
+        allowed = self._options.allowed_batch_sizes
+        total = next((n for n in allowed if n >= sum(sizes)), sum(sizes))
+        if self._options.pad_variable_length_inputs:
+            requests = _pad(requests, total, self._limits)
+        feeds = _join(requests, total)
+        WRAPPED_RUNS.add()
+        BATCH_SIZE.observe(total)
+        outputs = self._servable.run(feeds, fetches, _latest(tasks))
+        answers = _split_outputs(outputs, sizes, total)
+        if answers is None:
+            self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
+        return answers
 
-def _pad(tasks):
-    """Pad to a common shape with each tensor's own first element.
 
-    A task that cannot be padded fails and leaves the batch.
-    """
-    shapes = {
-        name: [max(sizes) for sizes in zip(*(task.feeds[name].shape for task in tasks))]
-        for name in tasks[0].feeds
-    }
-    padded = []
+def _paddable(tasks):
+    """Return the tasks whose tensors can be padded to one shape; the others fail."""
+    shapes = _common_shapes([task.feeds for task in tasks])
+    found = []
     for task in tasks:
         try:
-            task.padded = {name: _pad_to(shapes[name], x) for name, x in task.feeds.items()}
-            padded.append(task)
+            for name, array in task.feeds.items():
+                known = array.ndim == len(shapes[name]) and array.ndim <= _MAX_PADDED_RANK
+                require(known, "Only tensors with rank from 1 to 6 can be padded.")
+                has_values = array.size or array.shape[1:] == shapes[name][1:]
+                require(has_values, "Got empty tensor in batch of non-empty tensors.")
+            found.append(task)
         except ServingError as error:
             task.future.set_exception(error)
-    return padded
+    return found
+
+
+def _common_shapes(requests):
+    """Return the largest size of each axis, by the names of the tensors."""
+    shapes = {name: [feeds[name].shape for feeds in requests] for name in next(iter(requests), ())}
+    return {name: tuple(max(sizes) for sizes in zip(*each)) for name, each in shapes.items()}
+
+
+def _pad(requests, total, limits):
+    """Pad to a common shape with each tensor's own first element, unless that is too large."""
+    shapes = {name: shape[1:] for name, shape in _common_shapes(requests).items()}
+    for name, shape in shapes.items():
+        arrays = [feeds[name] for feeds in requests]
+        if any(array.shape[1:] != shape for array in arrays):
+            limits.check_shape(name, [total, *shape], tf.as_dtype(arrays[0].dtype))
+    return [{name: _pad_to(shapes[name], x) for name, x in feeds.items()} for feeds in requests]
 
 
 def _pad_to(shape, array):
-    known = array.ndim == len(shape) and array.ndim <= _MAX_PADDED_RANK
-    require(known, "Only tensors with rank from 1 to 6 can be padded.")
-    shape = (len(array), *shape[1:])
-    if shape == array.shape:
+    if shape == array.shape[1:]:
         return array
-    require(array.size, "Got empty tensor in batch of non-empty tensors.")
-    padded = np.full(shape, array.flat[0], array.dtype)
+    padded = np.full((len(array), *shape), array.flat[0], array.dtype)
     padded[tuple(map(slice, array.shape))] = array
     return padded
 
@@ -200,7 +232,7 @@ def _join(requests, size):
                 "padding is turned off. Set pad_variable_length_inputs to true, or ensure that all "
                 "tensors with the same name have equal dimensions starting with the first dim."
             )
-            raise ServingError(Code.FAILED_PRECONDITION, message)
+            raise _ShapesDiffer(Code.FAILED_PRECONDITION, message)
         missing = size - sum(map(len, arrays))
         joined[name] = np.concatenate([*arrays, *[arrays[-1][:1]] * missing])
     return joined

@@ -1,8 +1,10 @@
 """Command line: the flags of `tensorflow_model_server` that this server supports."""
 
 import argparse
+import contextlib
 import os
 import sys
+import threading
 
 from .limits import Limits
 
@@ -34,9 +36,18 @@ def _integer(expected, allowed):
     return read
 
 
+def _seconds(text):
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= threading.TIMEOUT_MAX:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"a number of seconds is expected. Received: {text}")
+
+
 _port = _integer("a port from 0 to 65535", range(65536))
 _positive = _integer("a positive integer", range(1, sys.maxsize))
-_count = _integer("a number of threads", range(2**31))
+_count = _integer("an integer of at least 0", range(2**31))
+_micros = _integer("an integer of at least 0", range(2**63))
+_bytes = _integer("a positive integer below 2**31", range(1, 2**31))  # gRPC's largest message
 _THREADS = 4 * (os.cpu_count() or 1)
 # Name, type, default, help.
 _FLAGS = [
@@ -44,7 +55,7 @@ _FLAGS = [
     ("port", _port, 8500, "gRPC port, 0 for none"),
     ("rest_api_port", _port, 0, "REST port, 0 for none"),
     ("rest_api_num_threads", _positive, _THREADS, "REST requests that run at once"),
-    ("rest_api_timeout_in_ms", int, 30000, "time limit of a REST request, 0 for none"),
+    ("rest_api_timeout_in_ms", _count, 30000, "time limit of a REST request, 0 for none"),
     ("rest_api_enable_cors_support", _bool, False, "let web pages of other sites read the answers"),
     ("enable_batching", _bool, False, "run requests of one signature together"),
     ("batching_parameters_file", str, None, "text file of a BatchingParameters proto"),
@@ -58,14 +69,14 @@ _FLAGS = [
     ("model_base_path", str, None, "directory that holds the model's version directories"),
     ("model_config_file", str, None, "text file of a ModelServerConfig proto, for several models"),
     ("allow_version_labels_for_unavailable_models", _bool, False, "labels may precede versions"),
-    ("file_system_poll_wait_seconds", float, 1.0, "seconds between polls, 0 for a single poll"),
-    ("max_num_load_retries", int, 5, "attempts to load a version after the first one failed"),
-    ("load_retry_interval_micros", int, 60_000_000, "microseconds between two attempts"),
+    ("file_system_poll_wait_seconds", _seconds, 1.0, "seconds between polls, 0 for a single poll"),
+    ("max_num_load_retries", _count, 5, "attempts to load a version after the first one failed"),
+    ("load_retry_interval_micros", _micros, 60_000_000, "microseconds between two attempts"),
     ("enable_model_warmup", _bool, True, "replay an export's requests before it is available"),
-    ("num_request_iterations_for_warmup", int, 0, "runs of each warm-up request, 0 for one"),
+    ("num_request_iterations_for_warmup", _count, 0, "runs of each warm-up request, 0 for one"),
     ("tensorflow_intra_op_parallelism", _count, 0, "threads of one operation, 0 for all cores"),
     ("tensorflow_inter_op_parallelism", _count, 0, "operations at once, 0 for all cores"),
-    ("max_request_bytes", _positive, Limits.max_request_bytes, "bytes of a request"),
+    ("max_request_bytes", _bytes, Limits.max_request_bytes, "bytes of a request"),
     ("max_json_depth", _positive, Limits.max_json_depth, "lists and objects inside each other"),
     ("max_string_bytes", _positive, Limits.max_string_bytes, "bytes of one string of a request"),
     ("max_rows", _positive, Limits.max_rows, "rows of one request"),

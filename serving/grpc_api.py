@@ -87,7 +87,7 @@ class GrpcApi:
 
     def _run(self, run):
         def answer(request, request_context, record):
-            if self._manager.versions(request.model_spec.name):  # Made-up names are not kept.
+            if self._manager.knows(request.model_spec.name):  # Made-up names are not kept.
                 record.model = request.model_spec.name
             with self._manager.use(request.model_spec) as servable:
                 return run(servable, request, request_context, self._limits)

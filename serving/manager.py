@@ -29,7 +29,8 @@ class ModelManager:
         load: function of (name, version, path) that returns a `Servable`.
         max_retries: int. Attempts after the first one failed, `retry_seconds` apart.
         unavailable_labels: bool. True if a new label may point to a version that is not loaded yet.
-        stopping: `threading.Event` or None. Nothing more is loaded once it is set.
+        stopping: `threading.Event` or None. Once it is set the polling ends, after the version that
+            is being loaded.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ModelManager:
                 gc.collect()
 
     def poll_every(self, seconds):
-        """Poll in the background until `stop`."""
+        """Poll in the background until `stopping` is set."""
 
         def poll():
             while not self._stopping.wait(seconds):
@@ -79,10 +80,6 @@ class ModelManager:
                     _log.exception("Looking for versions failed")
 
         threading.Thread(target=poll, name="poll-versions", daemon=True).start()
-
-    def stop(self):
-        """End the polling after the version that is being loaded."""
-        self._stopping.set()
 
     @contextlib.contextmanager
     def use(self, model_spec):
@@ -95,12 +92,18 @@ class ModelManager:
         finally:
             with self._lock:
                 record.users -= 1
-                self._close_if_idle(record)
+                servable = self._take_if_unused(record)
+            _close(servable)
 
     def names(self):
         """Return the names of the models to serve, sorted."""
         with self._lock:
             return sorted(self._configs)
+
+    def knows(self, name):
+        """Return True if a model has versions, loaded or not."""
+        with self._lock:
+            return bool(self._records.get(name))
 
     def versions(self, name):
         """Return copies of a model's `VersionRecord`s, the newest first, or an empty list."""
@@ -205,21 +208,34 @@ class ModelManager:
                 unwanted = unwanted[1:]
             for record in unwanted:
                 record.state = State.UNLOADING
-                self._close_if_idle(record)
+            unused = [self._take_if_unused(record) for record in unwanted]
             for record in records:
                 if not record.wanted and record.state in _UNLOADED:
                     record.state = State.END
+        for servable in unused:
+            _close(servable)
 
-    def _close_if_idle(self, record):
-        if record.state == State.UNLOADING and not record.users:
-            record.servable.close()
-            record.servable, record.state = None, State.END
-            self._garbage = True
+    def _take_if_unused(self, record):
+        """Return the servable to close if its version is unloaded and no request uses it."""
+        if record.state != State.UNLOADING or record.users:
+            return None
+        servable, record.servable, record.state = record.servable, None, State.END
+        self._garbage = True
+        return servable
 
     def _complain(self, name, complaint):
         if self._complaints.get(name) != complaint:
             self._complaints[name] = complaint
             _log.warning(complaint)
+
+
+def _close(servable):
+    """Free a model's memory, without the lock that every request takes."""
+    try:
+        if servable:
+            servable.close()
+    except Exception:  # The request that was its last one has its answer.
+        _log.exception("Version %d of %s was not closed", servable.version, servable.name)
 
 
 def _message(error, path):

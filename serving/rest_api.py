@@ -128,7 +128,7 @@ class RestApi:
     def _events(self, match, body, request_context, record):
         """Yield the events of a streaming request, a generator that lends the model."""
         spec = _model_spec(*match.groups())
-        if self._manager.versions(spec.name):
+        if self._manager.knows(spec.name):
             record.model, record.api = spec.name, "stream"
         document = parse_object(body)
         self._limits.check_depth(document, body)
@@ -160,7 +160,7 @@ class RestApi:
         require(match, malformed)
         name, version, label, action = match.groups()
         spec = _model_spec(name, version, label)
-        if self._manager.versions(spec.name):  # Made-up names are not kept.
+        if self._manager.knows(spec.name):  # Made-up names are not kept.
             record.model, record.api = spec.name, action if method == "POST" else ""
         if method == "GET":
             require(spec.name, "Missing model name in request.")

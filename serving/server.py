@@ -66,7 +66,7 @@ def serve(flags, stopping):
     manager = ModelManager(
         functools.partial(load, flags, scheduler),
         max_retries=flags.max_num_load_retries,
-        retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
+        retry_seconds=flags.load_retry_interval_micros / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
         stopping=stopping,
     )
@@ -102,7 +102,7 @@ def load(flags, scheduler, name, version, path):
         inter_op_parallelism_threads=flags.tensorflow_inter_op_parallelism,
     )
     if options:
-        servable = BatchingServable(servable, scheduler, options)
+        servable = BatchingServable(servable, scheduler, options, limits(flags))
     if flags.enable_model_warmup:
         try:
             warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))
@@ -110,6 +110,13 @@ def load(flags, scheduler, name, version, path):
             servable.close()
             raise
     return servable
+
+
+def limits(flags):
+    """Return the `Limits` that the flags set."""
+    return Limits(
+        **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
+    )
 
 
 def _await_models(manager, configs, flags, stopping):
@@ -133,29 +140,27 @@ async def _serve_apis(flags, manager, metrics_path, credentials, stopping):
     from .rest_api import RestApi, make_rest_application
     from .rest_server import RestServer
 
-    limits = Limits(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(Limits)})
     health = HealthService() if flags.enable_grpc_healthcheck_service else None
     grpc_server = rest_server = None
     if flags.port:
-        api = GrpcApi(manager, flags.grpc_max_threads, limits)
+        api = GrpcApi(manager, flags.grpc_max_threads, limits(flags))
         host = f"[{flags.host}]" if _family(flags.host) == socket.AF_INET6 else flags.host
         address = f"{host}:{flags.port}"
-        grpc_server = make_grpc_server(api, limits.max_request_bytes, address, credentials, health)
+        grpc_server = make_grpc_server(api, flags.max_request_bytes, address, credentials, health)
         await grpc_server.start()
     if flags.rest_api_port:
-        api = RestApi(manager, flags.rest_api_num_threads, limits, flags.rest_api_timeout_in_ms)
+        threads, milliseconds = flags.rest_api_num_threads, flags.rest_api_timeout_in_ms
+        api = RestApi(manager, threads, limits(flags), milliseconds)
         demo_page = functools.partial(render, manager) if flags.demo_page else None
         cors = flags.rest_api_enable_cors_support
         application = make_rest_application(api, cors, metrics_path, demo_page)
         listener = open_socket("REST", flags.host, flags.rest_api_port)
-        seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
-        rest_server = RestServer(application, listener, head_seconds=seconds)
+        rest_server = RestServer(application, listener, head_seconds=milliseconds / 1000)
         rest_end = asyncio.create_task(rest_server.serve())
     ports = f"gRPC port {flags.port}, REST port {flags.rest_api_port}"
     _log.info("Serving on %s: %s", flags.host, ports)
     await asyncio.to_thread(stopping.wait)
     _log.info("Stopping; running requests finish first")
-    manager.stop()
     if health:
         health.stop()
     if rest_server:

@@ -5,6 +5,8 @@ TensorFlow Serving has no such call.
 
 import dataclasses
 import numbers
+import os
+import sys
 
 import numpy as np
 
@@ -18,6 +20,8 @@ _OPTIONAL = ("text", "token_ids", "top_k", "top_p", "seed", "end_tokens")  # key
 # Signatures that give the state before the first token: of a memory, of a stream without end.
 _STARTS = ("initial_memory", "initial_state")
 _MAX_CONTEXT = 64  # tokens that are decoded before a new one: its text may depend on them
+_UNREADABLE = "\ufffd"  # what a tokenizer writes for a character that has not all its bytes
+_MAX_BYTES = 4  # of a character, each of which may be a token
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,9 +58,9 @@ class StreamRequest:
             ("text", isinstance(request.text, str), "a string"),
             ("token_ids", _are_ids(request.token_ids, 1), "a list of at least one token id"),
             ("max_tokens", _is_integer(request.max_tokens, 1), "an integer of at least 1"),
-            ("temperature", _is_number(temperature) and temperature >= 0, "a number of at least 0"),
+            ("temperature", _is_number(temperature), "a number of at least 0"),
             ("top_k", _is_integer(request.top_k, 1), "an integer of at least 1"),
-            ("top_p", _is_number(top_p) and 0 < top_p <= 1, "a number in (0, 1]"),
+            ("top_p", _is_number(top_p, 1) and top_p > 0, "a number in (0, 1]"),
             ("seed", _is_integer(request.seed, 0), "an integer of at least 0"),
             ("end_tokens", _are_ids(request.end_tokens), "a list of token ids"),
         ):
@@ -71,8 +75,9 @@ def stream_tokens(servable, request, limits, request_context):
     """Yield a dict for each token, and one with the `finish_reason` at the end.
 
     A token has `token_id`, `log_probability` under the model and, if the export has a tokenizer,
-    `text`, which are the characters that it adds. Each token is a run of the signature `step`,
-    whose state stays here between the runs.
+    `text`, which are the characters that it adds: none if further tokens are parts of the same
+    character, which comes with the last of them. Each token is a run of the signature `step`, whose
+    state stays here between the runs.
 
     Args:
         request: `StreamRequest`.
@@ -84,29 +89,29 @@ def stream_tokens(servable, request, limits, request_context):
     def run(signature, **inputs):
         return predict(servable, signature, inputs, request_context=request_context)
 
-    ids = _prompt_ids(run, request)
+    ids = _prompt_ids(run, request, limits)
     check_tensors({"token_ids": ids[None]}, limits)
     random = np.random.default_rng(request.seed)
     state = run(_start_of(servable), batch_size=np.int32(1))
     ends = request.end_tokens
     if ends is None:
         ends = _end_tokens(run, servable)
-    context, unread = ids.tolist(), ids
+    text, unread = _Text(run, ids.tolist()), ids
     has_lengths = "lengths" in servable.signatures["step"].inputs
     has_text = "detokenize" in servable.signatures
-    for _ in range(request.max_tokens):
+    for count in range(1, request.max_tokens + 1):
         if has_lengths:
             state["lengths"] = np.array([len(unread)], np.int32)
         state = run("step", token_ids=unread[None], **state)
         token, log_probability = _choose(state.pop("logits")[0, -1], request, random)
         event = {"token_id": token, "log_probability": log_probability}
         if has_text:
-            event["text"] = _added_text(run, context, token)
+            event["text"] = text.add(token, token in ends or count == request.max_tokens)
         yield event
         if token in ends:
             yield {"finish_reason": "end_token"}
             return
-        context, unread = [*context[-_MAX_CONTEXT:], token], np.array([token], np.int32)
+        unread = np.array([token], np.int32)
     yield {"finish_reason": "max_tokens"}
 
 
@@ -136,10 +141,12 @@ def _check_signatures(servable, request):
     require(is_of_tokens, "The export cannot stream: its signature step reads no token ids")
 
 
-def _prompt_ids(run, request):
+def _prompt_ids(run, request, limits):
     if request.text is None:
         return np.array(request.token_ids, np.int32)
-    outputs = run("tokenize", text=np.array([encode(request.text)], object))
+    inputs = {"text": np.array([encode(request.text)], object)}
+    check_tensors(inputs, limits)
+    outputs = run("tokenize", **inputs)
     ids = outputs["token_ids"][0, : outputs["lengths"][0]]
     require(len(ids), "`text` must have at least one token")
     return ids
@@ -166,12 +173,33 @@ def _is_kept(logits, top_k, top_p):
     return np.isin(np.arange(len(logits)), order)
 
 
-def _added_text(run, context, token):
-    """Return the characters that a token adds to the text of those before it."""
-    # One row a run: the tokenizer may lack an id of padding.
-    rows = (np.array([row], np.int32) for row in (context, [*context, token]))
-    before, after = (run("detokenize", token_ids=row)["text"][0] for row in rows)
-    return after[len(before) :].decode(errors="replace")
+class _Text:
+    """Text of a prompt and of the tokens after it, read as they come."""
+
+    def __init__(self, run, ids):
+        self._run, self._context = run, ids
+        self._num_unsent = 0  # of the last tokens
+
+    def add(self, token, is_last):
+        """Return the characters that a token adds, those of the tokens held back before included.
+
+        A token is held back while the text ends in a part of a character.
+        """
+        self._context = [*self._context[-_MAX_CONTEXT:], token]
+        self._num_unsent += 1
+        after = self._decode(self._context)
+        may_continue = after.endswith(_UNREADABLE) and self._num_unsent < _MAX_BYTES
+        if may_continue and not is_last:
+            return ""
+        before = self._decode(self._context[: -self._num_unsent])
+        self._num_unsent = 0
+        # The text before may end in a part of a character that the token completes.
+        return after[len(os.path.commonprefix([before, after])) :]
+
+    def _decode(self, ids):
+        # One row a run: the tokenizer may lack an id of padding.
+        text = self._run("detokenize", token_ids=np.array([ids], np.int32))["text"][0]
+        return text.decode(errors="replace")
 
 
 def _are_ids(values, least=0):
@@ -184,5 +212,6 @@ def _is_integer(value, least):
     return is_integer and least <= value < 2**31
 
 
-def _is_number(value):
-    return isinstance(value, numbers.Real)
+def _is_number(value, most=sys.float_info.max):
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_number and 0 <= value <= most

@@ -38,7 +38,6 @@ class Server:
     rest_port: int
     grpc_port: int
     process: subprocess.Popen
-    start_seconds: float = 0.0
 
     def url(self, ending=""):
         return f"http://127.0.0.1:{self.rest_port}/v1/models/{MODEL}{ending}"
@@ -64,7 +63,6 @@ def serving(export, log, *flags):
                 printed = pathlib.Path(log).read_text()[-2000:]
                 raise RuntimeError(f"The server does not answer. {printed}")
             time.sleep(0.01)
-        server.start_seconds = time.perf_counter() - start
         yield server
     finally:
         process.terminate()

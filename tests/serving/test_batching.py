@@ -14,9 +14,16 @@ from serving.batch_scheduler import BatchScheduler
 from serving.batching_servable import BatchingServable
 from serving.config_files import BatchingOptions
 from serving.errors import Code, ServingError
+from serving.limits import Limits
 from serving.request_context import RequestContext
 
 FOREVER = 60_000_000
+SPLIT = {
+    "max_batch_size": 7,
+    "enable_large_batch_splitting": True,
+    "max_execution_batch_size": 2,
+    "batch_timeout_micros": 1000,
+}
 pytestmark = pytest.mark.point(n=20)
 
 
@@ -45,7 +52,7 @@ class Model:
         self.go.set()
         self._answer = answer or (lambda feeds: [2 * feeds["x"]])
 
-    def run(self, feeds, fetches, caller=None):
+    def run(self, feeds, fetches, request_context=None):
         self.seen.append({name: np.asarray(array).tolist() for name, array in feeds.items()})
         assert self.go.wait(30)
         return self._answer(feeds)
@@ -54,11 +61,11 @@ class Model:
 class Requests:
     """Requests to a model with batching, each on a thread of its own."""
 
-    def __init__(self, model, **options):
+    def __init__(self, model, limits=Limits(), **options):
         options = {"num_batch_threads": 1, "batch_timeout_micros": FOREVER, **options}
         options = BatchingOptions(**options)
         self.scheduler = BatchScheduler(options)
-        self.servable = BatchingServable(model, self.scheduler, options)
+        self.servable = BatchingServable(model, self.scheduler, options, limits)
         self.pool = concurrent.futures.ThreadPoolExecutor(8)
 
         self._queued = threading.Event()
@@ -70,11 +77,11 @@ class Requests:
 
         self.scheduler.submit = submit_and_tell
 
-    def send(self, x, caller=None, **more):
+    def send(self, x, request_context=None, **more):
         """Return when the request is in the queue, or was answered without one."""
         feeds = {"x": np.array(x), **{name: np.array(value) for name, value in more.items()}}
         self._queued.clear()
-        future = self.pool.submit(self.servable.run, feeds, ["y"], caller)
+        future = self.pool.submit(self.servable.run, feeds, ["y"], request_context)
         while not (future.done() or self._queued.wait(0.01)):
             pass
         return future
@@ -120,6 +127,15 @@ def test_an_empty_tensor_fails_to_be_padded_and_fails_alone():
     message = "Got empty tensor in batch of non-empty tensors."
     assert refusal(empty) == ("INVALID_ARGUMENT", message)
     assert answer(good) == [[2, 4]]
+
+
+def test_requests_that_padding_would_make_too_large_run_alone():
+    model = Model()
+    options = {"max_batch_size": 3, "pad_variable_length_inputs": True}
+    requests = Requests(model, Limits(max_ids=8), **options)
+    long, short = requests.send([[1, 2, 3]]), requests.send([[7], [8]])
+    assert (answer(long), answer(short)) == ([[2, 4, 6]], [[14], [16]])
+    assert model.seen == [{"x": [[1, 2, 3]]}, {"x": [[7], [8]]}]
 
 
 def test_different_shapes_fail_without_padding():
@@ -173,16 +189,28 @@ def test_a_request_larger_than_a_batch_is_refused():
 
 def test_a_large_request_is_split():
     model = Model()
-    requests = Requests(
-        model,
-        max_batch_size=7,
-        enable_large_batch_splitting=True,
-        max_execution_batch_size=2,
-        batch_timeout_micros=1000,
-    )
+    requests = Requests(model, **SPLIT)
     rows = [[number] for number in range(5)]
     assert answer(requests.send(rows)) == [[2 * number] for (number,) in rows]
     assert model.seen == [{"x": rows[:2]}, {"x": rows[2:4]}, {"x": rows[4:]}]
+
+
+def test_a_split_request_whose_outputs_differ_in_width_runs_whole():
+    model = Model(answer=lambda feeds: [feeds["x"][:, : feeds["x"].max()]])
+    requests = Requests(model, **SPLIT)
+    assert answer(requests.send([[1, 1], [1, 1], [2, 1]])) == [[1, 1], [1, 1], [2, 1]]
+    assert [len(seen["x"]) for seen in model.seen] == [2, 1, 3]
+
+
+def test_parts_of_a_request_that_has_ended_do_not_run():
+    model = Model()
+    model.go.clear()
+    requests = Requests(model, **SPLIT)
+    hasty = requests.send([[1], [2], [3]], RequestContext(100))
+    assert refusal(hasty)[0] == "DEADLINE_EXCEEDED"
+    model.go.set()
+    assert answer(requests.send([[4]])) == [[8]]
+    assert model.seen == [{"x": [[1], [2]]}, {"x": [[4]]}]
 
 
 @pytest.mark.parametrize(
@@ -254,11 +282,11 @@ def test_a_time_limit_ends_a_running_batch_for_its_request():
 def test_a_cancelled_request_leaves_the_queue():
     model = Model()
     requests = Requests(model, max_batch_size=2)
-    caller = RequestContext()
-    gone = requests.send([[1]], caller)
-    caller.cancel()
+    context = RequestContext()
+    gone = requests.send([[1]], context)
+    context.cancel()
     assert refusal(gone)[0] == "CANCELLED"
-    assert refusal(requests.send([[1]], caller))[0] == "CANCELLED"
+    assert refusal(requests.send([[1]], context))[0] == "CANCELLED"
     assert answer(requests.send([[2]])) == [[4]]
     assert model.seen == [{"x": [[2]]}]
 

@@ -59,8 +59,11 @@ def test_default_limits_equal_those_of_the_class():
         (["--model_base_path=/m", "--rest_api_port=8500"], "must differ. Received: 8500"),
         (
             ["--model_base_path=/m", "--tensorflow_intra_op_parallelism=-1"],
-            "a number of threads is expected. Received: -1",
+            "an integer of at least 0 is expected. Received: -1",
         ),
+        (["--model_base_path=/m", "--file_system_poll_wait_seconds=inf"], "a number of seconds"),
+        (["--model_base_path=/m", "--file_system_poll_wait_seconds=-1"], "a number of seconds"),
+        (["--model_base_path=/m", "--max_request_bytes=3000000000"], "integer below 2**31"),
         (["--model_base_path=/m", "--port=99999"], "a port from 0 to 65535"),
         (["--model_base_path=/m", "--enable_profiler=true"], "this server does not support"),
         (

@@ -88,6 +88,26 @@ def test_a_version_that_returns_during_unloading_loads_again(loads, tmp_path):
         assert servable.version == 3 and loads.versions == [3, 3]
 
 
+def test_a_model_that_fails_to_close_neither_blocks_nor_fails_a_request(loads, tmp_path, caplog):
+    locked = []
+
+    class Stubborn(loads):
+        name = "toy"
+
+        def close(self):
+            locked.append(manager._lock.locked())
+            raise RuntimeError("will not go")
+
+    manager = ModelManager(Stubborn)
+    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
+    (tmp_path / "3").mkdir()
+    manager.poll()
+    with manager.use(ModelSpec(name="toy")):
+        (tmp_path / "3").rename(tmp_path / "4")
+        manager.poll()
+    assert locked == [False] and "Version 3 of toy was not closed" in caplog.text
+
+
 def test_a_version_that_was_given_up_is_not_loaded_again(tmp_path):
     tried = []
 
@@ -188,7 +208,7 @@ def test_polling_continues_after_an_error(waiting):
             looks.append(1)
             raise RuntimeError("no such surprise")
 
-    manager = Surprised(None)
-    manager.poll_every(0.01)
+    stopping = threading.Event()
+    Surprised(None, stopping=stopping).poll_every(0.01)
     waiting(lambda: len(looks) > 2)
-    manager.stop()
+    stopping.set()

@@ -21,7 +21,7 @@ from serving.limits import Limits
 from serving.request_context import RequestContext
 from serving.rest_api import RestApi
 from serving.servable import Servable
-from serving.streaming import StreamRequest, _choose, stream_tokens
+from serving.streaming import StreamRequest, _choose, _Text, stream_tokens
 
 PATH = "/v1/models/steps:stream"
 
@@ -55,6 +55,24 @@ def test_an_end_token_is_the_last_one(servable):
     events = stream(servable, token_ids=[70], end_tokens=[1, expected[3]])
     assert [event["token_id"] for event in events[:-1]] == expected[:4]
     assert events[-1] == {"finish_reason": "end_token"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens", "expected"),
+    [
+        (b"a", "é日b".encode(), ["", "é", "", "", "日", "b"]),
+        (b"a\xe6\x97", b"\xa5b", ["日", "b"]),  # the prompt ends in a part of a character
+        (b"a", b"\xe6\x97", ["", "\ufffd"]),  # and here the answer does
+        (b"a", b"\xff" * 5, ["", "", "", "\ufffd" * 4, "\ufffd"]),
+    ],
+)
+def test_characters_of_several_tokens_are_sent_whole(prompt, tokens, expected):
+    def detokenize(signature, token_ids):
+        return {"text": [bytes(token_ids[0].tolist()).decode(errors="replace").encode()]}
+
+    text = _Text(detokenize, list(prompt))
+    found = [text.add(token, i == len(tokens)) for i, token in enumerate(tokens, start=1)]
+    assert found == expected
 
 
 def test_tokens_are_sampled_at_the_temperature():
@@ -92,6 +110,10 @@ def test_tokens_are_drawn_from_those_that_sampling_keeps(arguments):
         ({"token_ids": [2**31]}, "a list of at least one token id"),
         ({"text": "a", "max_tokens": 0}, "`max_tokens` must be an integer"),
         ({"text": "a", "temperature": -1}, "`temperature` must be a number"),
+        ({"text": "a", "temperature": True}, "`temperature` must be a number"),
+        ({"text": "a", "temperature": float("inf")}, "`temperature` must be a number"),
+        ({"text": "a", "temperature": 10**400}, "`temperature` must be a number"),
+        ({"text": "a" * (1 << 24 | 1)}, "input text must have at most 16777216 bytes"),
         ({"text": "a", "top_k": 0}, "`top_k` must be an integer"),
         ({"text": "a", "top_p": 1.5}, "`top_p` must be a number in"),
         ({"text": "a", "seed": 1.5}, "`seed` must be an integer"),
@@ -117,8 +139,8 @@ class Manager:
     def __init__(self, servable):
         self.servable, self.users = servable, 0
 
-    def versions(self, name):
-        return [name]
+    def knows(self, name):
+        return True
 
     @contextlib.contextmanager
     def use(self, spec):

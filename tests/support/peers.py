@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 # A Python with the peer's packages; by default the one that runs the tests.
+PACKAGES = {"local_attention", "reformer_pytorch", "torch", "transformers", "x_transformers"}
 PYTHON = os.environ.get("KERAS_ATTN_PEERS_PYTHON", sys.executable)
 
 
@@ -32,8 +34,9 @@ def _run(script, *arguments):
         path = Path(folder, "results.npz")
         command = [PYTHON, script, path, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if "ModuleNotFoundError" in done.stderr:
-            return {}, done.stderr.splitlines()[-1]
+        missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", done.stderr)
+        if done.returncode and missing and missing[1] in PACKAGES:
+            return {}, missing[0]
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(path) as arrays:
             return dict(arrays), None

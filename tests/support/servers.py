@@ -95,7 +95,11 @@ class Server:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        try:
+            return self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
 
 
 def wait_for(condition, seconds=60):
@@ -125,7 +129,8 @@ def running(log, *flags, program=OURS):
 
     def answers():
         assert process.poll() is None, log.read_text()
-        return server.listens()
+        # Otherwise another process may have got the port.
+        return server.listens() and (program != OURS or "Serving on" in log.read_text())
 
     try:
         wait_for(answers, 180)
