@@ -7,7 +7,7 @@ import threading
 import time
 
 EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
-SEVERAL_PROCESSES = "multi_worker", "model_parallel"  # or one, of the latter
+SEVERAL_PROCESSES = "multi_worker", "model_parallel"  # the latter may have one
 EXIT_DELAY = 5.0  # seconds that one of several processes waits for the others at its end
 
 

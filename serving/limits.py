@@ -1,4 +1,4 @@
-"""Bounds of what one request may bring. Without TensorFlow, for the command line's sake."""
+"""Bounds of what one request may bring; imports no TensorFlow, so that --help answers at once."""
 
 import dataclasses
 import math

@@ -18,7 +18,7 @@ collect_ignore_glob = ["convert/make_*.py"]
 
 
 def pytest_configure(config):
-    """Collect no examples of docstrings for slow tests: all are fast, and take half of the time."""
+    """Collect no examples of docstrings for slow tests: all are fast, and slow to collect."""
     if config.option.markexpr == "slow":
         config.option.doctestmodules = False
 

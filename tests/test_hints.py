@@ -6,6 +6,7 @@ import re
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attn import (
     callbacks,
@@ -301,7 +302,20 @@ CALLS = [
     ),
     (
         lambda: generation.generate(gpt(), [[25]]),
-        "must be ids of the model's vocabulary, from 0 to 19. Received: ids from 25 to 25.",
+        "must be ids of the vocabulary, in [0, 20). Use the tokenizer that the model was made for.",
+    ),
+    (
+        lambda: generation.generate(gpt(), ops.convert_to_tensor([[4, 25]])),
+        "Received: inputs from 4 to 25.",
+    ),
+    (
+        lambda: generation.generate(gpt(), [[0, 5, 6]]),
+        "Received: a row with the padding 0 before a token, or of nothing else.",
+    ),
+    (lambda: generation.generate(gpt(), [[5, 6], [0, 0]]), "or of nothing else."),
+    (
+        lambda: generation.generate(gpt(), [[4]], max_length=3, eos_id=50256),
+        "`eos_id` must be a token of the model's 20. Received: eos_id=50256.",
     ),
     (lambda: generation.generate(gpt(), [[4]], eos_id=None), "`eos_id` must be an integer of"),
 ]

@@ -5,6 +5,7 @@ import dataclasses
 from keras import ops
 
 from keras_attn.attention.inputs import PositionRange
+from keras_attn.backend.operations import is_symbolic
 from keras_attn.ops.checks import check_shape
 from keras_attn.ops.shapes import greater, size, sizes, slice_axis
 
@@ -47,7 +48,7 @@ def write_slots(buffer, update, index, many_slots=256, sinks=0):
         sinks: int.
     """
     is_small = buffer.shape[2] is not None and buffer.shape[2] < many_slots
-    if is_small or sinks and update.shape[2] != 1:
+    if is_small or (sinks and update.shape[2] != 1):
         return _rebuild_slots(buffer, update, index, sinks)
     num_slots, length = size(buffer, 2), size(update, 2)
     if not isinstance(length, int) or not isinstance(num_slots, int) or length > num_slots:
@@ -131,11 +132,13 @@ def extend_cache(cache, key, value, is_ring=False, sinks=0):
     if index is not None:
         length, num_slots = key.shape[2], cache["key"].shape[2]
         check_shape(cache["key"], "cache['key']", (key.shape[0], None, None, None))
-        if not is_ring and None not in (length, num_slots) and length > num_slots:
-            raise ValueError(
-                "`cache` must have a slot for each new key. "
-                f"Received: {num_slots} slots, {length} new keys."
-            )
+        if not is_ring and None not in (length, num_slots):
+            num_filled = 0 if is_symbolic(index) else int(index)
+            if num_filled + length > num_slots:
+                raise ValueError(
+                    "`cache` must have a slot for each new key. "
+                    f"Received: {num_slots} slots, {num_filled} keys in them, {length} new keys."
+                )
     return {
         "key": add_slots(cache["key"], key, index, sinks),
         "value": add_slots(cache["value"], value, index, sinks),

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 
 
 class Terminated(SystemExit):
@@ -46,7 +47,7 @@ class DeferredSignal:
     def __init__(self, number):
         self.received = None
         self._number = number
-        self._previous = self._loop = None
+        self._previous = self._loop = self._callbacks = None
 
     def watch(self):
         self.received = None
@@ -59,6 +60,8 @@ class DeferredSignal:
             return
         frame = inspect.currentframe().f_back
         while frame.f_code.co_name == "on_train_begin":
+            # In the end the list of callbacks, of which every `fit` has one of its own.
+            self._callbacks = weakref.ref(frame.f_locals["self"])
             frame = frame.f_back
         self._previous, self._loop = previous, frame.f_code
         signal.signal(self._number, self._record)
@@ -70,9 +73,15 @@ class DeferredSignal:
 
     def _record(self, number, frame):
         self.stop()
-        while frame is not None and frame.f_code is not self._loop:
+        while frame is not None and not self._is_loop(frame):
             frame = frame.f_back
         if frame is None:  # the loop has ended: deliver the signal to the previous handler
             os.kill(os.getpid(), number)
         else:
             self.received = time.monotonic()
+
+    def _is_loop(self, frame):
+        if frame.f_code is not self._loop:
+            return False
+        callbacks = self._callbacks()
+        return callbacks is not None and any(x is callbacks for x in frame.f_locals.values())

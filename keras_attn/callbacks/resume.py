@@ -36,7 +36,8 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
     `every_steps` batches within it, and on SIGTERM: after the batch in progress, and then
     `Terminated` is raised. After the last batch of an epoch validation comes first, unless it takes
     more than 20 seconds; then the run resumes from the checkpoint before. Ctrl-C ends training
-    after the batch in progress and saves nothing. A second signal ends the process at once.
+    after the batch in progress, and saves nothing unless the epoch ends with it. A second signal
+    ends the process at once.
 
     **Files.** Each checkpoint is a file of its own, renamed when it is complete. The `keep` newest
     stay; on disk they take `keep` + 1 times the state. A step waits for the copy of the state only:
@@ -155,18 +156,19 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         return epoch
 
     def on_train_begin(self, logs=None):
-        if self._checkpoints is None:
-            self._open(self.model)
-        if self._number is None:
-            numbers = self._checkpoints.numbers()
-            if numbers:
-                raise ValueError(
-                    f"The directory {self.directory} has checkpoints, which training would "
-                    "replace; call `restore` before `fit`, or give another directory. Received: "
-                    f"{self._checkpoints.path(numbers[-1])}"
-                )
-            self._number = 0
-        self._checkpoints.prepare(self._number)
+        with raise_in_all_processes():
+            if self._checkpoints is None:
+                self._open(self.model)
+            if self._number is None:
+                numbers = self._checkpoints.numbers()
+                if numbers:
+                    raise ValueError(
+                        f"The directory {self.directory} has checkpoints, which training would "
+                        "replace; call `restore` before `fit`, or give another directory. "
+                        f"Received: {self._checkpoints.path(numbers[-1])}"
+                    )
+                self._number = 0
+            self._checkpoints.prepare(self._number)
         self._sigterm.watch()
         self._sigint.watch()
 
@@ -220,13 +222,16 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
     def _raise_if_signalled(self):
         for watched, error in ((self._sigint, KeyboardInterrupt), (self._sigterm, Terminated)):
             if watched.received is not None:
+                self._stop_watching()
                 self._writer.join()
                 watched.received = None
                 raise error
 
     def _add_metrics(self):
-        """Add the restored metrics to those of the first batch, in which TensorFlow makes their
-        variables; the parts of replicas add up."""
+        """Add the restored metrics to those of the first batch; the parts of replicas add up.
+
+        TensorFlow makes the metrics' variables in that batch.
+        """
         sync_jax_state(self.model)
         if self._metrics_fit():
             variables = self.model.metrics_variables

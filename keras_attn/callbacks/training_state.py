@@ -80,7 +80,7 @@ def raise_in_all_processes():
     except Exception as error:
         failure = error
     if any(numbers_of_processes(failure is not None)):
-        raise failure or ValueError("Another process cannot read the checkpoints, and says why.")
+        raise failure or ValueError("Another process cannot use the checkpoints, and says why.")
 
 
 def assign_all(variables, values):

@@ -23,8 +23,11 @@ SECTIONS = (
     ("Memory", "memory", ()),
     ("Losses", "losses", ("layers.AdaptiveSoftmax",)),
     ("Models", "models", ()),
+    ("Generation", "generation", ()),
     ("Testing", "testing", ()),
 )
+# Their entries have no place in a model: neither a picture nor results of a tiny one.
+OUTSIDE_MODELS = ("generation.", "testing.")
 # Public names that are no values: base classes, classes that builders fill, and helpers.
 NOT_VALUES = {
     *("patterns.Pattern", "patterns.block_raster_order", "positions.Position"),
@@ -34,7 +37,7 @@ NOT_VALUES = {
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
     *("models.TrajectoryModel", "models.create", "models.presets"),
-    *("testing.Defect", "testing.Report"),
+    *("generation.allow_texts", "testing.Defect", "testing.Report"),
 }
 _HEADING = re.compile(
     r"(?m)^(Args|Attributes|Call arguments(?: and returns)?|Returns|Raises|Example"

@@ -65,7 +65,7 @@ NEEDS = (
         "model images",
         "patterns.BlockLocal1D patterns.BlockLocal2D patterns.Strided positions.ImageCoordinates "
         "positions.AxialRotary losses.MixtureOfLogistics models.image_transformer "
-        "models.sparse_transformer models.super_resolution_transformer",
+        "models.sparse_transformer models.super_resolution_transformer generation.SamplePixels",
     ),
     (
         "compute more steps where needed",
@@ -99,6 +99,15 @@ NEEDS = (
         "models.vit patterns.Dense scores.Disentangled",
     ),
     ("generate text", "models.gpt models.llama models.transformer_xl models.reformer"),
+    (
+        "choose the tokens that are generated",
+        "generation.generate generation.Greedy generation.Sample generation.Beam",
+    ),
+    (
+        "keep generated text to rules",
+        "generation.Constrained generation.Forbidden generation.Forced generation.NoRepeat",
+    ),
+    ("let a small model help a large one to generate", "generation.Speculative"),
     ("learn vectors of pairs", "losses.ContrastiveLoss"),
     ("imitate a larger model", "losses.Distillation"),
     ("predict from a large vocabulary", "layers.AdaptiveSoftmax"),

@@ -2,15 +2,15 @@
 
 import re
 
-from keras_attn.catalogue.entries import sections
+from keras_attn.catalogue.entries import OUTSIDE_MODELS, sections
 from keras_attn.catalogue.needs import NEEDS
 
 IMAGES = ".github/images/catalogue"
 HEAD = """\
 # Catalogue
 
-Every value of every axis, and every model: when to use it, its formula, its cost, code that runs,
-and the paper. Sections: {sections}.
+Every value of every axis, every model, and every way to generate: when to use it, its formula, its
+cost, code that runs, and the paper. Sections: {sections}.
 
 | I want to | use |
 | --- | --- |
@@ -90,7 +90,7 @@ def _need(need, names):
 
 def _entry_text(entry):
     lines = [f"### `{entry.name}`"]
-    if not entry.name.startswith("testing."):
+    if not entry.name.startswith(OUTSIDE_MODELS):
         lines.append(f"![{entry.name}](../{IMAGES}/{picture_name(entry.name)})")
     lines += [f"{entry.summary} {entry.use}", f"```text\n{entry.formula}\n```"]
     facts = [f"- {name}: {fact}" for name, fact in _facts(entry) if fact]

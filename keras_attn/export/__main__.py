@@ -13,12 +13,12 @@ from keras_attn.export.input_files import check_files
 def main(arguments=None):
     """Run the command line; return the exit status."""
     options = vars(_parser().parse_args(arguments))
-    command = options.pop("command")
+    run = options.pop("run")
     try:
         with _sigterm_as_exit():
             if "model" in options:
                 check_files(options["model"], options.get("tokenizer"))
-            return getattr(commands, command)(**options)
+            return run(**options)
     except (ValueError, ImportError, OSError) as error:
         print(f"keras_attn.export: {error}", file=sys.stderr)
         return 2
@@ -39,7 +39,7 @@ def _sigterm_as_exit():
 
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
-    commands = parser.add_subparsers(required=True)
+    subparsers = parser.add_subparsers(required=True)
     model, tokenizer, lengths = (argparse.ArgumentParser(add_help=False) for _ in range(3))
     model.add_argument("model", help="the model's .keras file")
     tokenizer.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
@@ -53,13 +53,13 @@ def _parser():
         help="tokens that end a sequence (default: that of the tokenizer, or 3)",
     )
 
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "saved_model",
         parents=[model, tokenizer, lengths],
         help="a SavedModel from text to text, for TensorFlow Serving",
         description="Write PATH/VERSION/, complete or not at all.",
     )
-    command.set_defaults(command="write_saved_model")
+    command.set_defaults(run=commands.write_saved_model)
     command.add_argument("path", help="directory that holds the versions")
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
@@ -85,13 +85,13 @@ def _parser():
         help="a step of a causal model, whose state has a constant size, instead of generation",
     )
 
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "onnx",
         parents=[model, lengths],
         help="an ONNX file of a model or a part of it, from ids to ids",
         description="Write PATH if ONNX Runtime gives the model's outputs with it.",
     )
-    command.set_defaults(command="write_onnx")
+    command.set_defaults(run=commands.write_onnx)
     command.add_argument("path", help="the file to write")
     command.add_argument(
         "--what",
@@ -103,35 +103,35 @@ def _parser():
         "--quantize", choices=["int8"], help="store large weights in 8 bits, and multiply in them"
     )
 
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "ctranslate2",
         parents=[model, tokenizer],
         help="a directory for CTranslate2, an engine for CPUs and GPUs",
         description="Write PATH if CTranslate2 gives the model's log-probabilities with it.",
     )
-    command.set_defaults(command="write_ctranslate2")
+    command.set_defaults(run=commands.write_ctranslate2)
     command.add_argument("path", help="the directory to write")
     command.add_argument("--quantize", help="int8 or another of CTranslate2's (default: float32)")
     command.add_argument("--max-length", type=int, default=1024, help="default: %(default)s")
 
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "inspect",
         help="the contents of an export, and a check of its outputs",
         description="Print the contents of an export, and run the requests that it carries. The "
         "status is 1 if outputs differ from the recorded ones or TensorFlow Serving cannot run the "
         "export, and 2 if there is no readable export.",
     )
-    command.set_defaults(command="inspect_export")
+    command.set_defaults(run=commands.inspect_export)
     command.add_argument("path", help="a version's directory, or the one that holds the versions")
 
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "measure",
         help="the speed and the answers of several exports of a model, and which to serve",
         description="Answer the lines of a file by each export, in turn, in batches and one by "
         "one, and print which is the fastest here. The answers are compared with references, or "
         "with those of the first export.",
     )
-    command.set_defaults(command="measure_exports")
+    command.set_defaults(run=commands.measure_exports)
     command.add_argument(
         "exports",
         nargs="+",

@@ -42,14 +42,7 @@ def check_float32(model):
 
 def check_vocabularies(model, tokenizer):
     """Raise a `ValueError` if the vocabularies of model and tokenizer differ in size."""
-    if not hasattr(tokenizer, "vocabulary_size"):
-        raise ValueError(
-            "`tokenizer` must be one of `keras_attn.text`, as `SentencePiece.load(path)` reads it. "
-            f"Received: tokenizer={tokenizer!r}."
-        )
-    target = getattr(model, "target_embedding", model.embedding)
-    pairs = [(target, tokenizer), (model.embedding, tokenizer.for_sources())]
-    for embedding, texts in pairs:
+    for embedding, texts in _pairs(model, tokenizer):
         sizes = embedding.vocabulary_size, texts.vocabulary_size
         if sizes[0] != sizes[1]:
             raise ValueError(
@@ -63,17 +56,23 @@ def check_reads(model, tokenizer):
 
     It may have more: that of a mask, or rows that make the size of its table even.
     """
-    is_one = hasattr(tokenizer, "vocabulary_size")
-    check_that(is_one, "one of `keras_attn.text`", tokenizer=tokenizer)
-    target = getattr(model, "target_embedding", model.embedding)
-    for embedding, texts in [(target, tokenizer), (model.embedding, tokenizer.for_sources())]:
+    for embedding, texts in _pairs(model, tokenizer):
         known = getattr(embedding, "vocabulary_size", 0)
         wanted = f"one of at most {known} ids, those of the model's embedding"
         check_that(texts.vocabulary_size <= known, wanted, tokenizer=texts)
 
 
+def _pairs(model, tokenizer):
+    """Return the embeddings of targets and of sources, each with the tokenizer of its ids."""
+    is_one = hasattr(tokenizer, "vocabulary_size")
+    wanted = "one of `keras_attn.text`, as `SentencePiece.load(path)` reads it"
+    check_that(is_one, wanted, tokenizer=tokenizer)
+    target = getattr(model, "target_embedding", model.embedding)
+    return [(target, tokenizer), (model.embedding, tokenizer.for_sources())]
+
+
 def check_labels(labels, num_classes):
     """Raise a `ValueError` unless there is one string for each class."""
-    is_text = all(isinstance(label, str) for label in labels)
+    is_text = not isinstance(labels, str) and all(isinstance(label, str) for label in labels)
     wanted = f"a list of {num_classes} strings, one for each class"
     check_that(is_text and len(labels) == num_classes, wanted, labels=labels)

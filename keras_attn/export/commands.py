@@ -13,6 +13,7 @@ from keras_attn.export.golden_outputs import first_line
 from keras_attn.export.inspection import format_report
 from keras_attn.export.measurement import format_measurements
 from keras_attn.export.versions import free_version
+from keras_attn.ops.checks import check_numbers, check_sizes
 
 
 def write_saved_model(model, path, version, beams, length_penalty, batches, lengths, **options):
@@ -21,7 +22,7 @@ def write_saved_model(model, path, version, beams, length_penalty, batches, leng
     sizes = {"batches": batches, "lengths": lengths}
     given = {name: value for name, value in sizes.items() if value is not None}
     options["buckets"] = Buckets(**given) if given else None
-    strategy = generation.Greedy() if beams == 1 else generation.Beam(beams, length_penalty)
+    strategy = None if beams == 1 else generation.Beam(beams, length_penalty)
     return _write(saved_model, model, path, version=version, strategy=strategy, **options)
 
 
@@ -54,6 +55,8 @@ def inspect_export(path):
 
 def measure_exports(exports, lines, references, num_lines, loss, **options):
     """Print how fast and how well exports answer the lines of a file, and which to serve."""
+    check_numbers(0, loss=loss)  # raises before anything slow
+    check_sizes(num_lines=num_lines)
     options["references"] = None if references is None else _read_lines(references, num_lines)
     found = measure(exports, _read_lines(lines, num_lines), **options)
     print("\n".join(format_measurements(found, loss)))

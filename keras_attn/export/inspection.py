@@ -14,9 +14,16 @@ from keras_attn.export.saved_model_files import (
     read_compilation,
     read_saved_model,
 )
-from keras_attn.export.servable_ops import MUST_COMPILE, serving_version, unservable_among
+from keras_attn.export.servable_ops import (
+    MUST_COMPILE,
+    is_core,
+    serving_version,
+    unservable_among,
+)
 from keras_attn.export.versions import find_versions
 from keras_attn.ops.checks import check_paths
+
+_WORDPIECE = "FastWordpieceTokenizeWithOffsets"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +38,8 @@ class Inspection:
         unservable: list of the operations that no stock TensorFlow Serving runs.
         serving_version: the lowest version of TensorFlow Serving that has all others, "2.10".
         written_by: the version of TensorFlow that wrote the export.
-        tokenizer: "SentencePiece" or "characters"; None if ids go in and out.
-        num_weights: number of weights.
+        tokenizer: "SentencePiece", "WordPiece" or "characters"; None if ids go in and out.
+        num_weights: number of stored numbers: two weights of 4 bits are one, and scales count too.
         weight_bytes: bytes of the weights.
         file_bytes: bytes of all files.
         outcomes: dict of a signature's name and the outcome of its recorded request: "same",
@@ -127,7 +134,8 @@ def inspect(path):
         num_weights=num_weights,
         weight_bytes=weight_bytes,
         file_bytes=sum(x.stat().st_size for x in pathlib.Path(directory).rglob("*") if x.is_file()),
-        outcomes=replay(directory, uses_text="SentencepieceOp" in ops),
+        # Operations of TensorFlow Text are not among TensorFlow's own.
+        outcomes=replay(directory, uses_text=not all(map(is_core, ops))),
         has_own_variables=has_own_variables(directory),
         compiled=compiled,
     )
@@ -165,8 +173,9 @@ def _tensors(infos):
 
 
 def _tokenizer(signatures, ops):
-    if "SentencepieceOp" in ops:
-        return "SentencePiece"
+    for name, op in (("SentencePiece", "SentencepieceOp"), ("WordPiece", _WORDPIECE)):
+        if op in ops:
+            return name
     inputs = [info for signature in signatures.values() for info in signature["inputs"].values()]
     return "characters" if any(dtype == "string" for dtype, _ in inputs) else None
 

@@ -1,4 +1,4 @@
-"""Which form of an export to serve: the user's own lines answered by each, side by side."""
+"""Measurement of the forms of an export, side by side on the user's own lines."""
 
 import contextlib
 import dataclasses
@@ -21,14 +21,14 @@ class Measurement:
         path: str. The export.
         form: str. "SavedModel", "compiled SavedModel", "ONNX" or "CTranslate2", with the precision
             where the engine tells it.
-        threads: int. That it was given.
-        file_bytes: int. Of all its files.
-        seconds_to_open: float. Until the first line was answered.
+        threads: int. Number of threads that it was given.
+        file_bytes: int. Size of all its files.
+        seconds_to_open: float. Time until the first line was answered.
         seconds: dict of a batch size and the seconds for a line, a median of all turns.
-        answers: list of str. Those in the last of the batch sizes.
+        answers: list of str. The answers in requests of the last of the batch sizes.
         same: int. Number of lines that it answers as the first export that answered.
-        bleu: float or None. Of the answers, where there are references.
-        failure: str or None. Why it did not answer.
+        bleu: float or None. BLEU of the answers, where there are references.
+        failure: str or None. The reason why it did not answer.
     """
 
     path: str
@@ -100,12 +100,14 @@ def measure(
     Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3, for BLEU.
     """
     lines = check_strings(lines=lines)
+    check_that(all(isinstance(line, str) for line in lines), "a list of str", lines=lines)
     check_that(not isinstance(exports, (str, os.PathLike)), "a list of paths", exports=exports)
     cores = os.cpu_count() or 1
     threads = sorted({1, cores}) if threads is None else threads
     given = {"exports": exports, "lines": lines, "batch_sizes": batch_sizes, "threads": threads}
     for name, values in given.items():
-        check_that(len(values) > 0, "a list that is not empty", **{name: values})
+        is_list = isinstance(values, (list, tuple)) and len(values) > 0
+        check_that(is_list, "a list that is not empty", **{name: values})
     if references is not None:
         references = check_strings(references=references)
         found, wanted = len(references), len(lines)
@@ -118,6 +120,8 @@ def measure(
         for value in given[name]:
             check_sizes(**{name: value})
     check_sizes(max_length=max_length, repetitions=repetitions)
+    for path in exports:
+        check_paths(exports=path)
     found = [form_of(os.path.abspath(path)) for path in exports]
     names = [os.fspath(path) for path in exports]
     with contextlib.ExitStack() as stack:
@@ -223,7 +227,7 @@ def format_measurements(measurements, loss=0.5):
     has_bleu = bool(answered) and answered[0].bleu is not None
     rows = [
         ["export", "form", "threads", "MB", "s to open"]
-        + [_name(size) + ", ms" for size in sizes]
+        + [_size_name(size) + ", ms" for size in sizes]
         + ["same answers", *(["BLEU"] if has_bleu else [])]
     ]
     for found in answered:
@@ -243,19 +247,20 @@ def format_measurements(measurements, loss=0.5):
 
 def _advice(answered, size, loss):
     good, fastest = choose(answered, size, loss)
-    text = f"Of {_name(size)} serve {_called(good)}: {1e3 * good.seconds[size]:.2f} ms for a line."
+    milliseconds = f"{1e3 * good.seconds[size]:.2f} ms for a line"
+    text = f"Of {_size_name(size)} serve {_describe(good)}: {milliseconds}."
     if good is fastest:
         return text
     ratio = good.seconds[size] / fastest.seconds[size]
     lost = max(found.quality for found in answered) - fastest.quality
     unit = "% of the answers differ" if fastest.bleu is None else "points of BLEU are lost"
-    return f"{text} {_called(fastest)} is {ratio:.2f} times as fast, and {lost:.2g} {unit}."
+    return f"{text} {_describe(fastest)} is {ratio:.2f} times as fast, and {lost:.2g} {unit}."
 
 
-def _name(size):
+def _size_name(size):
     return "one line" if size == 1 else f"{size} lines"
 
 
-def _called(found):
+def _describe(found):
     plural = "" if found.threads == 1 else "s"
     return f"{found.path} ({found.form}) on {found.threads} thread{plural}"

@@ -91,6 +91,10 @@ def serving_version(names, written_by):
 def _is_servable(name):
     if name in FIRST_VERSION:
         return True
-    # Ops of an extension library are registered, but absent from `tf.raw_ops`.
-    is_core = name.startswith("_") or hasattr(tf.raw_ops, name)
-    return is_core and is_registered(name) and not name.startswith(_FORBIDDEN_PREFIXES)
+    return is_core(name) and is_registered(name) and not name.startswith(_FORBIDDEN_PREFIXES)
+
+
+def is_core(name):
+    """Return True for an operation of TensorFlow itself, not of an extension library."""
+    # Those of a library are registered, but absent from `tf.raw_ops`.
+    return name.startswith("_") or hasattr(tf.raw_ops, name)

@@ -5,7 +5,7 @@ import os
 import re
 
 from keras_attn.ops.atomic_files import atomic_directory
-from keras_attn.ops.checks import check_paths, check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes, check_that
 
 MAX_VERSION = 2**63 - 1
 
@@ -41,11 +41,13 @@ def free_version(path, version=None):
     if version is None:
         version = 1 + max(find_versions(path), default=0) if os.path.exists(path) else 1
     check_sizes(version=version)
+    check_that(version <= MAX_VERSION, f"at most {MAX_VERSION}", version=version)
     directory = os.path.join(path, str(version))
-    if os.path.exists(directory):
+    found = find_versions(path) if os.path.exists(path) else {}  # "007" is version 7
+    if version in found or os.path.exists(directory):
         raise ValueError(
             "The version exists and is not overwritten; choose another number. "
-            f"Received: {directory}."
+            f"Received: {found.get(version, directory)}."
         )
     return directory
 

@@ -9,11 +9,12 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariants
+from keras_attn.backend.operations import is_symbolic
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.loop import DecodingOptions, Strategy, read_inputs
 from keras_attn.generation.sampling import Greedy, Sample
 from keras_attn.layers.lora import num_changes
-from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.ops.checks import check_ids, check_sizes, check_that
 
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
@@ -42,7 +43,9 @@ def generate(
 
     The loop is one graph with caches, and equals the loop without caches. Inside a `tf.function` it
     becomes part of that function; called eagerly it is compiled once for each model and strategy,
-    and the compiled function is freed with the model.
+    and the compiled function is freed with the model. Time O(max_length) steps of the model.
+
+    Use it for every model that predicts tokens; exports hold the same loop.
 
     Args:
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
@@ -65,8 +68,9 @@ def generate(
         strategy's normalisation.
 
     Raises:
-        ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary, both
-            together are more than the model has positions for, or the strategy is unknown.
+        ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary or
+            have padding before a token, both together are more than the model has positions for, an
+            end token is not in the vocabulary, or the strategy is unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -91,7 +95,7 @@ def generate(
                 f"`inputs` of this model must have `{name}`. Received: {sorted(inputs)}."
             )
         inputs = inputs[name]
-    inputs = _token_ids(model, inputs)
+    inputs = _token_ids(model, inputs, has_lengths=lengths is not None)
     _check_positions(model, inputs.shape[1], max_length)
     given = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs.shape)]
     decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, len(given))
@@ -113,43 +117,55 @@ def end_tokens(eos_id):
     return tuple(sorted(set(eos_id)))
 
 
-def _token_ids(model, inputs):
+def vocabulary_size(model):
+    """Return the number of tokens that a model generates from; None if it does not tell."""
+    embedding = getattr(model, "target_embedding", None) or getattr(model, "embedding", None)
+    return getattr(embedding, "vocabulary_size", None)
+
+
+def _token_ids(model, inputs, has_lengths):
     """Return ids as a tensor (B, S); refuse ids of another vocabulary and anything else."""
     wanted = (
         "`inputs` must be integer token ids of shape (batch, length), rows padded with 0 on the "
         "right; `encode` of a tokenizer turns text into ids."
     )
-    values = None  # those of a tensor may not be known yet
     if not ops.is_tensor(inputs):
         try:
-            inputs = values = np.asarray(inputs)
+            inputs = np.asarray(inputs)
         except ValueError as error:  # rows of different lengths
             raise ValueError(f"{wanted} Received: inputs={inputs!r}.") from error
     shape, dtype = tuple(inputs.shape), getattr(inputs.dtype, "name", str(inputs.dtype))
     if len(shape) != 2 or "int" not in dtype or shape[1] == 0:
         raise ValueError(f"{wanted} Received: shape={shape}, dtype={dtype}.")
+    inputs = ops.convert_to_tensor(inputs)
+    if is_symbolic(inputs) or not shape[0]:
+        return inputs
     size = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
-    if size is not None and values is not None and values.size:
-        least, most = values.min(), values.max()
-        if least < 0 or most >= size:
+    if size is not None:
+        check_ids(inputs, "inputs", size)
+    pad_id = getattr(model, "pad_id", 0)
+    if pad_id is not None and not has_lengths:
+        is_token = ops.convert_to_numpy(inputs) != pad_id
+        is_right = is_token[:, 0].all() and (is_token[:, :-1] >= is_token[:, 1:]).all()
+        if not is_right:
             raise ValueError(
-                f"`inputs` must be ids of the model's vocabulary, from 0 to {size - 1}. "
-                f"Received: ids from {least} to {most}."
+                f"{wanted} Received: a row with the padding {pad_id} before a token, or of nothing "
+                "else. Rows that contain this id as a token need `lengths`."
             )
-    return ops.convert_to_tensor(inputs)
+    return inputs
 
 
 def _row_lengths(lengths, shape):
     """Return lengths (B,) as a tensor; refuse any that are none of rows of this shape."""
-    is_known = not ops.is_tensor(lengths)
-    lengths = np.asarray(lengths) if is_known else lengths
+    lengths = lengths if ops.is_tensor(lengths) else np.asarray(lengths)
     wanted = "integers, one for each row of `inputs`"
     is_one_each = len(lengths.shape) == 1 and lengths.shape[0] in (None, shape[0])
     is_integer = "int" in getattr(lengths.dtype, "name", str(lengths.dtype))
     check_that(is_integer and (is_one_each or shape[0] is None), wanted, lengths=lengths)
-    if is_known and lengths.size:
-        fits = 1 <= lengths.min() and lengths.max() <= shape[1]
-        check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=lengths)
+    if not is_symbolic(lengths) and lengths.shape[0]:
+        values = ops.convert_to_numpy(lengths)
+        fits = 1 <= values.min() and values.max() <= shape[1]
+        check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=values)
     return ops.convert_to_tensor(lengths)
 
 
@@ -184,7 +200,7 @@ def _check_positions(model, length, max_length):
 
 def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs):
     """Return the decoding function of a model, compiled at most once for the same arguments."""
-    changes = num_changes(model)
+    changes = tuple(num_changes(each) for each in (model, *strategy.models))
     key = strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs, changes
     with _lock:
         functions = _functions_of.setdefault(model, {})
@@ -230,6 +246,11 @@ def _compile(model_ref, strategy, options, jit_compile, num_inputs):
 
 def decode(model, ids, strategy, options, lengths=None):
     """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
+    size = vocabulary_size(model)
+    if size is not None:
+        firsts = () if model.reads_prompt else (("bos_id", options.bos_id),)
+        for name, token in (*firsts, *(("eos_id", token) for token in options.eos_ids)):
+            check_that(token < size, f"a token of the model's {size}", **{name: token})
     pad_id = getattr(model, "pad_id", 0)
     fill_id = max(options.eos_ids[-1], 0) if pad_id is None else pad_id
     weights = [w for each in (model, *strategy.models) for w in getattr(each, "weights", ())]

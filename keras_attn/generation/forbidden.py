@@ -35,7 +35,8 @@ class Forbidden(Wrapper, Counter):
         >>> keras_attn.generation.Forbidden("beam", [0, 7])
         Forbidden(Beam(), [0, 7])
 
-    Differs from the paper: none; Marian never generates padding, and renormalises.
+    Differs from the paper: any tokens. Marian, the paper's system, forbids its padding, and
+        renormalises.
 
     Reference: [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344), section 2.
     """

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn.generation.processors import Counter
 from keras_attn.generation.wrapper import Wrapper
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.registry import register
 
 
@@ -27,7 +27,8 @@ class Forced(Wrapper):
         renormalize: bool. If False, an end token that is too early keeps its mass.
 
     Raises:
-        ValueError: if an argument is no id, or `min_length` is not below `max_length`.
+        ValueError: if an argument is no id of the model's vocabulary, if `min_length` is not below
+            `max_length`, or if `max_length` is 1 and the first token is not the last one.
 
     Example:
         >>> import keras_attn
@@ -54,8 +55,10 @@ class Forced(Wrapper):
                 "`min_length` must be below `max_length`. "
                 f"Received: min_length={self.min_length}, max_length={options.max_length}."
             )
-        forced = {0: self.first_id, last: self.last_id}
-        forced = {step: token for step, token in forced.items() if token is not None}
+        ends = [(0, self.first_id), (last, self.last_id)]
+        forced = dict(pair for pair in reversed(ends) if pair[1] is not None)
+        is_kept = self.last_id is None or forced[last] == self.last_id
+        check_that(is_kept, f"{self.first_id}, the only token", last_id=self.last_id)
         return options.with_processor(_ForcedTokens(forced, self.min_length, options.eos_ids))
 
 
@@ -64,6 +67,11 @@ class _ForcedTokens(Counter):
 
     def __init__(self, forced, min_length, eos_ids):
         self.forced, self.min_length, self.eos_ids = forced, min_length, eos_ids
+
+    def start(self, model, inputs, vocabulary_size):
+        for token in self.forced.values():
+            check_that(token < vocabulary_size, f"below {vocabulary_size}", forced_id=token)
+        return super().start(model, inputs, vocabulary_size)
 
     def apply(self, logits, state):
         columns, state = np.arange(logits.shape[-1]), state[..., None]

@@ -30,14 +30,14 @@ class Inputs(NamedTuple):
     """Prompts or sources of `generate`."""
 
     ids: object  # int32 (B, S)
-    real: object  # bool (B, S), False after the end of a row
+    padding_mask: object  # bool (B, S), False after the end of a row
 
 
 def read_inputs(ids, lengths, pad_id):
     """Return the `Inputs` of ids (B, S), whose rows have `lengths` (B,), or end before `pad_id`."""
     if lengths is not None:
-        real = ops.arange(ops.shape(ids)[1], dtype="int32") < lengths[:, None]
-        return Inputs(ops.where(real, ids, pad_id or 0), real)
+        padding_mask = ops.arange(ops.shape(ids)[1], dtype="int32") < lengths[:, None]
+        return Inputs(ops.where(padding_mask, ids, pad_id or 0), padding_mask)
     if pad_id is None:
         return Inputs(ids, ops.ones_like(ids, dtype="bool"))
     return Inputs(ids, ops.not_equal(ids, pad_id))
@@ -82,7 +82,7 @@ class Prompt(NamedTuple):
     cache: object  # holds the prompt in its first slots
     size: object  # number of slots that the prompt fills
     positions: object  # (1,) or (B, 1), of the first token to generate
-    real: object  # bool (B, size), True at slots that hold a token; None if all do
+    padding_mask: object  # bool (B, size), True at slots that hold a token; None if all do
 
 
 def read_prompt(model, inputs, options, num_slots, whole=True):
@@ -90,21 +90,24 @@ def read_prompt(model, inputs, options, num_slots, whole=True):
 
     Unless the cache is `whole`, it has sums in place of keys.
     """
-    ids, real = inputs
+    ids, padding_mask = inputs
     if model.reads_prompt:
         tokens, size = ids, ops.shape(ids)[1]
-        first = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (B, 1)
-        arguments = {"last": ops.maximum(first - 1, 0), "padding_mask": _pad_slots(real, num_slots)}
+        first = ops.sum(ops.cast(padding_mask, "int32"), axis=1, keepdims=True)  # (B, 1)
+        arguments = {
+            "last": ops.maximum(first - 1, 0),
+            "padding_mask": _pad_slots(padding_mask, num_slots),
+        }
     else:
         tokens = ops.full((ops.shape(ids)[0], 1), options.bos_id, dtype="int32")
         size, first, arguments = 1, ops.ones((1,), "int32"), {}
     kept = {} if whole else {"whole": False}  # a user's own model need not take the argument
     slots = None if options.grows else size + num_slots
-    constants, cache = model.start(ids, slots, real, **kept)
+    constants, cache = model.start(ids, slots, padding_mask, **kept)
     positions = ops.arange(size, dtype="int32")
     logits, cache = model.step(tokens, constants, cache, positions, **arguments)
-    real = real if model.reads_prompt else None
-    return Prompt(logits[:, 0], constants, cache, size, first, real)
+    padding_mask = padding_mask if model.reads_prompt else None
+    return Prompt(logits[:, 0], constants, cache, size, first, padding_mask)
 
 
 def decode_tokens(model, inputs, choose, options):
@@ -132,9 +135,9 @@ def decode_tokens(model, inputs, choose, options):
     def body(step, token, finished, score, ids, states, cache):
         positions = prompt.positions + (step - 1)
         masks = {}
-        if prompt.real is not None and not keeps_sums:
+        if prompt.padding_mask is not None and not keeps_sums:
             num_slots = step if options.grows else max_length - 1
-            masks["padding_mask"] = _pad_slots(prompt.real, num_slots)
+            masks["padding_mask"] = _pad_slots(prompt.padding_mask, num_slots)
             # Rows with shorter prompts continue at positions of their own.
             slots = ops.arange(prompt.size + num_slots, dtype="int32")
             masks["key_positions"] = slot_positions(prompt, 1, slots)
@@ -178,6 +181,6 @@ def slot_positions(prompt, beams, slots):
     return ops.where(slots < prompt.size, slots, generated)
 
 
-def _pad_slots(real, num_slots):
+def _pad_slots(padding_mask, num_slots):
     """Extend the prompt's mask (B, P) by True for `num_slots` more slots."""
-    return ops.pad(real, [[0, 0], [0, num_slots]], constant_values=True)
+    return ops.pad(padding_mask, [[0, 0], [0, num_slots]], constant_values=True)

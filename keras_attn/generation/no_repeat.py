@@ -55,11 +55,11 @@ class _NoRepeatedNGrams(LogitsProcessor):
         self.size, self.max_length = size, max_length
 
     def start(self, model, inputs, vocabulary_size):
-        ids, real = inputs
+        ids, padding_mask = inputs
         if not model.reads_prompt:
             return ops.full((ops.shape(ids)[0], self.max_length + self.size), -1, "int32")
         length = ops.shape(ids)[1]
-        count = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)
+        count = ops.sum(ops.cast(padding_mask, "int32"), axis=1, keepdims=True)
         indices = ops.arange(length, dtype="int32") - (length - count)
         moved = ops.take_along_axis(ids, ops.maximum(indices, 0), axis=1)
         moved = ops.where(indices < 0, -1, moved)

@@ -65,13 +65,13 @@ class RepetitionPenalty(LogitsProcessor):
         self.penalty = penalty
 
     def start(self, model, inputs, vocabulary_size):
-        ids, real = inputs
+        ids, padding_mask = inputs
         batch_size, length = ops.shape(ids)
         if not model.reads_prompt:
             return ops.zeros((batch_size, vocabulary_size), "bool")
         rows = ops.arange(batch_size, dtype="int32")[:, None] + ops.zeros_like(ids)
         indices = ops.reshape(ops.stack([rows, ids], axis=-1), (batch_size * length, 2))
-        counted = ops.reshape(ops.cast(real, "int32"), (batch_size * length,))
+        counted = ops.reshape(ops.cast(padding_mask, "int32"), (batch_size * length,))
         return ops.scatter(indices, counted, (batch_size, vocabulary_size)) > 0
 
     def apply(self, logits, state):

@@ -25,6 +25,10 @@ class Greedy(Strategy):
 
         y_t = argmax p(. | y_<t),   score = sum_t log p(y_t | y_<t)
 
+    Time O(V) a token beside the model's step.
+
+    Use it for translations, labels and other outputs of which one is right.
+
     Example:
         >>> from keras_attn.generation import Greedy
         >>> Greedy()
@@ -66,7 +70,9 @@ class Sample(Strategy):
     temperature come `top_k`, `top_p`, `min_p` and `typical_p`, in this order. The score is the
     log-probability under the final distribution. One uniform number per token is drawn before the
     loop, so that the same seed gives the same text with and without caches, in a graph and under
-    XLA.
+    XLA. Time O(V) a token beside the model's step, O(V log V) with `top_p` or `typical_p`.
+
+    Use it for text that should vary from call to call.
 
     Args:
         temperature: float > 0. A value below 1 sharpens.
@@ -186,13 +192,17 @@ class SamplePixels(Strategy):
     For a model whose outputs are the parameters of a `keras_attn.losses.MixtureOfLogistics` and
     whose tokens are whole pixels, as an `image_transformer` with `num_mixtures`. The score is the
     log-probability. As in `Sample`, the same seed gives the same image with and without caches.
+    Time O(C K) a pixel of C channels, for K logistics.
+
+    Use it for image models that predict all channels of a pixel at once.
 
     Args:
         num_mixtures, channels, num_values: ints, as the `MixtureOfLogistics`.
         seed: int. None gives different images at every call.
 
     Raises:
-        ValueError: if a size is too small, or the model's outputs are not its parameters.
+        ValueError: if a size is too small, the model's outputs are not its parameters, or another
+            strategy wraps it, which would change parameters as if they were logits.
 
     Example:
         >>> import keras_attn
@@ -215,6 +225,11 @@ class SamplePixels(Strategy):
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+        if options.processors.processors:
+            raise ValueError(
+                "`SamplePixels` draws pixels, not tokens, so no other strategy can wrap it. "
+                f"Received: {options.processors.processors}."
+            )
         likelihood = self.likelihood
         count = likelihood.num_mixtures + likelihood.channels
         noise = uniform((options.max_length, ops.shape(inputs.ids)[0], count), self.seed)

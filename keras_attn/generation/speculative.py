@@ -3,7 +3,7 @@
 from keras import ops, tree
 
 from keras_attn.backend.operations import uniform
-from keras_attn.generation.decoding import check_model, get_strategy
+from keras_attn.generation.decoding import check_model, get_strategy, vocabulary_size
 from keras_attn.generation.distributions import draw
 from keras_attn.generation.loop import Strategy, cache_loop, read_prompt
 from keras_attn.generation.rounds import Rows, accept, append
@@ -23,9 +23,11 @@ class Speculative(Strategy):
     tokens on average. Rows accept differently: a round takes G + 1 slots of both caches, a mask
     hides the refused ones, and each row has positions of its own.
 
-    Use it where a step of the model costs much more than G + 1 steps of a draft that agrees. Small
-    models on a CPU gain nothing: a translator of two layers with a draft of 27,000 weights took up
-    to four times as long as `Greedy`, at 3.3 tokens a step.
+    Cost: a round is a step of the model on G + 1 tokens, and G + 1 steps of the draft. Small models
+    on a CPU gain nothing: a translator of two layers with a draft of 27,000 weights took up to four
+    times as long as `Greedy`, at 3.3 tokens a step.
+
+    Use it for models whose step costs much more than G + 1 steps of a draft that agrees.
 
     Args:
         draft: a smaller model of the same kind and vocabulary, with no fewer positions.
@@ -114,10 +116,10 @@ class Speculative(Strategy):
             visible = ops.logical_and(visible, ops.logical_not(is_refused))
             return number + 1, rows, (visible, positions, cache, draft_cache)
 
-        real = prompt.real
-        if real is None:
-            real = ops.ones((batch_size, prompt.size), "bool")
-        visible = ops.pad(real[:, None], [[0, 0], [0, 0], [0, num_slots]])
+        padding_mask = prompt.padding_mask
+        if padding_mask is None:
+            padding_mask = ops.ones((batch_size, prompt.size), "bool")
+        visible = ops.pad(padding_mask[:, None], [[0, 0], [0, 0], [0, num_slots]])
         positions = ops.arange(ops.shape(visible)[2], dtype="int32")
         positions = ops.broadcast_to(positions, ops.shape(visible))
         slots = visible, positions, prompt.cache, draft_prompt.cache
@@ -185,7 +187,7 @@ class Speculative(Strategy):
 
 def _check_draft(draft, model):
     """Raise a `ValueError` if the draft cannot propose tokens of the model."""
-    sizes = [each.embedding.vocabulary_size for each in (model, draft)]
+    sizes = [vocabulary_size(each) for each in (model, draft)]
     if sizes[0] != sizes[1] or model.reads_prompt != draft.reads_prompt:
         raise ValueError(
             "`draft` must be a model of the same kind and vocabulary as the model. "

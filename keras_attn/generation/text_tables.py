@@ -8,9 +8,9 @@ from keras_attn.ops.checks import check_that
 def allow_texts(texts, tokenizer):
     """Return the table of a `Constrained` that allows exactly these texts, each with its end token.
 
-    A text may be written by any sequence of tokens that spell it. Equal ends of texts share their
-    states: the 36,890 days of 101 years as ISO dates need 30. Making the table takes time
-    O(C + S V P) and memory O(C + S V), for C characters in all and texts of at most P.
+    A text may be written by any sequence of tokens whose bytes spell it. Equal ends of texts share
+    their states: the 36,890 days of 101 years as ISO dates need 30. Making the table takes time
+    O(C + S V P) and memory O(C + S V), for C bytes in all and texts of at most P.
 
     Args:
         texts: iterable of strings.
@@ -20,7 +20,7 @@ def allow_texts(texts, tokenizer):
         NumPy int32 (S, V).
 
     Raises:
-        ValueError: if there is no text, or the tokens cannot spell one.
+        ValueError: if there is no text, or the tokens cannot spell one or have no end token.
 
     Example:
         >>> from keras_attn.generation import allow_texts
@@ -37,51 +37,85 @@ def allow_texts(texts, tokenizer):
     check_that(is_list, "a list of strings", texts=texts)
     texts = list(texts)
     check_that(texts, "a list of at least one string", texts=texts)
-    for text, ids in zip(texts, tokenizer.encode_as_lists(texts), strict=True):
-        if tokenizer.unk_id in ids:
-            raise ValueError(f"The tokens of `tokenizer` cannot spell a text. Received: {text!r}.")
-    states, is_end = _minimal_automaton(texts)
+    check_that(tokenizer.eos_id is not None, "one that has an end token", tokenizer=tokenizer)
+    states, is_end = _minimal_automaton([text.encode() for text in texts])
     pieces = np.asarray(tokenizer.tokens(np.arange(tokenizer.vocabulary_size))).tolist()
-    pieces = [piece.decode(errors="replace") for piece in pieces]
+    first_pieces = _first_pieces(pieces, tokenizer)
+    spaces = [
+        t for t, (piece, first) in enumerate(zip(pieces, first_pieces)) if piece and not first
+    ]
     end = len(states)
-    table = np.full((end + 1, len(pieces)), -1, "int32")
-    for state in range(end):
-        for token, piece in enumerate(pieces):
-            if state == 0 and piece.startswith(" "):
-                piece = piece[1:]  # a tokenizer of words puts a space before the first, too
+    begun = end + 1  # the start again, after a space that the tokenizer drops
+    table = np.full((begun + 1, len(pieces)), -1, "int32")
+    rows = [(0, 0, first_pieces), (begun, 0, pieces), *((s, s, pieces) for s in range(1, end))]
+    for row, state, known in rows:
+        for token, piece in enumerate(known):
             if piece:  # special tokens have no text
-                table[state, token] = _walk(states, state, piece)
-    table[np.flatnonzero([*is_end, True]), tokenizer.eos_id] = end
-    return _without_dead_ends(table, end)
+                table[row, token] = _walk(states, state, piece)
+    table[0, spaces] = begun
+    table[np.flatnonzero([*is_end, True, is_end[0]]), tokenizer.eos_id] = end
+    for text, ids in zip(texts, tokenizer.encode_as_lists(texts), strict=True):
+        is_spelled = _follow(table, [*ids, tokenizer.eos_id]) == end
+        if not is_spelled and not _can_spell(text.encode(), first_pieces, pieces):
+            raise ValueError(f"The tokens of `tokenizer` cannot spell a text. Received: {text!r}.")
+    return _without_dead_ends(table if spaces else table[:begun], end)
+
+
+def _first_pieces(pieces, tokenizer):
+    """Return what each token adds at the start of a text, where some tokenizers drop its space."""
+    tokens = [token for token, piece in enumerate(pieces) if piece.startswith(b" ")]
+    found = list(pieces)
+    for token, text in zip(tokens, tokenizer.decode_as_strings([[t] for t in tokens]), strict=True):
+        if not text.startswith(" "):
+            found[token] = pieces[token][1:]
+    return found
+
+
+def _follow(table, tokens):
+    """Return the state after tokens from the start; -1 if they are not allowed."""
+    state = 0
+    for token in tokens:
+        state = table[state, token] if state >= 0 else -1
+    return state
+
+
+def _can_spell(text, first_pieces, pieces):
+    """Return True if any tokens spell a text, where those that the tokenizer chooses do not."""
+    starts = {0}
+    for start in range(len(text)):
+        known = pieces if start else first_pieces
+        if start in starts:
+            starts |= {start + len(x) for x in known if x and text.startswith(x, start)}
+    return len(text) in starts
 
 
 def _minimal_automaton(texts):
-    """Return a dict from characters to states for each state, and if a text may end there.
+    """Return a dict from bytes to states for each state, and if a text may end there.
 
     State 0 is the start.
     """
     nodes, ends = [{}], set()
     for text in texts:
         node = 0
-        for character in text:
-            if character not in nodes[node]:
-                nodes[node][character] = len(nodes)
+        for byte in text:
+            if byte not in nodes[node]:
+                nodes[node][byte] = len(nodes)
                 nodes.append({})
-            node = nodes[node][character]
+            node = nodes[node][byte]
         ends.add(node)
     numbers, merged = {}, [0] * len(nodes)
     for node in reversed(range(len(nodes))):  # what follows a node was appended after it
-        following = sorted((character, merged[to]) for character, to in nodes[node].items())
+        following = sorted((byte, merged[to]) for byte, to in nodes[node].items())
         key = node in ends, tuple(following)
         merged[node] = numbers.setdefault(key, len(numbers))
     last = len(numbers) - 1  # the start, with the longest text ahead, equals no other node
-    states = [{c: last - to for c, to in following} for _, following in numbers]
+    states = [{byte: last - to for byte, to in following} for _, following in numbers]
     return states[::-1], [is_end for is_end, _ in numbers][::-1]
 
 
 def _walk(states, state, piece):
-    for character in piece:
-        state = states[state].get(character, -1)
+    for byte in piece:
+        state = states[state].get(byte, -1)
         if state < 0:
             break
     return state

@@ -13,7 +13,8 @@ class Wrapper(Strategy):
         strategy: name or object of a decoding strategy.
         renormalize: bool. If True, the score is the log-probability among the tokens that the
             processor allows. If False, the others keep their mass, as in the model's own
-            log-probability. Sampling always normalises again.
+            log-probability. One False among nested wrappers holds for all of them. Sampling always
+            normalises again.
     """
 
     def __init__(self, strategy, renormalize=True):

@@ -95,12 +95,12 @@ class HeadProjections(LowRankKernels):
         self._add_projection("query", query_shape[-1:], (heads, self.key_dim))
         if not self.shares_query:
             self._add_projection("key", key_shape[-1:], (shared, self.key_dim))
-        heads, shared = heads // self.heads_per_value, shared // self.heads_per_value
+        outputs = heads // self.heads_per_value, self.value_dim
         if self.use_gate:
-            self._add_projection("gate", query_shape[-1:], (heads, self.value_dim))
-        self._add_projection("value", value_shape[-1:], (shared, self.value_dim))
-        width = self.output_shape or query_shape[-1]
-        self._add_projection("output", (heads, self.value_dim), (width,))
+            self._add_projection("gate", query_shape[-1:], outputs)
+        values = shared // self.heads_per_value, self.value_dim
+        self._add_projection("value", value_shape[-1:], values)
+        self._add_projection("output", outputs, (self.output_shape or query_shape[-1],))
         if self.position is not None:
             registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
         counts = self.num_heads, self.num_key_value_heads
@@ -160,7 +160,7 @@ class HeadProjections(LowRankKernels):
 
     def project(self, x, *names):
         """Project x (B, T, D) to heads (B, N, T, H), once for each name, in one product."""
-        heads = [tuple(self.kernel_of(name).shape[1:]) for name in names]  # (N, H)
+        heads = [self.kernel_axes(name)[1] for name in names]  # (N, H)
         found = rows_to_heads(self._multiply(x, *names), heads, like=x)
         if self.qk_norm is None:
             return found
@@ -204,7 +204,7 @@ class HeadProjections(LowRankKernels):
 
     def check_inputs(self, query, value, key, cache):
         """Refuse tensors of a call that do not fit the kernels or each other."""
-        key_width = self.kernel_of("key").shape[0]
+        (key_width,), _ = self.kernel_axes("key")
         length = () if cache is not None and len(query.shape) == 2 else (None,)
         check_shape(query, "query", (None, *length, self.query_kernel.shape[0]))
         if cache is not None:
@@ -249,7 +249,8 @@ class HeadProjections(LowRankKernels):
         devices hold the heads of a model, each joins those that it has.
         """
         several = len(names) > 1
-        groups = math.gcd(*(self.kernel_of(name).shape[-2] for name in names)) if several else 1
+        heads = (self.kernel_axes(name)[1][0] for name in names) if several else ()
+        groups = math.gcd(*heads) or 1
         scales = {"query": self.query_scale()}
 
         def part(name, kind, rows):
@@ -267,9 +268,13 @@ class HeadProjections(LowRankKernels):
 
     def kernel_of(self, name, kind="kernel"):
         """Return the kernel or bias of a projection; that of queries for shared keys."""
-        name = "query" if name == "key" and self.shares_query else name
+        name = self._owner(name)
         weight = getattr(self, f"{name}_{kind}")
         return self.updated(name, weight) if kind == "kernel" and name in self.updates else weight
+
+    def _owner(self, name):
+        """Return the name of the projection whose weights a projection has."""
+        return "query" if name == "key" and self.shares_query else name
 
     def kernel_names(self):
         """Return the names of the projections that have a kernel of their own."""
@@ -278,6 +283,6 @@ class HeadProjections(LowRankKernels):
 
     def kernel_axes(self, name):
         """Return the input axes and the output axes of a kernel."""
-        shape = tuple(getattr(self, f"{name}_kernel").shape)
+        shape = tuple(getattr(self, f"{self._owner(name)}_kernel").shape)
         inputs = 2 if name == "output" else 1
         return shape[:inputs], shape[inputs:]

@@ -2,7 +2,6 @@
 
 from keras import ops
 
-from keras_attn.attention.cache import extend_cache
 from keras_attn.attention.linear import initial_sums
 from keras_attn.ops.checks import check_sizes
 from keras_attn.registry import Value, register
@@ -34,6 +33,9 @@ class KVCache(Value):
       queries, and follow all earlier keys.
     - All other patterns keep and read all keys, O(N M H): `Causal`, other `PerHead`, and `LSH`,
       which would sort again.
+
+    A cache that keeps all keys runs full after `max_length` of them: a further key is a
+    `ValueError`, or in a graph, which cannot know, takes the place of the first one.
 
     Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
     only the last keys are kept; read a long prompt in pieces. The columns of masks given to a call
@@ -70,7 +72,7 @@ class KVCache(Value):
     """
 
     def __init__(self, max_length, whole=False):
-        if isinstance(max_length, int):
+        if max_length is not None and not ops.is_tensor(max_length):
             check_sizes(max_length=max_length)
         self.max_length = max_length
         self.whole = bool(whole)
@@ -100,10 +102,6 @@ class KVCache(Value):
             "value": ops.zeros((*shape, attention.value_dim), attention.compute_dtype),
             "index": None if grows else ops.convert_to_tensor(0, "int32"),
         }
-
-    def extend(self, state, key, value):
-        """Write per-head `key` and `value` (B, N, T, H) into the next T slots."""
-        return extend_cache(state, key, value)
 
 
 def can_keep_sums(attention):

@@ -55,6 +55,8 @@ def check_paths(**paths):
     """Check that each value is a path of the file system."""
     for name, path in paths.items():
         check_that(isinstance(path, (str, os.PathLike)), "a path, a string", **{name: path})
+        is_local = "://" not in str(path)
+        check_that(is_local, "a path of the file system: mount a bucket", **{name: path})
 
 
 def check_given(**shapes):

@@ -11,7 +11,7 @@ from . import operations
 from .card import card_parser, new_card
 from .harness import Contender, compare, measure
 
-PLACE = f"{__package__}.contenders"
+MODULE = f"{__package__}.contenders"
 OURS = "keras_attn on JAX"
 PARTS = ("training", "causal", "local")
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -67,7 +67,7 @@ def training(options, policy):
     """Both libraries' training of one precision."""
     sizes = {name: getattr(options, name) for name in ("size", "batch", "length", "steps")}
     sizes |= {"policy": policy, "smoothing": 0.1, "dropout": options.dropout}
-    ours = Contender(OURS, f"{PLACE}.accelerator_jax:training", sizes, backend="jax")
+    ours = Contender(OURS, f"{MODULE}.accelerator_jax:training", sizes, backend="jax")
     return ours, _torch("nn.Transformer", "training", sizes)
 
 
@@ -88,11 +88,11 @@ def local(length, window, dtype):
 
 def _ours(pattern, arguments, sizes):
     options = {"pattern": pattern, "arguments": arguments, **sizes}
-    return Contender(OURS, f"{PLACE}.accelerator_jax:attention", options, backend="jax")
+    return Contender(OURS, f"{MODULE}.accelerator_jax:attention", options, backend="jax")
 
 
 def _torch(name, function, sizes):
-    target = f"{PLACE}.accelerator_torch:{function}"
+    target = f"{MODULE}.accelerator_torch:{function}"
     return Contender(f"torch {name}, compiled", target, sizes, backend="torch")
 
 

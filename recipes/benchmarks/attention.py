@@ -5,15 +5,15 @@ import collections
 import pathlib
 
 from . import curves, operations, requirements
-from .attention_cases import KINDS, OURS, PLACE
-from .card import card_parser, new_card
+from .attention_cases import KINDS, MODULE, OURS
+from .card import add_contender_argument, card_parser, chosen_among, new_card
 from .harness import Contender, Worker, measure
 
 CASES = (
     "dense:2048 dense:8192 causal:2048 causal:8192 layer:2048 layer:4096 "
     "local:4096 local:16384 local:32768 lsh:16384 sparse:16384 growth:4096 long:65536"
 ).split()
-GEMM = Contender("GEMM", f"{PLACE}.attention_tensorflow:gemm")
+GEMM = Contender("GEMM", f"{MODULE}.attention_tensorflow:gemm")
 GEMM_SECONDS = 0.05
 METHOD = (
     f"Attention of one sequence, {operations.HEADS} heads of size {operations.HEAD_DIM}, float32, "
@@ -64,7 +64,7 @@ def run(cases, card, folder, repetitions, only=("",)):
         for kind, length in cases:
             for group in KINDS[kind](length):
                 print(group.title, flush=True)
-                chosen = [c for c in group.contenders if any(part in c.name for part in only)]
+                chosen = chosen_among(group.contenders, only)
                 rows, skipped = measure(chosen, repetitions, gemm_rate=lambda: rate_of(gemm))
                 card.add(group.title, rows, skipped, [asked(rows) for asked in group.demands])
                 picture.add(group, rows)
@@ -105,9 +105,7 @@ def main():
     parser = card_parser("attention", __doc__, repetitions=5)
     cases = {"default": [parse_case(case) for case in CASES], "help": f"default: {' '.join(CASES)}"}
     parser.add_argument("--cases", nargs="+", type=parse_case, metavar="KIND:LENGTH", **cases)
-    parser.add_argument(
-        "--contenders", nargs="+", default=("",), help="only those whose name contains one of these"
-    )
+    add_contender_argument(parser)
     arguments = parser.parse_args()
     card = new_card(arguments, "Attention that scales", METHOD, "GF", COLUMNS)
     run(arguments.cases, card, arguments.out, arguments.repetitions, arguments.contenders)

@@ -8,7 +8,7 @@ from functools import partial
 from . import operations, requirements
 from .harness import Contender, compare
 
-PLACE = f"{__package__}.contenders"
+MODULE = f"{__package__}.contenders"
 OURS = "keras_attn"
 WINDOWS = (128, 256)
 CHUNK, ROUNDS = 64, 2
@@ -35,7 +35,7 @@ def ours(pattern, arguments, length, pairs, backward=False, name=None, **options
     options |= {"pattern": pattern, "arguments": arguments, "length": length, "backward": backward}
     name = name or f"{OURS} {pattern}({', '.join(map(str, arguments))})"
     gflop = operations.gflop(pairs, backward)
-    return Contender(name, f"{PLACE}.attention_ours:core", options | {"gflop": gflop})
+    return Contender(name, f"{MODULE}.attention_ours:core", options | {"gflop": gflop})
 
 
 def lsh(length, name=None, **options):
@@ -53,8 +53,8 @@ def exact(length, causal):
         options = {"length": length, "gflop": gflop, "causal": causal, "backward": bool(backward)}
         own = ours(kind.capitalize(), [], length, pairs, bool(backward))
         peers = [
-            Contender("Keras dot_product_attention", f"{PLACE}.attention_keras:core", options),
-            Contender("torch SDPA", f"{PLACE}.attention_torch:sdpa", options),
+            Contender("Keras dot_product_attention", f"{MODULE}.attention_keras:core", options),
+            Contender("torch SDPA", f"{MODULE}.attention_torch:sdpa", options),
         ]
         # Where all scores fit into a cache, Keras's matrix of them is fast.
         asked = (1.1, None) if (kind, length, backward) == ("dense", 2048, 1) else (None, None)
@@ -86,7 +86,7 @@ def layer(length):
         gflop = operations.layer_gflop(length, operations.causal(length), backward)
         options = {"length": length, "gflop": gflop, "backward": bool(backward)}
         own, *peers = (
-            Contender(name, f"{PLACE}.{target}", options)
+            Contender(name, f"{MODULE}.{target}", options)
             for name, target in (
                 (f"{OURS} MultiHeadAttention", "attention_ours:layer"),
                 ("Keras MultiHeadAttention", "attention_keras:layer"),
@@ -109,7 +109,7 @@ def local(length):
         options = {"length": length, "gflop": operations.gflop(pairs), "window": window}
         own = ours("Local", [window], length, pairs)
         flex, package = (
-            Contender(f"{name}, window {window}", f"{PLACE}.{target}", options)
+            Contender(f"{name}, window {window}", f"{MODULE}.{target}", options)
             for name, target in (
                 ("torch flex_attention", "attention_torch:flex"),
                 ("local-attention", "attention_packages:local"),
@@ -135,7 +135,7 @@ def hashed(length):
     gflop = own[0].options["gflop"]
     options = {"length": length, "gflop": gflop, "chunk": CHUNK, "rounds": ROUNDS}
     name = f"reformer-pytorch LSHAttention({CHUNK}, {ROUNDS})"
-    peer = Contender(name, f"{PLACE}.attention_packages:lsh", options)
+    peer = Contender(name, f"{MODULE}.attention_packages:lsh", options)
     asked = [partial(compare, name=contender.name, peers=[name], at_least=4.0) for contender in own]
     yield Group(f"LSH, {length:,} positions, forward", [*own, peer], asked, "sparse")
 
@@ -150,7 +150,7 @@ def sparse(length):
     ]
     gflop = operations.gflop(operations.causal(length))
     options = {"length": length, "gflop": gflop, "causal": True}
-    dense = Contender("torch SDPA, causal", f"{PLACE}.attention_torch:sdpa", options)
+    dense = Contender("torch SDPA, causal", f"{MODULE}.attention_torch:sdpa", options)
     asked = [partial(compare, name=x.name, peers=[dense.name], at_least=3.0) for x in own]
     yield Group(f"sparse, {length:,} positions, forward", [*own, dense], asked, "sparse")
 

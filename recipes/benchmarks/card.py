@@ -10,23 +10,47 @@ from ..provenance import command_line, hardware
 CARDS = pathlib.Path(__file__).parent / "cards"
 
 
-def card_parser(name, description, repetitions):
+def card_parser(name, description, repetitions=None):
     """Return an argument parser with the options of every benchmark.
 
-    The benchmark's module has the name of its card.
+    The benchmark's module has the name of its card. Without a number of repetitions it has no
+    option for it.
     """
     program = f"python -m {__package__}.{name}"
     parser = argparse.ArgumentParser(prog=program, description=description)
-    parser.add_argument("--repetitions", type=int, default=repetitions)
+    if repetitions:
+        parser.add_argument("--repetitions", type=positive, default=repetitions)
     parser.add_argument("--name", default=name, help="name of the card")
     parser.add_argument("--out", default=CARDS, help="folder of the card")
     return parser
+
+
+def positive(text):
+    """Read a positive integer, or raise an error for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a positive integer is expected. Received: {text}")
+    return int(text)
 
 
 def add_case_argument(parser, cases):
     """Add the option to run some of `cases`, a size and a batch each, as SIZE:BATCH."""
     known = [f"{size}:{batch}" for size, batch in cases]
     parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+
+
+def add_contender_argument(parser):
+    """Add the option to run some contenders."""
+    what = "only those whose name contains one of these"
+    parser.add_argument("--contenders", nargs="+", default=("",), help=what)
+
+
+def chosen_among(contenders, parts):
+    """Return the contenders with one of the `parts` in their names; end the program if none is."""
+    chosen = [contender for contender in contenders if any(p in contender.name for p in parts)]
+    if not chosen:
+        names = ", ".join(contender.name for contender in contenders)
+        raise SystemExit(f"--contenders must be parts of these names: {names}. Received: {parts}")
+    return chosen
 
 
 def new_card(arguments, title, method, unit="calls", columns=None, **facts):
@@ -101,7 +125,7 @@ class Card:
             lines += table(group["rows"], content["unit"], self.columns)
             lines += ["", *(f"- {sentence(c)}" for c in group["comparisons"])]
             skipped = group["skipped"].items()
-            lines += [f"- {name} is not in the table: {why}." for name, why in skipped]
+            lines += [missing(name, why) for name, why in skipped]
         return "\n".join(lines).rstrip() + "\n"
 
 
@@ -115,13 +139,24 @@ def table(rows, unit, columns):
     for row in sorted(rows, key=lambda row: row["median_seconds"]):
         low, high = 1e3 * min(row["seconds"]), 1e3 * max(row["seconds"])
         lines.append(
-            f"| {row['name']} | {1e3 * row['median_seconds']:.1f} | {row['units_per_second']:.0f} "
+            f"| {cell(row['name'])} | {1e3 * row['median_seconds']:.1f} "
+            f"| {row['units_per_second']:.0f} "
             f"| {low:.1f} to {high:.1f} | {1e3 * row['cpu_seconds']:.1f} "
             f"| {row['build_seconds']:.1f} + {row['first_call']['seconds']:.1f} "
             f"| {row['peak_mb']:.0f} | {row['probe_gflops']:.0f} |"
             + "".join(f" {text(row)} |" for text in columns.values())
         )
     return lines
+
+
+def cell(text):
+    """Return a text for a cell of a Markdown table, which a "|" would end."""
+    return text.replace("|", r"\|")
+
+
+def missing(name, why):
+    """Return the line of a contender that could not run."""
+    return f"- {name} is not in the table: {why}."
 
 
 def sentence(comparison):

@@ -13,7 +13,7 @@ from .harness import Contender, measure
 from .pipeline import BASE_TOKENS, training_contender
 from .workload import FIRST_WORD
 
-PLACE = f"{__package__}.contenders.corpus"
+MODULE = f"{__package__}.contenders.corpus"
 TRAINING, NOTHING = "training transformer_base", "an empty loop"
 WAYS = {"random": "segments in a random order", "streams": "segment streams", "none": NOTHING}
 CHARACTERS = 4  # a token of English in a vocabulary of 8,000 stands for
@@ -42,12 +42,15 @@ def main():
     card = new_card(arguments, "A corpus in files", METHOD, "tokens", columns, tokens=tokens)
     with tempfile.TemporaryDirectory() as temporary:
         folder, pairs = arguments.folder or temporary, os.path.join(temporary, "pairs.npz")
-        make_corpus(folder, tokens, arguments.shards)
+        try:
+            make_corpus(folder, tokens, arguments.shards)
+        except ValueError as error:
+            parser.error(str(error))
         save(pairs, *made_up_pairs())
         contenders = [
             Contender(
                 name,
-                f"{PLACE}:reading",
+                f"{MODULE}:reading",
                 {"folder": folder, "batches": arguments.batches, "way": way},
             )
             for way, name in WAYS.items()

@@ -27,7 +27,7 @@ CTRANSLATE2 = {
     CTRANSLATE2_ALONE: {"threads": 1},
     f"CTranslate2, {CORES} workers of 1 thread": {"threads": 1, "workers": CORES},
 }
-PLACE = f"{__package__}.contenders"
+MODULE = f"{__package__}.contenders"
 METHOD = (
     f"Milliseconds to read {SOURCE_LENGTH} tokens a sentence and write exactly {NEW_TOKENS}, "
     "float32, random weights, vocabulary 8,000, key-value caches on. The end of sentence is made "
@@ -45,13 +45,13 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
     modes = {name: {"mode": mode} for name, mode in OURS.items() if mode in chosen}
     if batch == 1 and CORES > 1:
         modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
-    ours = [Contender(n, f"{PLACE}.ours:decoding", options | mode) for n, mode in modes.items()]
+    ours = [Contender(n, f"{MODULE}.ours:decoding", options | mode) for n, mode in modes.items()]
     engines = [
-        Contender(name, f"{PLACE}.ct2:decoding", options | setting)
+        Contender(name, f"{MODULE}.ct2:decoding", options | setting)
         for name, setting in CTRANSLATE2.items()
         if setting.get("workers", 1) <= batch and (CORES > 1 or name == CTRANSLATE2_ALONE)
     ]
-    hugging_face = [Contender(HUGGING_FACE, f"{PLACE}.marian:decoding", options)]
+    hugging_face = [Contender(HUGGING_FACE, f"{MODULE}.marian:decoding", options)]
     peers = {"ctranslate2": engines, "hugging_face": hugging_face}
     return [*ours, *(each for name in PEERS if name in chosen for each in peers[name])]
 

@@ -4,11 +4,11 @@ import sys
 import tempfile
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, new_card, positive
 from .contenders.exports import ENGINES, prepare
 from .harness import Contender, measure
 
-PLACE = f"{__package__}.contenders.exports"
+MODULE = f"{__package__}.contenders.exports"
 FORMS = tuple(engine + suffix for engine in ENGINES for suffix in ("", "_int8"))
 COLUMNS = {
     "MB": lambda row: f"{row['facts']['megabytes']:.2f}",
@@ -19,7 +19,7 @@ COLUMNS = {
 }
 METHOD = (
     "The translator in `{run}` ({parameters:,} parameters, {metric}) in each form that it can be "
-    "exported to, greedy, in batches of {batch} sentences of like length, two threads; "
+    "exported to, greedy, in batches of {batch} sentences of like length, on all cores; "
     "compiled_saved_model is compiled by XLA for batches of that size. **as in Python** counts the "
     "translations that are those of `keras_attn.generation` with float32 weights, and **scores "
     "differ by** is the largest difference of a log-probability. The score of Python is "
@@ -30,8 +30,8 @@ METHOD = (
 def main():
     parser = card_parser("exports", __doc__, repetitions=5)
     parser.add_argument("run", help="directory of a finished run of recipes.translate")
-    parser.add_argument("--sentences", type=int, default=200, help="of the first test split")
-    parser.add_argument("--batch", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--sentences", type=positive, default=200, help="of the first test split")
+    parser.add_argument("--batch", type=positive, default=32, help="default: %(default)s")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +43,7 @@ def main():
         title = "A translator in the forms it is served in"
         card = new_card(arguments, title, METHOD, "sentences", COLUMNS, **facts)
         contenders = [
-            Contender(form, f"{PLACE}:translating", {"form": form, "folder": folder})
+            Contender(form, f"{MODULE}:translating", {"form": form, "folder": folder})
             for form in arguments.forms
         ]
         rows, skipped = measure(contenders, arguments.repetitions)

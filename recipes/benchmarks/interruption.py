@@ -1,12 +1,10 @@
 """A run of a recipe that is killed again and again, beside one that is not."""
 
-import contextlib
 import json
 import os
 import pathlib
 import random
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +16,7 @@ from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.ops.atomic_files import PARTIAL
 
 from ..card import read_history
+from ..local_ports import cluster_settings
 from ..provenance import versions
 from .card import card_parser, new_card
 
@@ -32,7 +31,7 @@ METHOD = (
 
 
 def main():
-    parser = card_parser("interruption", __doc__, repetitions=1)
+    parser = card_parser("interruption", __doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="most of a life that trains")
     parser.add_argument("--recipe", default="translate")
@@ -132,13 +131,7 @@ class Run:
         options, count = shlex.split(self._arguments.options), self._arguments.processes
         if count == 1:
             return [self._start(*options)]
-        with contextlib.ExitStack() as stack:
-            places = [("localhost", 0)] * count
-            free = [stack.enter_context(socket.create_server(place)) for place in places]
-            workers = [f"localhost:{s.getsockname()[1]}" for s in free]
-        tasks = [{"type": "worker", "index": index} for index in range(count)]
-        configs = [json.dumps({"cluster": {"worker": workers}, "task": task}) for task in tasks]
-        return [self._start(*options, TF_CONFIG=config) for config in configs]
+        return [self._start(*options, TF_CONFIG=setting) for setting in cluster_settings(count)]
 
     def _start(self, *options, **environment):
         recipe = f"{__package__.removesuffix('.benchmarks')}.{self._arguments.recipe}"

@@ -3,12 +3,13 @@
 import statistics
 import tempfile
 
+from .. import provenance
 from . import requirements
 from .card import card_parser, new_card
 from .harness import Contender, measure_first_calls
 from .workload import SHAPES
 
-PLACE = f"{__package__}.contenders.loading"
+MODULE = f"{__package__}.contenders.loading"
 KINDS = {"plain SavedModel": None, "compiled SavedModel": "xla"}
 PLAIN, COMPILED = KINDS
 COLUMNS = {
@@ -22,7 +23,8 @@ METHOD = (
     "Seconds in a fresh process to load an export and to run all requests that it carries, as a "
     "server does before the first client's: random weights, vocabulary 8,000, at most 64 tokens, "
     "float32. The compiled export has the buckets of `keras_attn.export.Buckets()`, and each has "
-    "a request of its own. The load, buckets and first answers are in seconds of processor time."
+    "a request of its own. The load, buckets and first answers are in seconds of processor time. "
+    "Bytes, memory and requests are those of the process of median time, of {repetitions}."
 )
 
 
@@ -32,6 +34,7 @@ def main():
     parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
     arguments = parser.parse_args()
     card = new_card(arguments, "Loading an export", METHOD, columns=COLUMNS)
+    card.content["versions"] = provenance.versions("keras_attn", "tensorflow")
     for size in arguments.sizes:
         for beams in arguments.beams:
             strategy = "greedy" if beams == 1 else f"{beams} beams"
@@ -55,7 +58,7 @@ def contenders(size, beams, folder):
     return [
         Contender(
             name,
-            f"{PLACE}:loading",
+            f"{MODULE}:loading",
             {"directory": write(model, folder, strategy=strategy, compile=how)},
         )
         for name, how in KINDS.items()

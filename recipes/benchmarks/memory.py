@@ -1,6 +1,6 @@
 """Peak memory of training steps, beside what `keras_attn.explain` predicts."""
 
-from .card import card_parser, new_card
+from .card import card_parser, missing, new_card
 from .contenders.memory import build
 from .harness import Contender, Worker, announce
 
@@ -39,20 +39,22 @@ WITHIN = 0.25
 
 
 def main():
-    parser = card_parser("memory", __doc__, repetitions=1)
+    parser = card_parser("memory", __doc__)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()
     card = new_card(arguments, "Memory of a training step, predicted", METHOD)
-    rows = []
+    rows, skipped = [], []
     for name in arguments.cases:
         worker = Worker(Contender(name, TARGET, CASES[name]))
         worker.stop()
         announce(worker, print)
-        if not worker.skipped:
+        if worker.skipped:
+            skipped.append(missing(name, worker.skipped))
+        else:
             rows.append((name, *measured(worker.report), predicted(**CASES[name])))
             card.content["versions"].update(worker.report["versions"])
         card.content["cases"] = rows
-        card.headline(*table(rows))
+        card.headline(*table(rows), "", *skipped)
         card.write(arguments.out)
     print(card.markdown())
 

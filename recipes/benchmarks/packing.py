@@ -7,16 +7,16 @@ import tempfile
 from . import requirements
 from .card import card_parser, new_card
 from .contenders.pipeline import BUCKETS, MATRIX, NAIVE, PACKED, save
-from .harness import Contender, measure
+from .harness import measure
 from .pipeline import (
     ROW_LENGTHS,
     TOKENS_PER_BATCH,
     VOCABULARY_SIZE,
     padding_of,
     paragraphs_of,
+    training_contender,
 )
 
-TARGET = f"{__package__}.contenders.pipeline:training"
 PADDED = {"naive padding": NAIVE, "TokenBatches": BUCKETS}
 ROWS = (128, 256, 512, 1024)
 METHOD = (
@@ -57,17 +57,8 @@ def add_rows(card, path, length, arguments):
     """Add the rates of training on rows of one length, and on padded batches."""
 
     def contender(name, way, row_length):
-        options = {
-            "path": path,
-            "model": "gpt",
-            "way": way,
-            "tokens_per_batch": TOKENS_PER_BATCH,
-            "row_length": row_length,
-            "steps": arguments.steps,
-            "hidden_dim": arguments.hidden_dim,
-            "vocabulary_size": VOCABULARY_SIZE,
-        }
-        return Contender(name, TARGET, options)
+        sizes = {"row_length": row_length, "hidden_dim": arguments.hidden_dim}
+        return training_contender(name, path, "gpt", way, arguments.steps, **sizes)
 
     ids, mask = f"segment ids, rows of {length}", f"attention mask, rows of {length}"
     padded = [contender(name, way, ROW_LENGTHS["peps"]) for name, way in PADDED.items()]

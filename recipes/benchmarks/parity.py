@@ -10,7 +10,7 @@ import tempfile
 import xml.etree.ElementTree
 
 from ..provenance import command_line, hardware, versions
-from .card import CARDS
+from .card import CARDS, cell
 
 TESTS = pathlib.Path(__file__).parents[2] / "tests" / "peers"
 PACKAGES = (
@@ -60,7 +60,7 @@ def markdown(found):
             "",
             "| test | result |",
             "| --- | --- |",
-            *(f"| {name} | {says} |" for name, says in found),
+            *(f"| {cell(name)} | {cell(says)} |" for name, says in found),
             "",
         ]
     )

@@ -14,7 +14,7 @@ from .card import card_parser, new_card
 from .contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
 from .harness import Contender, measure
 
-PLACE = f"{__package__}.contenders.pipeline"
+MODULE = f"{__package__}.contenders.pipeline"
 VOCABULARY_SIZE = 8000
 TOKENS_PER_BATCH, BASE_TOKENS = 4096, 1024
 # Four times the mean sentence of Multi30k, which its longest ones fill; paragraphs are cut.
@@ -98,7 +98,7 @@ def add_pipeline(card, path, repetitions):
     alone = [
         Contender(
             f"{NAMES[way]}, the pipeline alone",
-            f"{PLACE}:alone",
+            f"{MODULE}:alone",
             {**data, "way": way, "row_length": ROW_LENGTHS["multi30k"]},
         )
         for way in (BUCKETS, PACKED)
@@ -123,7 +123,8 @@ def add_training(card, group, path, model, arguments):
     card.add(group, rows, skipped, comparisons)
 
 
-def training_contender(name, path, model, way, steps, tokens_per_batch=TOKENS_PER_BATCH):
+def training_contender(name, path, model, way, steps, tokens_per_batch=TOKENS_PER_BATCH, **more):
+    """Return the contender of training steps; `more` options replace those of the function."""
     options = {
         "path": path,
         "model": model,
@@ -132,8 +133,9 @@ def training_contender(name, path, model, way, steps, tokens_per_batch=TOKENS_PE
         "row_length": ROW_LENGTHS["peps" if model == "gpt" else "multi30k"],
         "steps": steps,
         "vocabulary_size": VOCABULARY_SIZE,
+        **more,
     }
-    return Contender(name, f"{PLACE}:training", options)
+    return Contender(name, f"{MODULE}:training", options)
 
 
 def padding_of(row):

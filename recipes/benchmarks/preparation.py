@@ -11,6 +11,7 @@ import time
 
 from ..provenance import versions
 from .card import card_parser, new_card, sentence
+from .requirements import check
 
 FILES = 8
 METHOD = (
@@ -28,7 +29,7 @@ from recipes.prepare.light import without_keras
 without_keras()
 from recipes.prepare.options import RecipeOptions
 from recipes.prepare.plan import make_plan
-from recipes.prepare.pool import peak_memory
+from recipes.process_memory import peak_memory
 from recipes.prepare.steps import prepare
 options = RecipeOptions.parse(sys.argv[1:])
 plan = make_plan(options)
@@ -44,7 +45,7 @@ print(json.dumps({
 
 
 def main():
-    parser = card_parser("preparation", __doc__, repetitions=1)
+    parser = card_parser("preparation", __doc__)
     parser.add_argument("--megabytes", type=int, default=4000, help="default: %(default)s")
     parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
     parser.add_argument("--tokenizer", default="unigram", choices=("bpe", "unigram"))
@@ -107,20 +108,10 @@ def headline(megabytes, found, report):
     rate = megabytes / sum(found["seconds"])
     memory = max(found["main_memory"], *found["memory"])
     tokens = sum(split["tokens"] for split in report["splits"].values())
-    yield "- " + sentence(
-        {
-            "statement": f"Both passes: **{rate:.1f} MB of text a second of one core**",
-            "at_least": 4,
-            "met": rate >= 4,
-        }
-    )
-    yield "- " + sentence(
-        {
-            "statement": f"Largest memory of any process: **{memory:.0f} MB**",
-            "at_most": 500,
-            "met": memory <= 500,
-        }
-    )
+    statement = f"Both passes: **{rate:.1f} MB of text a second of one core**"
+    yield f"- {sentence(check('passes', statement, rate, at_least=4))}"
+    statement = f"Largest memory of any process: **{memory:.0f} MB**"
+    yield f"- {sentence(check('memory', statement, memory, at_most=500))}"
     for seconds, size in zip(found["seconds"], found["memory"], strict=True):
         yield f"- A process of the passes: {seconds:.1f} s of processor time, {size:.0f} MB."
     yield (

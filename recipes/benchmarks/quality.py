@@ -12,7 +12,7 @@ from ..language_model.options import RecipeOptions
 from ..text.corpus import Corpus
 from ..text.data import read_text
 from ..text.segments import StridedWindows, make_segments
-from .card import card_parser, new_card, sentence
+from .card import card_parser, missing, new_card, sentence
 from .contenders.quality import FILE, SIZES
 from .harness import Contender, Worker, announce
 from .requirements import check
@@ -44,7 +44,7 @@ METHOD = (
 
 
 def main():
-    parser = card_parser("quality", __doc__, repetitions=1)
+    parser = card_parser("quality", __doc__)
     parser.add_argument("--data-dir", help="folder with train.txt, valid.txt and test.txt")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
@@ -62,17 +62,19 @@ def main():
             facts[name] = getattr(options, name)
         card = new_card(arguments, "Language models at the same budget", METHOD, **facts)
         corpus = Corpus.load(read_text(arguments.data_dir), options)
-        found = {}
+        found, skipped = {}, {}
         for seed in arguments.seeds:
             kinds = {CONTENDERS[name][1] for name in arguments.contenders}
             write_budget(folder, kinds, corpus, options, seed, arguments.test_tokens)
             for name in arguments.contenders:
                 report = run(name, folder, seed)
                 card.content["versions"].update(report.get("versions", {}))
-                if not report.get("skipped"):
+                if report.get("skipped"):
+                    skipped[name] = missing(name, report["skipped"])
+                else:
                     found.setdefault(name, {})[seed] = report["facts"]
                 card.content["results"] = found
-                card.headline(*table(found), "", *comparisons(found))
+                card.headline(*table(found), "", *comparisons(found), *skipped.values())
                 card.write(arguments.out)
     print(card.markdown())
 

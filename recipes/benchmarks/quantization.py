@@ -8,7 +8,7 @@ from . import requirements
 from .card import card_parser, new_card
 from .harness import Contender, measure
 
-PLACE = f"{__package__}.contenders.quantization"
+MODULE = f"{__package__}.contenders.quantization"
 FORMS = ("float32", "int8", "int4")
 METHOD = (
     "The model of the run `{run}` as a SavedModel, whose large weights are stored as each form "
@@ -36,7 +36,7 @@ def main():
             return 2
     card = new_card(arguments, "A language model in fewer bits", METHOD, "tokens", COLUMNS)
     options = {"run": arguments.run, "tokens": arguments.tokens, "context": arguments.context}
-    contenders = [Contender(form, f"{PLACE}:scoring", {"form": form, **options}) for form in FORMS]
+    contenders = [Contender(form, f"{MODULE}:scoring", {"form": form, **options}) for form in FORMS]
     rows, skipped = measure(contenders, arguments.repetitions)
     parameters = next((f"{row['facts']['parameters']:,} parameters" for row in rows), "No model")
     card.add(parameters, rows, skipped, comparisons(rows))

@@ -4,7 +4,7 @@ from . import requirements
 from .card import card_parser, new_card
 from .harness import Contender, measure
 
-PLACE = f"{__package__}.contenders.segment_memory"
+MODULE = f"{__package__}.contenders.segment_memory"
 CONTEXTS = (256, 512, 1024)
 SEGMENT, WINDOWS = 128, 8
 METHOD = (
@@ -25,9 +25,9 @@ def main():
     for context in arguments.contexts:
         print(context, flush=True)
         sizes = {"context": context, "segment": SEGMENT}
-        ours = Contender(f"with memory, {context:,}", f"{PLACE}:with_memory", sizes)
+        ours = Contender(f"with memory, {context:,}", f"{MODULE}:with_memory", sizes)
         sizes = {"context": context, "windows": WINDOWS}
-        other = Contender(f"re-reading, {context:,}", f"{PLACE}:re_reading", sizes)
+        other = Contender(f"re-reading, {context:,}", f"{MODULE}:re_reading", sizes)
         rows, skipped = measure([ours, other], arguments.repetitions)
         comparison = requirements.rates(rows, ours.name, other.name, "scores")
         card.add(f"A context of {context:,} tokens", rows, skipped, [comparison])

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import provenance
 from . import requirements
-from .card import card_parser, new_card, sentence
+from .card import card_parser, new_card, positive, sentence
 from .serving_clients import GrpcConnection, Load, RestConnection
 from .serving_model import InProcess, dates, newest, untrained
 from .serving_process import BATCHING, MemoryLog, first_call_seconds, serving
@@ -34,9 +34,9 @@ def main():
     add = parser.add_argument
     add("--export", help="directory of versions that translate dates (default: one untrained)")
     add("--minutes", type=float, default=10.0, help="of load each (default: %(default)s)")
-    add("--clients", type=int, default=32, help="at once (default: %(default)s)")
-    add("--sentences", type=int, default=200, help="different ones (default: %(default)s)")
-    add("--calls", type=int, default=300, help="for one sentence (default: %(default)s)")
+    add("--clients", type=positive, default=32, help="at once (default: %(default)s)")
+    add("--sentences", type=positive, default=200, help="different ones (default: %(default)s)")
+    add("--calls", type=positive, default=300, help="for one sentence (default: %(default)s)")
     add(
         "--server-flags",
         type=str.split,
@@ -57,7 +57,7 @@ def main():
     card.write(arguments.out)
     print(card.markdown())
     # Its numbers are for a reader; a lost or wrong answer is a failure for a program, too.
-    sys.exit(any(soak["errors"] or soak["wrong"] for soak in results["soaks"].values()))
+    sys.exit(any(soak["errors"] or soak["num_wrong"] for soak in results["soaks"].values()))
 
 
 def run(arguments, batching, scratch):
@@ -100,7 +100,8 @@ def soak(server, expected, clients, seconds):
         "requests_per_second": len(load.seconds) / took,
         "percentiles_ms": dict(zip(PERCENTILES, np.percentile(milliseconds, PERCENTILES).tolist())),
         "errors": dict(load.errors),
-        "wrong": load.wrong[:10],
+        "num_wrong": len(load.wrong),
+        "wrong": load.wrong[:10],  # some to look at
         "memory_mb": memory.samples,
         "memory_mb_per_minute": memory.slope(),
     }
@@ -177,7 +178,7 @@ def row(name, soak):
     first, last = soak["memory_mb"][0][1], soak["memory_mb"][-1][1]
     return (
         f"| {name} | {soak['requests_per_second']:.0f} | {times} | {soak['requests']:,} "
-        f"| {sum(soak['errors'].values())} | {len(soak['wrong'])} | {first:.0f} to {last:.0f} "
+        f"| {sum(soak['errors'].values())} | {soak['num_wrong']} | {first:.0f} to {last:.0f} "
         f"| {soak['memory_mb_per_minute']:+.2f} |"
     )
 

@@ -75,6 +75,7 @@ class Load:
     def __init__(self, server, expected, clients):
         self.seconds = []  # of every right answer
         self.errors, self.wrong = collections.Counter(), []
+        self._lock = threading.Lock()  # of the counts
         self._server, self._clients = server, clients
         self._expected, self._sentences = expected, list(expected)
 
@@ -100,7 +101,8 @@ class Load:
             try:
                 answer = client(text)
             except Exception as error:  # Each is counted: none is expected.
-                self.errors[f"{type(error).__name__}: {error}"[:200]] += 1
+                with self._lock:
+                    self.errors[f"{type(error).__name__}: {error}"[:200]] += 1
                 with contextlib.suppress(Exception):
                     client.close()
                 client = make(self._server)

@@ -1,7 +1,5 @@
 """Model of the serving benchmark, and its answers without a server."""
 
-import pathlib
-
 MAX_LENGTH = 16
 LAYERS = 2
 
@@ -32,10 +30,12 @@ def untrained(folder, sentences):
 
 def newest(export):
     """The path of the version that a server takes."""
-    versions = [path for path in pathlib.Path(export).iterdir() if path.name.isdecimal()]
+    from keras_attn.export.versions import find_versions
+
+    versions = find_versions(export)
     if not versions:
         raise ValueError(f"export must hold a version's directory. Received: {export}")
-    return str(max(versions, key=lambda path: int(path.name)))
+    return versions[max(versions)]
 
 
 class InProcess:

@@ -2,9 +2,7 @@
 
 import contextlib
 import dataclasses
-import os
 import pathlib
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +11,9 @@ import urllib.error
 import urllib.request
 
 import numpy as np
+
+from ..local_ports import free_ports
+from ..process_memory import resident_memory
 
 MODEL = "translate"
 BATCHING = """\
@@ -89,14 +90,6 @@ def first_call_seconds(version, text):
         return time.perf_counter() - start
 
 
-def free_ports(count):
-    """Return different ports on which nothing listens: all are held before any is released."""
-    with contextlib.ExitStack() as held:
-        address = ("127.0.0.1", 0)
-        listeners = [held.enter_context(socket.create_server(address)) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in listeners]
-
-
 class MemoryLog:
     """Resident megabytes of a process once in so many seconds, while the block runs."""
 
@@ -117,9 +110,8 @@ class MemoryLog:
     def _watch(self):
         start = time.perf_counter()
         while True:
-            pages = int(pathlib.Path(f"/proc/{self._pid}/statm").read_text().split()[1])
-            megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-            self.samples.append((round(time.perf_counter() - start, 2), round(megabytes, 2)))
+            megabytes = round(resident_memory(self._pid), 2)
+            self.samples.append((round(time.perf_counter() - start, 2), megabytes))
             if self._done.wait(self._seconds):
                 return
 

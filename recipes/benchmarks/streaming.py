@@ -6,7 +6,7 @@ from . import requirements
 from .card import card_parser, new_card
 from .harness import Contender, measure
 
-PLACE = f"{__package__}.contenders.streaming"
+MODULE = f"{__package__}.contenders.streaming"
 POSITIONS = (10_000, 100_000, 1_000_000)
 MOST_KEYS = 100_000  # of the cache with all keys
 COUNT, WINDOW = 4, 252
@@ -31,11 +31,11 @@ def main():
     contenders = []
     for position in arguments.positions:
         sizes = {"position": position, "count": COUNT, "window": WINDOW}
-        contenders.append(Contender(f"Sinks, {position:,}", f"{PLACE}:sinks", sizes))
+        contenders.append(Contender(f"Sinks, {position:,}", f"{MODULE}:sinks", sizes))
     for position in arguments.positions:
         if position <= MOST_KEYS:
             sizes = {"position": position}
-            contenders.append(Contender(f"all keys, {position:,}", f"{PLACE}:all_keys", sizes))
+            contenders.append(Contender(f"all keys, {position:,}", f"{MODULE}:all_keys", sizes))
     rows, skipped = measure(contenders, arguments.repetitions)
     first, last = (f"Sinks, {arguments.positions[i]:,}" for i in (0, -1))
     card.add("A step", rows, skipped, comparisons(rows, first, last))

@@ -1,7 +1,13 @@
 """Training: optimizer steps of an encoder-decoder, ours and the peers', in turn."""
 
 from . import requirements
-from .card import add_case_argument, card_parser, new_card
+from .card import (
+    add_case_argument,
+    add_contender_argument,
+    card_parser,
+    chosen_among,
+    new_card,
+)
 from .harness import Contender, compare, measure, measure_first_calls
 
 LENGTH = 32
@@ -41,10 +47,11 @@ def contenders(size, batch, steps, policy, settings, libraries=tuple(TARGETS)):
     }
 
 
-def add_throughput(card, size, batch, settings, repetitions):
+def add_throughput(card, size, batch, settings, repetitions, parts):
     """Add the table of one size: warm steps in every precision."""
     named = {p: contenders(size, batch, CASES[size, batch], p, settings) for p in POLICIES}
-    rows, skipped = measure([c for group in named.values() for c in group.values()], repetitions)
+    chosen = chosen_among([c for group in named.values() for c in group.values()], parts)
+    rows, skipped = measure(chosen, repetitions)
     comparisons = []
     for policy, group in named.items():
         ours, hub, torch = (group[library].name for library in TARGETS)
@@ -71,6 +78,7 @@ def add_first_step(card, size, batch, settings, repetitions):
 def main():
     parser = card_parser("training", __doc__, repetitions=7)
     add_case_argument(parser, CASES)
+    add_contender_argument(parser)
     add = parser.add_argument
     add("--first-steps", type=int, default=3, help="fresh processes each; 0 for none")
     parser.add_argument("--label-smoothing", type=float, default=0.1)
@@ -81,7 +89,9 @@ def main():
     for case in arguments.cases:
         size, batch = case.split(":")
         print(case, flush=True)
-        add_throughput(card, size, int(batch), settings, arguments.repetitions)
+        add_throughput(
+            card, size, int(batch), settings, arguments.repetitions, arguments.contenders
+        )
         card.write(arguments.out)
     if arguments.first_steps:
         for size in dict.fromkeys(case.split(":")[0] for case in arguments.cases):

@@ -5,10 +5,10 @@ import dataclasses
 from functools import partial
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, cell, new_card
 from .harness import Contender, measure
 
-PLACE = f"{__package__}.contenders.layers"
+MODULE = f"{__package__}.contenders.layers"
 WIDTH = 128
 METHOD = (
     f"A layer of width {WIDTH} on one sequence, float32, random inputs, in a plain graph "
@@ -123,7 +123,7 @@ def contender(axis, value, length, backward):
         target, (expression,) = "all_experts", EXPERTS
     options = {"expression": expression, "length": length, "width": WIDTH}
     options |= {"backward": backward, "jit_compile": axis.jit_compile}
-    return Contender(value, f"{PLACE}:{target}", options)
+    return Contender(value, f"{MODULE}:{target}", options)
 
 
 def comparisons(axis, rows, length, backward):
@@ -139,8 +139,7 @@ def cost_table(axis, costs):
     lines = [f"| beside `{axis.plain}` | {' | '.join(costs)} |", "| --- |" + " --: |" * len(costs)]
     for value in axis.values:
         cells = [f"{cost[value]:.2f}" if value in cost else "" for cost in costs.values()]
-        escaped = value.replace("|", r"\|")
-        lines.append(f"| `{escaped}` | {' | '.join(cells)} |")
+        lines.append(f"| `{cell(value)}` | {' | '.join(cells)} |")
     return lines
 
 

@@ -8,12 +8,12 @@ import importlib
 import json
 import math
 import os
-import pathlib
-import resource
 import sys
 import time
 import traceback
 from importlib import metadata
+
+from ..process_memory import peak_memory, resident_memory, restart_peak
 
 DISTRIBUTIONS = (
     "keras_attn",
@@ -32,24 +32,15 @@ WARM_UP_CALLS = 2
 
 
 def cost(function, calls=1):
-    """Measure wall time and processor time per call, and the process's peak memory so far."""
+    """Measure wall time and processor time per call, and the process's peak memory in calls."""
     wall, processor = time.perf_counter(), time.process_time()
     for _ in range(calls):
         function()
     return {
         "seconds": (time.perf_counter() - wall) / calls,
         "cpu_seconds": (time.process_time() - processor) / calls,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mb": peak_memory(),
     }
-
-
-def resident_mb():
-    """Return the current and the peak memory of the process; None where unknown."""
-    status = pathlib.Path("/proc/self/status")
-    if not status.exists():
-        return None
-    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-    return tuple(int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
 
 
 def versions():
@@ -70,12 +61,13 @@ def prepare(target, options, minimum_seconds):
     module, function = target.split(":")
     task = getattr(importlib.import_module(module), function)(**options)
     build_seconds = time.perf_counter() - start
-    before = resident_mb()
+    restart_peak()
+    before = resident_memory()
     first_call = cost(task.call)
     warm_seconds = min(cost(task.call)["seconds"] for _ in range(WARM_UP_CALLS))
     report = {
         # Memory of the calls, tracing and compiling included, without that of building.
-        "memory_mb": before and resident_mb()[1] - before[0],
+        "memory_mb": before and peak_memory() - before,
         "units": task.units,
         "facts": task.facts,
         "build_seconds": build_seconds,

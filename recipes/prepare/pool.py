@@ -4,11 +4,11 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import os
-import resource
 import runpy
-import sys
 import time
 from pathlib import Path
+
+from ..process_memory import peak_memory
 
 LIGHT = str(Path(__file__).with_name("light.py"))
 
@@ -82,14 +82,3 @@ def _measured(function, arguments):
     started = time.process_time()
     result = function(*arguments)
     return result, os.getpid(), peak_memory(), time.process_time() - started
-
-
-def peak_memory():
-    """Return the largest memory of this process so far, in MB."""
-    with contextlib.suppress(OSError):
-        with open("/proc/self/status") as file:
-            for line in file:
-                if line.startswith("VmHWM"):  # unlike ru_maxrss not inherited from the parent
-                    return int(line.split()[1]) / 1024
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, KB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

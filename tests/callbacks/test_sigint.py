@@ -47,9 +47,10 @@ def fit(*callbacks, run_eagerly=True):
 @pytest.mark.parametrize("kind", ["train", "test"])
 def test_ctrl_c_ends_training_after_the_batch_in_progress(tmp_path, handler, kind):
     pressed, resume = Pressed(kind), Resume(tmp_path)
+    of_sigterm = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         fit(pressed, resume, run_eagerly=kind == "train")
-    assert pressed.seen == [0, 1]
+    assert pressed.seen == [0, 1] and signal.getsignal(signal.SIGTERM) == of_sigterm
     fit(resume)  # and the next training is another
 
 

@@ -113,6 +113,15 @@ def test_after_an_error_sigterm_has_its_previous_effect(tmp_path, told):
     assert told == ["before"]
 
 
+def test_a_later_fit_without_resume_takes_no_signal_for_the_earlier_one(tmp_path, told):
+    model = make_model()
+    fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(model, fails, Resume(tmp_path))
+    fit(model, At(1), epochs=1)
+    assert told == ["before"]
+
+
 def test_between_two_fits_sigterm_has_its_previous_effect(tmp_path, told):
     model, callback = make_model(), Resume(tmp_path)
     fit(model, callback, epochs=1)

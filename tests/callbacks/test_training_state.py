@@ -31,7 +31,7 @@ def test_an_error_of_one_process_is_raised_in_all(other, error):
             raise error("here")
     assert told == [True]
     other(fails=True)
-    with pytest.raises(ValueError, match="Another process cannot read the checkpoints"):
+    with pytest.raises(ValueError, match="Another process cannot use the checkpoints"):
         with raise_in_all_processes():
             pass
 

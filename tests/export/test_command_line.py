@@ -7,10 +7,10 @@ import zipfile
 import keras
 import pytest
 
-from keras_attn import models
+from keras_attn import generation, models
 from keras_attn.export import __main__ as command
 from keras_attn.export import commands
-from keras_attn.export.versions import new_version
+from keras_attn.export.versions import free_version, new_version
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,29 @@ def test_end_tokens_reach_the_export(monkeypatch, model_file, tmp_path, form):
     arguments = [form, str(model_file), str(tmp_path / "out")]
     assert command.main([*arguments, "--eos-id", "3", "7"]) == command.main(arguments) == 0
     assert seen == [[3, 7], None]
+
+
+@pytest.mark.parametrize("beams, strategy", [(1, None), (3, generation.Beam(3))])
+def test_without_beams_the_export_chooses_the_strategy(monkeypatch, tmp_path, beams, strategy):
+    seen = {}
+    monkeypatch.setattr(keras.models, "load_model", lambda path: None)
+    monkeypatch.setattr(commands, "saved_model", lambda *_, **options: seen.update(options))
+    arguments = {"version": None, "length_penalty": 0.6, "batches": None, "lengths": None}
+    commands.write_saved_model("model", tmp_path, beams=beams, **arguments)
+    assert seen["strategy"] == strategy
+
+
+@pytest.mark.parametrize("version, message", [(7, "007"), (2**63, "at most")])
+def test_a_version_that_no_server_would_find_is_refused(tmp_path, version, message):
+    (tmp_path / "007").mkdir()
+    with pytest.raises(ValueError, match=message):
+        free_version(tmp_path, version)
+
+
+def test_a_bucket_is_no_directory():
+    with pytest.raises(ValueError, match="mount a bucket. Received: path='gs://b/models'"):
+        with new_version("gs://b/models"):
+            pass
 
 
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])

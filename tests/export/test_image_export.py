@@ -8,7 +8,14 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import export, text
-from keras_attn.generation import Greedy, Sample, Speculative, generate
+from keras_attn.generation import (
+    Forbidden,
+    Greedy,
+    Sample,
+    SamplePixels,
+    Speculative,
+    generate,
+)
 from keras_attn.losses import MixtureOfLogistics
 from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
@@ -104,6 +111,15 @@ def test_images_are_those_of_generate():
     np.testing.assert_array_equal(
         likeliest.generate(B, 1)["images"], likeliest.generate(B, 2)["images"]
     )
+
+
+def test_pixels_of_a_mixture_are_no_tokens():
+    model = random_model(K)
+    with pytest.raises(ValueError, match="`strategy` must be a `SamplePixels`"):
+        export.ImageGenerator(model, Greedy())
+    start = ImageTokens.of(model).start(1)
+    with pytest.raises(ValueError, match="so no other strategy can wrap it"):
+        generate(model, start, Forbidden(SamplePixels(K, CHANNELS, V), [0]), 2, eos_id=-1)
 
 
 def test_signatures_are_named(subject):

@@ -163,6 +163,13 @@ def test_numbers_may_differ_by_a_thousandth_of_the_greatest(found, is_same):
     assert outputs_match(np.array([0.0, 1.0]), found) is is_same
 
 
+def test_infinities_are_no_tolerance():
+    expected = np.array([-np.inf, 1.0, np.nan])
+    assert outputs_match(expected, np.array([-np.inf, 1.0005, np.nan]))
+    assert not outputs_match(expected, np.array([-np.inf, 2.0, np.nan]))
+    assert not outputs_match(expected, np.array([5.0, 1.0, np.nan]))
+
+
 def test_integers_and_strings_must_be_equal():
     assert outputs_match(np.array([1000]), np.array([1000]))
     assert not outputs_match(np.array([1000]), np.array([1001]))

@@ -1,5 +1,7 @@
 """Signatures of models that label words."""
 
+from unittest import mock
+
 import keras
 import numpy as np
 import oracles
@@ -58,6 +60,8 @@ def test_words_that_were_not_read_have_no_label(model):
 def test_labels_that_do_not_fit_are_refused(model):
     with pytest.raises(ValueError, match="`labels` must be a list of 3 strings"):
         export.TextTagger(model, text.WordPiece(PIECES), ["noun"])
+    with pytest.raises(ValueError, match="Received: labels='abc'"):
+        export.TextTagger(model, text.WordPiece(PIECES), "abc")
 
 
 @pytest.mark.slow
@@ -66,6 +70,9 @@ def test_an_export_answers_as_python(model, tmp_path, assert_warmup_records_matc
     path = export.saved_model(model, tmp_path, tokenizer=tokenizer, labels=LABELS)
     signatures = tf.saved_model.load(path).signatures
     assert_warmup_records_match(path, signatures)
+    with mock.patch("keras_attn.export.inspection.replay", return_value={}) as replay:
+        assert export.inspect(path).tokenizer == "WordPiece"
+    assert replay.call_args.kwargs == {"uses_text": True}
     texts = tf.constant(["unable to go", "go"])
     found, tagger = signatures["tag"](text=texts), export.TextTagger(model, tokenizer, LABELS)
     for name, value in tagger.text(texts).items():

@@ -60,5 +60,7 @@ def test_the_exact_search_by_powers_finds_the_best_of_all():
 def test_errors():
     with pytest.raises(ValueError, match="Received: normalization='length'"):
         Beam(2, 1.0, "length")
+    with pytest.raises(ValueError, match="Received: early_stopping=1"):
+        Beam(early_stopping=1)  # equal to True, but another rule
     with pytest.raises(ValueError, match="Received: early_stopping='always'"):
         Beam(2, 1.0, "power", "always")

@@ -22,6 +22,7 @@ from decoding_models import (
 
 from keras_attn import export, models, text
 from keras_attn.generation import Beam, Constrained, Greedy, allow_texts, generate
+from keras_attn.text.byte_level_words import LETTERS
 from recipes.translate.dates import iso_dates
 from recipes.translate.training import TranslationRun
 
@@ -127,6 +128,24 @@ def test_subwords_may_spell_a_text_in_every_way():
             for token in [*ids, EOS]:
                 state = table[state, token]
                 assert state >= 0
+
+
+def test_a_space_is_dropped_only_where_the_tokenizer_does():
+    tokenizer = text.Characters(" 0123456789")
+    table = allow_texts([" 5", "10"], tokenizer)
+    assert sorted(spelled(table, tokenizer, 3)) == [" 5", "10"]
+
+
+def test_tokens_may_be_parts_of_a_character():
+    vocabulary = {token: i for i, token in enumerate([*LETTERS, "æĹ", "<end>"])}  # two bytes of 日
+    special = {"special_tokens": {"<end>": 257}, "eos_id": 257}
+    tokenizer = text.ByteLevelBPE(vocabulary, ["æ Ĺ"], **special)
+    table = allow_texts(["日"], tokenizer)
+    first = [bytes([0xE6]), bytes([0xE6, 0x97])]
+    pieces = tokenizer.tokens(np.flatnonzero(table[0] >= 0)).numpy().tolist()
+    assert sorted(pieces) == first
+    with pytest.raises(ValueError, match="`tokenizer` must be one that has an end token"):
+        allow_texts(["a"], text.ByteLevelBPE(vocabulary, []))
 
 
 @pytest.fixture(scope="module")

@@ -143,12 +143,25 @@ def test_a_forced_token_may_be_a_forbidden_one():
         (lambda: Forbidden("greedy", [*range(7)]), "not all, of the ids"),
         (lambda: NoRepeat("greedy", 0), "Received: size=0"),
         (lambda: Forced("greedy", min_length=2), "`min_length` must be below `max_length`"),
+        (lambda: Forced("greedy", first_id=7), "`forced_id` must be below 7"),
+        (lambda: Forced("greedy", last_id=7), "`forced_id` must be below 7"),
     ],
 )
 def test_errors(make, message):
     model, inputs, _ = model_of("causal")
     with pytest.raises(ValueError, match=message):
         decode_eagerly(model, inputs, make(), 2)
+
+
+def test_the_only_token_is_the_first_and_the_last():
+    model, inputs, _ = model_of("causal")
+    for arguments in ({"first_id": 5}, {"last_id": 5}, {"first_id": 5, "last_id": 5}):
+        ids, _ = decode_eagerly(model, inputs, Forced("greedy", **arguments), 1)
+        assert ids.tolist() == [[5]] * len(inputs)
+    with pytest.raises(
+        ValueError, match="`last_id` must be 5, the only token. Received: last_id=4"
+    ):
+        decode_eagerly(model, inputs, Forced("greedy", 5, 4), 1)
 
 
 def test_wrappers_are_compared_and_saved_by_their_arguments():

@@ -10,8 +10,9 @@ import tensorflow as tf
 from decoding_models import EOS, NO_PADDING, VOCABULARY, decode_eagerly, model_of
 from keras import ops
 
-from keras_attn import export, models
+from keras_attn import export, layers, models
 from keras_attn.generation import Beam, Constrained, Greedy, Sample, Speculative, generate
+from keras_attn.generation.decoding import _compiled
 from keras_attn.generation.loop import DecodingOptions, read_inputs
 from keras_attn.generation.rounds import Rows, accept, append
 
@@ -166,6 +167,16 @@ def test_an_export_holds_the_weights_of_the_draft(tmp_path):
     run = tf.saved_model.load(path).signatures["ids"]
     found = run(token_ids=tf.constant(inputs), lengths=tf.constant([3, 2, 1]))["ids"]
     np.testing.assert_array_equal(found, generate(model, inputs, "greedy", 5)[0])
+
+
+def test_a_changed_draft_is_compiled_again():
+    model, _, _ = model_of("causal")
+    draft = models.gpt(VOCABULARY, 1, 2, 6, 7, max_length=16)
+    arguments = Speculative(draft, 2), 3, 2, (EOS,), False, 1
+    before = _compiled(model, *arguments)
+    assert _compiled(model, *arguments) is before
+    layers.add_lora(draft, rank=2)
+    assert _compiled(model, *arguments) is not before
 
 
 def test_drafts_that_do_not_fit_are_refused():

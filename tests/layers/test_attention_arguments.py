@@ -62,7 +62,7 @@ def cache(slots=4, batch=2, layer=None):
         ((X, Y), {"key_positions": [[0, 1, 2]]}, r"`key_positions`.*\(5,\).*\(1, 3\)"),
         ((X, X), {"cache": {"key": X}}, r"`cache\['key'\]`.*\(2, 3, 8\)"),
         ((X, X), {"cache": {}}, r"`cache` must come from.*\[\]"),
-        ((X, X), {"cache": cache(slots=2)}, r"`cache`.*2 slots, 3 new keys"),
+        ((X, X), {"cache": cache(slots=2)}, r"`cache`.*2 slots, 0 keys in them, 3 new keys"),
         ((X, X), {"cache": cache(batch=3)}, r"`cache\['key'\]`.*\(3, 2, 4, 4\)"),
         (
             (X, X),

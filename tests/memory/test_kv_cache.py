@@ -4,6 +4,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
+from keras_attn.attention.cache import extend_cache
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
 from keras_attn.patterns import (
@@ -47,7 +48,7 @@ def test_output_equals_the_formula():
     start = 0
     for length in (2, 1, 4):
         key = oracles.random(2, 3, length, 4, seed=start)
-        state = memory.extend(state, key, -key)
+        state = extend_cache(state, key, -key)
         expected[:, :, start : start + length] = key
         start += length
         np.testing.assert_array_equal(state["key"], expected)
@@ -143,5 +144,8 @@ def test_a_ring_cache_keeps_first_keys_besides_the_window(pattern, sinks, slots)
 def test_more_new_keys_than_slots_raises():
     layer = MultiHeadAttention(3, 4)
     key = oracles.random(2, 3, 8, 4)
-    with pytest.raises(ValueError, match="7 slots, 8 new keys"):
-        KVCache(7).extend(KVCache(7).initial(layer, 2), key, key)
+    with pytest.raises(ValueError, match="7 slots, 0 keys in them, 8 new keys"):
+        extend_cache(KVCache(7).initial(layer, 2), key, key)
+    state = extend_cache(KVCache(9).initial(layer, 2), key, key)
+    with pytest.raises(ValueError, match="9 slots, 8 keys in them, 2 new keys"):
+        extend_cache(state, key[:, :, :2], key[:, :, :2])

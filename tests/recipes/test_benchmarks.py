@@ -3,15 +3,23 @@
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import time
 
 import pytest
 
-from recipes.benchmarks import harness, parity, worker
-from recipes.benchmarks.card import Card
-from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
+from recipes.benchmarks import harness, parity
+from recipes.benchmarks.card import Card, table
+from recipes.benchmarks.harness import (
+    Contender,
+    compare,
+    measure,
+    measure_first_calls,
+    typical,
+)
 from recipes.benchmarks.workload import Task
+from recipes.process_memory import peak_memory, resident_memory, restart_peak
 
 HERE = pathlib.Path(__file__)
 
@@ -112,13 +120,39 @@ def test_first_calls_come_from_fresh_processes():
 
 
 def test_memory_is_what_the_calls_need_beside_the_process():
-    if worker.resident_mb() is None:
+    if resident_memory() is None:
         pytest.skip("this system does not tell the peak memory of a process")
     rows, _ = quietly(contender(holding, megabytes=64), contender(printing), repetitions=1)
     much, nothing = (row["memory_mb"] for row in rows)
     # The kernel counts pages in batches, and Python's own needs come on top.
     assert 60 < much < 64 + 24
     assert nothing < 24
+
+
+def test_the_peak_is_of_this_process_and_starts_again():
+    if resident_memory() is None:
+        pytest.skip("this system does not tell the peak memory of a process")
+    much = bytearray(200 << 20)
+    assert peak_memory() > 200
+    code = "from recipes.process_memory import peak_memory; print(peak_memory())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert float(done.stdout) < 100, "not the parent's"
+    del much
+    restart_peak()
+    assert peak_memory() < resident_memory() + 50
+
+
+def test_of_several_processes_the_one_of_median_time_is_reported():
+    reports = [{"first_call": {"seconds": s}, "facts": {"n": s}} for s in (3.0, 1.0, 2.0)]
+    assert typical(reports)["facts"] == {"n": 2.0}
+    assert typical([*reports, {"skipped": "it failed"}]) == {"skipped": "it failed"}
+
+
+def test_a_name_with_a_bar_is_one_cell():
+    row = {"name": "a | b", "seconds": [1.0], "first_call": {"seconds": 1.0}}
+    numbers = "median_seconds units_per_second cpu_seconds build_seconds peak_mb probe_gflops"
+    lines = table([{**row, **dict.fromkeys(numbers.split(), 1.0)}], "calls", {})
+    assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1
 
 
 def test_another_matrix_product_can_tell_the_speed_of_the_machine():

@@ -14,6 +14,7 @@ from recipes.benchmarks import serving as benchmark  # noqa: E402
 from recipes.benchmarks import serving_model, serving_process  # noqa: E402
 from recipes.benchmarks.serving_clients import GrpcConnection, Load, RestConnection, same  # noqa: E402
 from recipes.benchmarks.serving_model import InProcess, newest, untrained  # noqa: E402
+from recipes.local_ports import free_ports  # noqa: E402
 
 
 class Shouting(tf.Module):
@@ -73,7 +74,7 @@ def test_wrong_and_lost_answers_are_counted(server):
     load = Load(server, {"a": ("B", 1.0)}, clients=2)
     load.run(0.3)
     assert load.wrong[0] == ("a", ("A", 1.0), ("B", 1.0)) and not load.seconds
-    nobody = serving_process.Server(*serving_process.free_ports(2), None)
+    nobody = serving_process.Server(*free_ports(2), None)
     load = Load(nobody, {"a": ("A", 1.0)}, clients=2)
     load.run(0.3)
     kinds = {message.partition(":")[0] for message in load.errors}
@@ -125,6 +126,7 @@ def test_the_card_has_rates_and_requirements():
             "requests_per_second": rate,
             "percentiles_ms": {50: 1.0, 95: 2.0, 99: 3.0},
             "errors": {"a": 2, "b": 3},
+            "num_wrong": 17,
             "wrong": [],
             "memory_mb": [(0, 900.0), (1, 950.0)],
             "memory_mb_per_minute": -0.5,
@@ -136,7 +138,7 @@ def test_the_card_has_rates_and_requirements():
         "start": [{"server": 8.0, "in process": 4.0}, {"server": 9.0, "in process": 5.0}],
     }
     lines = benchmark.markdown(results, "max_batch_size { value: 5 }\n")
-    assert "| batched | 25 | 1.0 | 2.0 | 3.0 | 1,234 | 5 | 0 | 900 to 950 | -0.50 |" in lines
+    assert "| batched | 25 | 1.0 | 2.0 | 3.0 | 1,234 | 5 | 17 | 900 to 950 | -0.50 |" in lines
     text = "\n".join(lines)
     assert (
         "**batched**: 2.50 times the requests a second of one by one (at least 2 is asked: met)"

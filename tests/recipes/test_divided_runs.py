@@ -9,9 +9,9 @@ import pytest
 from other_backend import needs_jax
 from recipe_processes import finished, started
 from recipe_runs import card
-from scripts import cluster
 
 from keras_attn.callbacks.npz import read_arrays
+from recipes.local_ports import cluster_settings
 
 pytestmark = [needs_jax, pytest.mark.slow]
 
@@ -26,7 +26,7 @@ TEXT = "".join(f"{i} and {i * i % 17} make {i + i * i % 17}\n" for i in range(15
 def train(out, text, *more, processes=1, devices=1, backend="jax"):
     """Train in a copy of a run's directory, and return what the processes print."""
     flags = f"--xla_force_host_platform_device_count={devices}"
-    configs = cluster(processes) if processes > 1 else [""]
+    configs = cluster_settings(processes) if processes > 1 else [""]
     return finished(
         started(
             *("language_model", "--text", text, "--out", out, *OPTIONS, *more),
@@ -96,7 +96,7 @@ def test_the_best_epoch_of_weights_divided_among_processes_is_kept(tmp_path):
     weights = {}
     for name, mesh in (("alone", ()), ("divided", ("--mesh", "model=2"))):
         out, strategy = tmp_path / name, ("--strategy", "model_parallel", *mesh) if mesh else ()
-        configs = cluster(2) if mesh else [None]
+        configs = cluster_settings(2) if mesh else [None]
         finished(
             started(
                 *("fine_tune", *options, "--out", out, *strategy),

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from other_backend import needs_jax
 from recipe_processes import finished, started
-from scripts import cluster
 
 from keras_attn.callbacks import average_weights
+from recipes.local_ports import cluster_settings
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def workers(data, out, *others, **variables):
     more = ("--strategy", "multi_worker")
     return [
         start(data, out, *more, *other, **variables, TF_CONFIG=config)
-        for config, other in zip(cluster(2), others or ((), ()), strict=True)
+        for config, other in zip(cluster_settings(2), others or ((), ()), strict=True)
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_dry_run_of_two_processes_writes_nothing(data, out, backend):
 
 def test_processes_do_not_tokenise(data, tmp_path):
     """Each would make a tokenizer of its own."""
-    (config,) = cluster(1)
+    (config,) = cluster_settings(1)
     process = start(data, tmp_path, "--strategy", "multi_worker", TF_CONFIG=config)
     said, _ = process.communicate(timeout=100)
     assert process.returncode == 2 and "--prepare" in said, said
@@ -158,7 +158,8 @@ def run_on_jax_in_two_processes(recipe, arguments, out):
     finished([started(recipe, *arguments, "--out", out, "--prepare")])
     more = ("--out", out, "--strategy", "multi_worker")
     return finished(
-        started(recipe, *arguments, *more, backend="jax", TF_CONFIG=config) for config in cluster(2)
+        started(recipe, *arguments, *more, backend="jax", TF_CONFIG=config)
+        for config in cluster_settings(2)
     )
 
 
@@ -181,7 +182,7 @@ def test_two_processes_on_jax_compare_several_models(data, tmp_path):
     more = ("--out", out, "--strategy", "multi_worker")
     processes = [
         started("compare", *arguments, *more, *other, backend="jax", TF_CONFIG=config)
-        for config, other in zip(cluster(2), ((), ("--values", "none")), strict=True)
+        for config, other in zip(cluster_settings(2), ((), ("--values", "none")), strict=True)
     ]
     said = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [2, 2], said

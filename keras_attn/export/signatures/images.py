@@ -11,6 +11,7 @@ from keras_attn.generation.decoding import decode, get_strategy
 from keras_attn.generation.loop import DecodingOptions
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.ops.checks import check_that
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.token_losses import crossentropy
 
@@ -120,7 +121,10 @@ def _strategy_for(mixture_sizes, strategy):
     """Return the strategy, by default one that draws tokens, or pixels of a mixture."""
     if strategy is None:
         return Sample() if mixture_sizes is None else SamplePixels(*mixture_sizes)
-    return get_strategy(strategy)
+    strategy = get_strategy(strategy)
+    is_right = mixture_sizes is None or isinstance(strategy, SamplePixels)
+    check_that(is_right, "a `SamplePixels` for a model of whole pixels", strategy=strategy)
+    return strategy
 
 
 def _generate_images(model, inputs, tokens, strategy, seed):

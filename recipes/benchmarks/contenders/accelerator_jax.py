@@ -1,7 +1,7 @@
 """keras_attn on JAX, on the fastest device that JAX finds."""
 
 from ..workload import SHAPES, Task, translation_batch
-from .attention_inputs import random_heads
+from .attention_inputs import heads
 from .fit import LEARNING_RATE
 
 
@@ -64,7 +64,7 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
         output, pull = jax.vjp(attend, *inputs)
         return output, pull(output)
 
-    inputs = [jax.numpy.asarray(array, dtype) for array in random_heads(length, batch)]
+    inputs = [jax.numpy.asarray(array, dtype) for array in heads(length, batch=batch)]
 
     def call():
         jax.block_until_ready(with_gradients(*inputs))

@@ -1,7 +1,7 @@
 """PyTorch with `torch.compile`, on a GPU where it finds one."""
 
 from ..workload import SHAPES, Task
-from .attention_inputs import random_heads
+from .attention_inputs import heads
 from .attention_torch import cores
 from .pytorch import encoder_decoder, training_task
 
@@ -57,7 +57,7 @@ def attention_task(attend, length, batch, dtype, place, facts):
 
     inputs = [
         torch.tensor(array, dtype=getattr(torch, dtype), device=place, requires_grad=True)
-        for array in random_heads(length, batch)
+        for array in heads(length, batch=batch)
     ]
 
     def call():

@@ -11,7 +11,7 @@ _DOCUMENT = 2**20  # tokens
 
 
 def make_corpus(folder, num_tokens, num_shards):
-    """Write random token ids as a corpus, unless the folder has it."""
+    """Write random token ids as a corpus, unless the folder has it; refuse another one."""
     import numpy as np
 
     from keras_attn import text
@@ -20,6 +20,9 @@ def make_corpus(folder, num_tokens, num_shards):
         vocabulary_size, tool = VOCABULARY_SIZE, {"random": "0"}
 
     if os.path.exists(os.path.join(folder, "manifest.json")):
+        found, wanted = len(text.TokenFiles(folder)), num_tokens // num_shards * num_shards
+        if found != wanted:
+            raise ValueError(f"{folder} must have a corpus of {wanted} tokens. Received: {found}.")
         return
     generator, names = np.random.default_rng(0), []
     for part in range(num_shards):

@@ -8,9 +8,9 @@ import tempfile
 
 import numpy as np
 
+from ...provenance import cores
 from ..workload import Task
 
-THREADS = 2
 # Names of the files that hold the weights, or their beginnings.
 WEIGHTS = ("variables.data", "model.bin", "model.onnx")
 
@@ -134,7 +134,7 @@ def _onnx(model, tokenizer, directory, sizes, quantize):
     how = {"max_length": sizes[0], "max_source_length": sizes[1]}
     path = export.onnx(model, path, "greedy", quantize=quantize, **how)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
+    options.intra_op_num_threads = cores()
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def translate(texts):
@@ -155,7 +155,7 @@ def _ctranslate2(model, tokenizer, directory, sizes, quantize):
 
     path = os.path.join(directory, "model")
     path = export.ctranslate2(model, path, tokenizer, quantize, max_length=max(sizes[:2]))
-    engine = ctranslate2.Translator(path, compute_type=quantize or "float32", intra_threads=THREADS)
+    engine = ctranslate2.Translator(path, compute_type=quantize or "float32", intra_threads=cores())
     # As ours, the score is a sum, and a translation may be empty.
     score = {"length_penalty": 0, "return_scores": True}
     how = {"beam_size": 1, "min_decoding_length": 0, **score}

@@ -3,7 +3,7 @@
 import os
 import time
 
-from ..worker import resident_mb
+from ...process_memory import resident_memory
 from ..workload import Task
 from .exports import file_bytes
 
@@ -37,6 +37,6 @@ def loading(directory):
             loaded.signatures[name](**inputs)
             shape = max((x.shape.as_list() for x in inputs.values()), key=len)
             facts["requests"].append([name, shape, time.process_time() - start])
-        facts["resident_mb"] = resident_mb() and resident_mb()[0]
+        facts["resident_mb"] = resident_memory()
 
     return Task(call=call, facts=facts)

@@ -1,7 +1,6 @@
 """Hugging Face transformers: `MarianMTModel.generate`, random weights of the same sizes."""
 
-import os
-
+from ...provenance import cores
 from ..workload import SHAPES, Task, sentences
 
 
@@ -10,7 +9,7 @@ def decoding(size, batch, source_length, new_tokens, beams):
     import torch
     import transformers
 
-    torch.set_num_threads(os.cpu_count())
+    torch.set_num_threads(cores())
     torch.manual_seed(0)
     shape = SHAPES[size]
     layers = {"layers": shape.num_layers, "attention_heads": shape.num_heads}

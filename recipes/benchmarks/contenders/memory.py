@@ -1,6 +1,6 @@
 """Whole training steps of a model, for the peak memory of the process."""
 
-from ..worker import resident_mb
+from ...process_memory import resident_memory
 from ..workload import Task
 
 VOCABULARY_SIZE = 256
@@ -51,7 +51,7 @@ def training_step(kind, length, batch, **options):
     from tensorflow import config
 
     _step(keras.Sequential([keras.Input((3,)), keras.layers.Dense(5)]), {}, (2, 3))()
-    base = resident_mb()[0]
+    base = resident_memory()
     model = build(kind, **options)
     state = {} if model.memory is None else model.initial_memory(batch)
     step, facts = _step(model, state, (batch, length)), {"base_mb": base}

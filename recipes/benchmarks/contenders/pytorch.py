@@ -2,8 +2,8 @@
 
 import contextlib
 import math
-import os
 
+from ...provenance import cores
 from ..workload import SHAPES, Task, translation_batch
 
 
@@ -52,7 +52,7 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     """Optimizer steps of a plain loop on processors: eager float32 or autocast to bfloat16."""
     import torch
 
-    torch.set_num_threads(os.cpu_count())
+    torch.set_num_threads(cores())
     shape = SHAPES[size]
     model = encoder_decoder(shape, length, dropout).train()
     return training_task(model, shape, batch, length, steps, policy, smoothing)
