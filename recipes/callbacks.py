@@ -3,13 +3,6 @@
 import keras
 
 
-class WithoutTrainEnd(keras.callbacks.CallbackList):
-    """Callbacks for the rest of an interrupted epoch, after which training continues."""
-
-    def on_train_end(self, logs=None):
-        pass
-
-
 class AfterFirstStep(keras.callbacks.Callback):
     """Call a function after the first step, so that a start that fails leaves no settings."""
 

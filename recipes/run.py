@@ -10,11 +10,12 @@ import keras
 
 from keras_attn import callbacks, distribution
 from keras_attn.backend.replicas import whole_model
+from keras_attn.callbacks import WithoutTrainEnd
 from keras_attn.distribution.workers import worker_of
 from keras_attn.ops.atomic_files import atomic_file
 
 from . import dry_run, files
-from .callbacks import AfterFirstStep, WithoutTrainEnd
+from .callbacks import AfterFirstStep
 from .card import EpochSeconds, cut_history, read_history, write_card
 from .compilation_cache import keep_compiled_programs
 from .optimizer import JIT_COMPILE

@@ -21,7 +21,7 @@ def window_reaches(num_keys, most, tile_sizes, least=1):
     return reaches
 
 
-def attend_by_reach(inputs, window, whole, longest, most, least=1):
+def attend_by_reach(inputs, window, whole, longest, most, least=1, is_bounded=True):
     """Compute attention by the narrowest window that holds all keys in reach.
 
     The shape of a window is fixed when a graph is built, but the reach is known only when it runs:
@@ -32,12 +32,13 @@ def attend_by_reach(inputs, window, whole, longest, most, least=1):
         whole: function that returns the results of all keys, without a window.
         longest: int32 scalar, the number of keys in reach.
         most, least: ints. Bounds of the windows' reaches.
+        is_bounded: bool. True if `longest` is never above `most`.
     """
     num_keys = size(inputs.key, 2)
     reaches = window_reaches(num_keys, most, inputs.tile_sizes, least)
     branches = [functools.partial(window, reach) for reach in reaches]
     chosen = sum(ops.cast(longest > reach, "int32") for reach in reaches)
-    if not isinstance(num_keys, int) or 2 * most > num_keys:
+    if not is_bounded or not isinstance(num_keys, int) or 2 * most > num_keys:
         branches.append(whole)
         chosen = ops.where(2 * longest > num_keys, len(reaches), chosen)
     return branches[0]() if len(branches) == 1 else ops.switch(chosen, branches)
@@ -76,5 +77,6 @@ def attend_documents(inputs, allowed, causal, whole, log_weight, most=1024):
         longest,
         most,
         least=inputs.tile_sizes.most_block,
+        is_bounded=False,
     )
     return (*found, None)[:2]

@@ -4,5 +4,14 @@ from keras_attn.callbacks.average_checkpoints import AverageCheckpoints, average
 from keras_attn.callbacks.bleu import Bleu, corpus_bleu
 from keras_attn.callbacks.deferred_signal import Terminated
 from keras_attn.callbacks.resume import Resume
+from keras_attn.callbacks.without_train_end import WithoutTrainEnd
 
-__all__ = ["AverageCheckpoints", "Bleu", "Resume", "Terminated", "average_weights", "corpus_bleu"]
+__all__ = [
+    "AverageCheckpoints",
+    "Bleu",
+    "Resume",
+    "Terminated",
+    "WithoutTrainEnd",
+    "average_weights",
+    "corpus_bleu",
+]

@@ -16,7 +16,7 @@ from keras_attn.callbacks.training_state import (
 )
 from keras_attn.distribution.workers import worker_of
 from keras_attn.hints import ArgumentHints
-from keras_attn.ops.checks import check_paths, check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes, check_that
 
 STEM = "epoch-{:04d}"
 
@@ -26,13 +26,15 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
 
         w = (w_(e-n+1) + ... + w_e) / n
 
-    `average_weights` computes the mean; random seeds and the optimizer are left alone. Each file is
-    complete or absent. A resumed run uses the files of the run that it continues and removes those
-    of epochs at or after its first, which belong to another run. The files take `last` times the
-    weights on disk, and the mean three times the weights in memory. Several processes that train
-    one model share the directory, and all end with the mean. On TensorFlow each writes files of its
-    own; on JAX each writes the part of the weights that it holds, and a resumed run may have
-    another number of processes.
+    `average_weights` computes the mean; random seeds and the optimizer are left alone. Each `fit`
+    ends with the mean: where another `fit` continues from the last weights, as after the rest of an
+    epoch that `Resume` had to repeat, give it in a `WithoutTrainEnd`. Each file is complete or
+    absent. A resumed run uses the files of the run that it continues and removes those of epochs at
+    or after its first, which belong to another run. The files take `last` times the weights on
+    disk, and the mean three times the weights in memory. Several processes that train one model
+    share the directory, and all end with the mean. On TensorFlow each writes files of its own; on
+    JAX each writes the part of the weights that it holds, and a resumed run may have another number
+    of processes.
 
     Args:
         directory: str. Directory of the weights, one for each run.
@@ -137,6 +139,8 @@ def average_weights(paths_or_lists):
         >>> average_weights([[np.float32([1, 2]), np.int32(3)], [np.float32([3, 6]), np.int32(4)]])
         [array([2., 4.], dtype=float32), array(4, dtype=int32)]
     """
+    is_one = isinstance(paths_or_lists, (str, os.PathLike))
+    check_that(not is_one, "a list of files or of lists", paths_or_lists=paths_or_lists)
     total = None
     for count, item in enumerate(paths_or_lists, 1):
         arrays = _read(item) if isinstance(item, (str, os.PathLike)) else item

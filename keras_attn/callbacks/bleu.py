@@ -18,14 +18,14 @@ class Bleu(ArgumentHints, keras.callbacks.Callback):
 
     Args:
         source: list of str. Sentences to translate.
-        references: list of str. One reference for each.
+        references: list of str. One reference for each, not empty.
         translate: function from a list of str to a list of str, with the model being trained.
         every_epochs: int. Number of epochs between two measurements.
         tokenize, lowercase: as in `corpus_bleu`.
 
     Raises:
-        ValueError: if `references` are not one for each source, or `translate` returns another
-            number of sentences than it was given.
+        ValueError: if `references` are not one for each source, one is empty, or `translate`
+            returns another number of sentences than it was given.
         ImportError: if sacrebleu is not installed.
 
     Example:
@@ -46,15 +46,10 @@ class Bleu(ArgumentHints, keras.callbacks.Callback):
         self, source, references, translate, every_epochs=1, tokenize="13a", lowercase=False
     ):
         super().__init__()
-        for name, texts in {"source": source, "references": references}.items():
-            check_that(not isinstance(texts, str), "a list of sentences", **{name: texts})
+        check_that(not isinstance(source, str), "a list of sentences", source=source)
         check_that(callable(translate), "a function of a list of sentences", translate=translate)
-        source, references = list(source), list(references)
-        if not source or len(source) != len(references):
-            raise ValueError(
-                "`references` must hold one sentence for each of at least one `source`. "
-                f"Received: {len(source)} sources, {len(references)} references"
-            )
+        source = list(source)
+        references = _one_each(references, source)
         check_sizes(every_epochs=every_epochs)
         self.source, self.references = source, references
         self.translate = translate
@@ -93,7 +88,8 @@ def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
         The score, a float from 0 to 100, and the signature, a str.
 
     Raises:
-        ValueError: if `tokenize` is unknown.
+        ValueError: if `references` are not one for each translation, one is empty, or `tokenize` is
+            unknown.
         ImportError: if sacrebleu is not installed.
 
     Example:
@@ -104,7 +100,24 @@ def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
 
     Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3.
     """
-    return _score(_metric(tokenize, lowercase), list(translations), list(references))
+    check_that(not isinstance(translations, str), "a list of sentences", translations=translations)
+    translations = list(translations)
+    references = _one_each(references, translations)
+    return _score(_metric(tokenize, lowercase), translations, references)
+
+
+def _one_each(references, sentences):
+    """Return references as a list; refuse any but one for each sentence, which sacrebleu drops."""
+    is_list = not isinstance(references, str)
+    references = list(references)
+    if not is_list or not sentences or len(references) != len(sentences):
+        raise ValueError(
+            "`references` must be a list of one sentence for each of at least one. "
+            f"Received: {len(references)} references for {len(sentences)} sentences"
+        )
+    empty = next((number for number, text in enumerate(references) if not text), None)
+    check_that(empty is None, "sentences that are not empty", references=f"an empty number {empty}")
+    return references
 
 
 def _score(metric, translations, references):

@@ -58,9 +58,10 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
 
         epoch, batch = resume.restore(model)
         if batch:
-            model.fit(data(epoch, first=batch), initial_epoch=epoch, epochs=epoch + 1, ...)
+            model.fit(data(epoch, first=batch), initial_epoch=epoch, epochs=epoch + 1,
+                callbacks=[WithoutTrainEnd(others), resume], ...)
             epoch += 1
-        model.fit(data(epoch), initial_epoch=epoch, epochs=..., ...)
+        model.fit(data(epoch), initial_epoch=epoch, epochs=..., callbacks=[*others, resume], ...)
 
     Put it last among the callbacks: then the files that others write at the end of an epoch exist
     before that epoch counts as done. A finished run, started again, does not train again.

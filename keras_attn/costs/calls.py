@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.unallocated import without_values
+from keras_attn.depth import ACT, ACTCell
 from keras_attn.layers import MultiHeadAttention
 
 
@@ -40,7 +41,8 @@ class Call:
     @property
     def repeats(self):
         """Number of times that the call runs: a loop that may end early is recorded once."""
-        return max([getattr(layer, "max_steps", 1) for layer in self.inside], default=1)
+        loops = [layer for layer in self.inside if isinstance(layer, (ACT, ACTCell))]
+        return max([layer.max_steps for layer in loops], default=1)
 
     @property
     def recomputations(self):

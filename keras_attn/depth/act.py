@@ -13,7 +13,6 @@ from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth import halting
 from keras_attn.depth.halting_record import Halting, call_with_halting, give_halting
 from keras_attn.depth.recurrent import Recurrent
-from keras_attn.depth.stack import Stack
 from keras_attn.layers.block import takes_call_context
 from keras_attn.ops.checks import check_choice, check_sizes
 
@@ -197,8 +196,8 @@ class ACT(ReplicaLosses, Recurrent):
     def _advance(self, number, state, call):
         """Take one more step: return the new state, and the block's scores and cache."""
         before, mean, progress = state
-        x = self._with_position(number, before, call)
-        after, extras = Stack._run_block(self, 0, x, call)
+        x = self._block_input(number, before, call)
+        after, extras = self._apply_block(0, x, call)
         is_graves = self.variant == GRAVES
         probability = self.halting_unit(after if is_graves else x)[..., 0]  # (B, T)
         is_last = ops.equal(number, self.max_steps - 1)

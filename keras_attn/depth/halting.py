@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_numbers
+from keras_attn.ops.checks import check_numbers, check_that
 
 
 class Progress(NamedTuple):
@@ -82,6 +82,10 @@ def at_least_float32(dtype):
 
 
 def check_halting(epsilon, ponder_loss, halting_bias):
-    """Raise a `ValueError` unless all are numbers, and the first two at least 0."""
+    """Raise a `ValueError` unless all are numbers, the first two at least 0.
+
+    `epsilon` is at most 1, where every position halts at its first step.
+    """
     check_numbers(0, epsilon=epsilon, ponder_loss=ponder_loss)
+    check_that(epsilon <= 1, "at most 1", epsilon=epsilon)
     check_numbers(halting_bias=halting_bias)

@@ -51,6 +51,7 @@ class Recurrent(Stack):
     decided_arguments = ("num_layers",)
 
     runs_rows = False  # positions and steps are added to (B, T, D)
+    shares_block = True
 
     def __init__(self, block, num_steps, position=None, remat=False, drop=0.0, **kwargs):
         check_sizes(num_steps=num_steps)
@@ -60,8 +61,9 @@ class Recurrent(Stack):
         super().__init__([block] * num_steps, remat=remat, drop=drop, **kwargs)
         self.block = block
         self.num_steps = num_steps
-        is_none = position is None
-        self.position = None if is_none else positions.get(position, dtype=self.dtype_policy)
+        if position is not None:
+            position = positions.get(position, dtype=self.dtype_policy)
+        self.position = position
 
     def build(self, x_shape, context_shape=None):
         super().build(x_shape, context_shape)
@@ -72,10 +74,7 @@ class Recurrent(Stack):
         """Return complete cross-attention caches of `context` (B, S, D), the same for all steps."""
         return [self.block.cross_attention.context_cache(context)] * self.num_steps
 
-    def _run_block(self, number, x, call, *others):
-        return super()._run_block(number, self._with_position(number, x, call), call, *others)
-
-    def _with_position(self, number, x, call):
+    def _block_input(self, number, x, call):
         """Add the position in the sequence and, for a `Timestep`, the step in depth."""
         if self.position is None:
             return x

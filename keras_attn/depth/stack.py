@@ -90,6 +90,7 @@ class Stack(Block):
     """
 
     runs_rows = True  # False for a subclass that reads the axis of positions
+    shares_block = False
 
     def __init__(self, block, num_layers=None, remat=False, drop=0.0, **kwargs):
         super().__init__(**kwargs)
@@ -122,6 +123,11 @@ class Stack(Block):
                     "`block` must give layers of the class `keras_attn.layers.Block`, such as a "
                     f"`TransformerBlock`. Received: {layer!r} at {index}."
                 )
+        if len({*map(id, self.blocks)}) < num_layers and not self.shares_block:
+            raise ValueError(
+                "`block` must give a block of its own for each layer; one block for all layers "
+                f"makes a `Recurrent`. Received: {self.blocks[0]!r} more than once."
+            )
         self.norm = None
         if self.blocks[-1].needs_closing_norm:
             self.norm = registry.copy(self.blocks[-1].residual.norm)
@@ -245,7 +251,7 @@ class Stack(Block):
 
     def _sharing_blocks(self, call):
         """Return the blocks if `remat` may build one graph for all of one kind, else none."""
-        depends_on_block_alone = type(self)._run_block is Stack._run_block
+        depends_on_block_alone = type(self)._block_input is Stack._block_input
         is_captured = captures.thread.record is not None
         may_share = call.training and depends_on_block_alone and not is_captured
         return self.blocks if may_share else ()
@@ -254,11 +260,17 @@ class Stack(Block):
         return row_scales(x, self.drop, self.num_layers, call.training, self.seed_generator)
 
     def _run_block(self, number, x, call, keep_outputs=False, scale=None):
-        output, extras = self.blocks[number].apply(x, call)
-        output = scale_change(x, output, scale)
-        if call.memory is not None:
-            extras = {**extras, "input": x}
+        output, extras = self._apply_block(number, self._block_input(number, x, call), call)
+        output = scale_change(x, output, scale)  # a block that is left out adds no position either
         return output, {**extras, "output": output} if keep_outputs else extras
+
+    def _apply_block(self, number, x, call):
+        output, extras = self.blocks[number].apply(x, call)
+        return output, extras if call.memory is None else {**extras, "input": x}
+
+    def _block_input(self, number, x, call):
+        """Return what the block of a number gets of the stream."""
+        return x
 
     def _read(self, extras):
         """Return what a memory is extended by, (B, L, T, D): the blocks' inputs, or new keys."""

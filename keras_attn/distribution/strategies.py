@@ -53,11 +53,13 @@ def strategy(name, *, data=None, model=None, shards_parameters=False):
     first rows; rows of zeros, whose labels are padding, make their number divide by R. So R
     replicas take the steps of one device and end with its weights but for rounding.
 
-    **Losses** of `keras_attn.losses`, the ponder loss, and terms that belong to a parameter, such
-    as the span loss, are divided by the number of real tokens of the global batch. Rows of padding
-    do not count in them or in the metrics; only the `loss` that `fit` shows, which Keras averages
-    over batches by their rows, weights the last batch with them. Losses of Keras itself divide by
-    each replica's own number of tokens and count rows of padding.
+    **Losses** of `keras_attn.losses` with an `ignore_class`, the ponder loss, and terms that belong
+    to a parameter, such as the span loss, are divided by the number of real tokens of the global
+    batch. Rows of padding do not count in them or in the metrics; only the `loss` that `fit` shows,
+    which Keras averages over batches by their rows, weights the last batch with them.
+    `ContrastiveLoss`, losses of pixels and the metrics of them count such rows: give them batches
+    that the replicas divide. Losses of Keras itself divide by each replica's own number of tokens
+    and count rows of padding too.
 
     **Clipping** by `global_clipnorm` is that of the global gradient with
     `keras_attn.optimizers.Adam`; Keras's own optimizers clip each replica's.
@@ -185,12 +187,15 @@ def _waiting(message):
     if message:  # before the wait: neither backend lets another thread run meanwhile
         print(message, file=sys.stderr, flush=True)
     is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
+    # A handler of the program's own stays, and so does a signal that is ignored.
+    is_default = is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
-        if is_main:
-            signal.signal(signal.SIGINT, before)
+        if is_default:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _waiting_message(addresses, index):
@@ -262,7 +267,9 @@ def _join(found):
             f"processes must begin. Received: {error}"
         ) from error
     except ValueError as error:
-        raise ValueError(MISSING_ENVIRONMENT) from error
+        if found is None:
+            raise ValueError(MISSING_ENVIRONMENT) from error
+        raise
 
 
 def _model_parallel(**arguments):

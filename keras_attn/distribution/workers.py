@@ -72,13 +72,14 @@ def _tf_config(environment):
             f"a cluster of `worker`s, which all train alike. Received: {sorted(jobs)}."
         )
     # TensorFlow calls the first worker the chief in some clusters.
-    addresses = [*jobs.pop("chief", []), *jobs.pop("worker", [])]
+    chiefs = jobs.pop("chief", [])
+    addresses = [*chiefs, *jobs.pop("worker", [])]
     if jobs or kind not in ("chief", "worker"):
         raise ValueError(
             "TF_CONFIG must have `worker`s only, and at most a `chief`: evaluation is part of "
             f"`fit`. Received: a task of type {kind!r} in a cluster of {sorted(cluster)}."
         )
-    return addresses, index + (kind == "worker" and "chief" in cluster)
+    return addresses, index + (len(chiefs) if kind == "worker" else 0)
 
 
 def _slurm(environment):

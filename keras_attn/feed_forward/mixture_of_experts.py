@@ -234,7 +234,8 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         of_row = math.prod(self.router_kernel.shape)
         of_row += self.top_k * sum(math.prod(kernel.shape[1:]) for kernel in self.kernels)
         if self.shared is not None:
-            of_row += self.shared.kernel_size()
+            kernels = [weight for weight in self.shared.weights if len(weight.shape) > 1]
+            of_row += sum(math.prod(kernel.shape) for kernel in kernels)
         return math.prod(x[:-1]) * of_row
 
     def compute_output_shape(self, x_shape):

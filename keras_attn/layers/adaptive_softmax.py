@@ -128,8 +128,8 @@ class AdaptiveSoftmax(registry.MaskedLayer):
             parts.append(ops.cast(projection, dtype))
         return weights
 
-    def call_products(self, output_shape, x):
-        """Return the multiply-adds of all logits of `x`; those of the loss depend on the labels."""
+    def call_products(self, output_shape, x, labels=None):
+        """Return the multiply-adds of all logits of `x`, the most that its losses can take."""
         first, *others = [math.prod(table.shape) for table in self.embedding.tables]
         clusters = math.prod(self.cluster_table.shape) if others else 0
         own = len(self.projections)

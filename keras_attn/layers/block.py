@@ -124,11 +124,17 @@ class Block(MaskedLayer):
 
 
 def check_cross_attention(name, attention):
-    """Refuse attention to another sequence by a score that depends on distances."""
-    score = getattr(attention, "score", None)
-    if getattr(score, "uses_positions", False):
-        raise ValueError(
-            f"`{name}` attends to another sequence, and positions of two sequences have no "
-            "distance: give it a score of contents alone, such as `DotProduct()`. "
-            f"Received: score={score!r}."
-        )
+    """Refuse attention to another sequence that depends on distances between positions."""
+    score, pattern = (getattr(attention, axis, None) for axis in ("score", "pattern"))
+    received = {
+        "score": score if getattr(score, "uses_positions", False) else None,
+        "position": getattr(attention, "position", None),
+        "pattern": None if getattr(pattern, "simple_rule", "full") == "full" else pattern,
+    }
+    for axis, value in received.items():
+        if value is not None:
+            raise ValueError(
+                f"`{name}` attends to another sequence, and positions of two sequences have no "
+                "distance: give it a score of contents alone, such as `DotProduct()`, the pattern "
+                f'"dense" and no position. Received: {axis}={value!r}.'
+            )

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_ids, check_shape, check_sizes
 
 
 @registry.register
@@ -58,6 +58,7 @@ class SegmentEmbedding(registry.MaskedLayer):
             return x + ops.cast(self.table[0], x.dtype)
         segment_ids = ops.convert_to_tensor(segment_ids)
         check_shape(segment_ids, "segment_ids", x.shape[:2])
+        check_ids(segment_ids, "segment_ids", self.num_segments)
         return x + ops.cast(ops.take(self.table, segment_ids, axis=0), x.dtype)
 
     def compute_output_shape(self, x_shape, segment_ids_shape=None):

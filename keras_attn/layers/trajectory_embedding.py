@@ -5,7 +5,8 @@ from keras import ops
 
 from keras_attn import norms, registry
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_ids, check_shape, check_sizes
+from keras_attn.ops.images import check_fits
 
 
 @registry.register
@@ -98,7 +99,14 @@ class TrajectoryEmbedding(registry.MaskedLayer):
         size = () if self.discrete else (self.action_size,)
         check_shape(actions, "actions", (batch, length, *size))
         if steps is None:
+            check_fits(length, (self.max_steps,))
             steps = ops.arange(ops.shape(states)[1])[None]
+        else:
+            steps = ops.convert_to_tensor(steps)
+            check_ids(steps, "steps", self.max_steps)
+        if self.discrete:
+            actions = ops.convert_to_tensor(actions)
+            check_ids(actions, "actions", self.action_size)
         of_return, of_state, of_action = self.kernels
         vectors = [
             returns[..., None] * of_return,

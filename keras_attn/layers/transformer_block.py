@@ -171,9 +171,11 @@ class TransformerBlock(Block):
             training=call.training,
             **arguments,
         )
-        if extras:
+        asked = {"scores": call.return_attention_scores, "cache": cache is not None}
+        if any(asked.values()):
             output, *others = output
-            for kind, value in zip(extras, others, strict=True):
+            kinds = [kind for kind, is_asked in asked.items() if is_asked]
+            for kind, value in zip(kinds, others, strict=True):
                 extras[kind][name] = value
         return self.drop(output, training=call.training)
 

@@ -86,4 +86,5 @@ def _labels_and_right(y_true, y_pred):
     """Return the labels and, of the same shape, True where the label has the greatest logit."""
     labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
     check_shape(labels, "y_true", tuple(logits.shape[:-1]))
-    return labels, ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels)
+    best = ops.argmax(logits, axis=-1)
+    return labels, ops.equal(best, ops.cast(labels, best.dtype))

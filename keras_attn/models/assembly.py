@@ -18,6 +18,23 @@ def check_layers(**layers):
         check_that(isinstance(layer, keras.layers.Layer), "a Keras layer", **{name: layer})
 
 
+def check_memory(memory):
+    """Check that a part of a model is a memory of segments."""
+    wanted = "a memory, such as `memory.SegmentMemory(...)`"
+    check_that(hasattr(memory, "extend"), wanted, memory=memory)
+
+
+def embedding_of(embedding, head):
+    """Return the embedding, by default that of the head."""
+    embedding = embedding or getattr(head, "embedding", None)
+    if embedding is None:
+        raise ValueError(
+            "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
+            f"Received: head={head!r}."
+        )
+    return embedding
+
+
 def token_input(name, optional=False):
     """Return a symbolic input of integers (B, T)."""
     return keras.Input((None,), dtype="int32", name=name, optional=optional)
@@ -87,12 +104,22 @@ def context_score(score):
 
 
 def check_causal(depth):
-    """Raise a `ValueError` where a layer of `depth` lets a position attend to a later one."""
-    for layer in flatten_layers(depth):
-        if isinstance(layer, MultiHeadAttention) and not layer.pattern.causal:
+    """Raise a `ValueError` where a layer of `depth` lets a position depend on a later one."""
+    parts = list(flatten_layers(depth))
+    contexts = [getattr(part, "cross_attention", None) for part in parts]
+    to_context = {id(x) for layer in contexts if layer is not None for x in flatten_layers(layer)}
+    reason = "since each token is predicted from those before it"
+    for layer in parts:
+        is_attention = isinstance(layer, MultiHeadAttention) and id(layer) not in to_context
+        if is_attention and not layer.pattern.causal:
             raise ValueError(
-                "The blocks' `pattern` must be causal, since each token is predicted from those "
-                f"before it. Received: pattern={layer.pattern!r} in the layer {layer.name!r}."
+                f"The blocks' `pattern` must be causal, {reason}. "
+                f"Received: pattern={layer.pattern!r} in the layer {layer.name!r}."
+            )
+        if isinstance(layer, PositionMixer) and not getattr(layer, "causal", True):
+            raise ValueError(
+                f"Feed-forward layers that mix positions must have `causal=True`, {reason}. "
+                f"Received: causal=False in the layer {layer.name!r}."
             )
 
 

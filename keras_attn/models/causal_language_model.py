@@ -8,7 +8,6 @@ from keras_attn.attention.masks import keras_mask
 from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
-from keras_attn.ops.checks import check_that
 from keras_attn.ops.weight_axes import divide_outputs
 from keras_attn.patterns import AdaptiveSpan
 
@@ -78,15 +77,10 @@ class CausalLanguageModel(Model):
     def __init__(
         self, embedding, depth, position=None, memory=None, dropout=0.0, head=None, **kwargs
     ):
-        embedding = embedding or getattr(head, "embedding", None)
-        if embedding is None:
-            raise ValueError(
-                "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
-                f"Received: head={head!r}."
-            )
+        embedding = assembly.embedding_of(embedding, head)
         assembly.check_layers(embedding=embedding, depth=depth)
-        is_memory = memory is None or hasattr(memory, "extend")
-        check_that(is_memory, "a memory, such as `memory.SegmentMemory(...)`", memory=memory)
+        if memory is not None:
+            assembly.check_memory(memory)
         assembly.check_causal(depth)
         position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)

@@ -97,6 +97,7 @@ class EncoderDecoder(Model):
         target_embedding = target_embedding or getattr(head, "embedding", None) or embedding
         embedding = embedding or target_embedding
         assembly.check_layers(embedding=embedding, encoder=encoder, decoder=decoder)
+        assembly.check_causal(decoder)
         policy = embedding.dtype_policy
         position = assembly.position_of(position, embedding)
         source_position = assembly.position_of(source_position, embedding)

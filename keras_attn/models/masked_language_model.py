@@ -53,7 +53,8 @@ class MaskedLanguageModel(Model):
     parts = ("embedding", "position", "segment", "norm", "encoder", "head", "dropout")
 
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
-        embedding = embedding or head.embedding
+        embedding = assembly.embedding_of(embedding, head)
+        assembly.check_layers(embedding=embedding, encoder=encoder)
         position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         inputs = {"token_ids": assembly.token_input("token_ids")}

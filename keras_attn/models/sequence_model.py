@@ -68,6 +68,8 @@ class SequenceModel(Model):
         state_shape = tuple(state_shape) if is_tuple else (state_shape,)
         for length in state_shape:
             check_sizes(state_shape=length)
+        assembly.check_layers(embedding=embedding, depth=depth)
+        assembly.check_memory(memory)
         assembly.check_causal(depth)
         if heads is not None:
             of_memory = "memory", *memory.lengths

@@ -46,6 +46,13 @@ def element_weights(elements, sample_weight=None, dtype="float32"):
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, dtype)
+    pairs = zip(sample_weight.shape, weights.shape)
+    fits = all(size in (1, None, wanted) or wanted is None for size, wanted in pairs)
+    if len(sample_weight.shape) > len(weights.shape) or not fits:
+        raise ValueError(
+            f"`sample_weight` must have the shape {tuple(weights.shape)}, its first axes, or 1 in "
+            f"place of an axis. Received: shape={tuple(sample_weight.shape)}."
+        )
     while len(sample_weight.shape) < len(weights.shape):
         sample_weight = ops.expand_dims(sample_weight, -1)  # (B,) -> (B, 1)
     return weights * sample_weight

@@ -50,6 +50,9 @@ class Noam(ArgumentHints, keras.optimizers.schedules.LearningRateSchedule):
     @classmethod
     def from_peak(cls, peak, warmup_steps=4000):
         """Return the schedule whose greatest value is `peak` (a float)."""
+        for name, value in {"peak": peak, "warmup_steps": warmup_steps}.items():
+            is_number = isinstance(value, numbers.Real)
+            check_that(is_number and value > 0, "a number above 0", **{name: value})
         return cls(hidden_dim=1, warmup_steps=warmup_steps, scale=peak * math.sqrt(warmup_steps))
 
     def __call__(self, step):

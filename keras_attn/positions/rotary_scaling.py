@@ -211,6 +211,7 @@ class LongRoPE(RotaryScaling):
         super().__init__(factor)
         check_sizes(2, length=length)
         check_numbers(**{f"factors[{i}]": x for i, x in enumerate(factors)})
+        check_that(min(factors, default=1) > 0, "numbers above 0", factors=factors)
         self.length = length
         self.factors = [float(x) for x in factors]
 

@@ -75,7 +75,7 @@ class Sum(ScoreLayer):
             vector = bias.distance_vector(columns)
             name = f"{type(bias).__name__}.of_distances"
             check_shape(vector, name, (self._num_heads, None), broadcast=True)
-            vectors.append(vector)
+            vectors.append(ops.repeat(vector, self._num_heads // vector.shape[0], axis=0))
         return sum(vectors[1:], vectors[0]) if vectors else None
 
     @property

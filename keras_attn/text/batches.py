@@ -1,9 +1,11 @@
 """Batches of sentence pairs of similar length."""
 
+from typing import NamedTuple
+
 import keras
 import numpy as np
 
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.text.batch_rows import RowBatches, Rows
 from keras_attn.text.buckets import Buckets
 from keras_attn.text.datasets import dataset_of
@@ -12,8 +14,15 @@ from keras_attn.text.length_order import LengthOrder
 from keras_attn.text.pair_lists import PairLists
 from keras_attn.text.tokenizer import Tokenizer
 
-PAD, BOS, EOS = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
 _BLOCK = 2**20
+
+
+class SpecialIds(NamedTuple):
+    """Ids of padding, of the first token of a target and of the last token of a text."""
+
+    pad: int
+    bos: int
+    eos: int
 
 
 class TokenBatches(keras.utils.PyDataset, RowBatches):
@@ -24,17 +33,17 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
     This is the published "4096 tokens a batch": padding and special tokens count, for source and
     target separately. Pairs form buckets by the longer side, rounded up to `multiple`. An epoch
     shuffles each bucket, cuts it into full batches, moves the remaining pairs to the next longer
-    bucket, and shuffles the batches. So the pairs of a batch are random, no batch but the last is
-    small, and the number of batches and their sizes are the same in every epoch. The pairs of a
-    batch follow from `Permutation`s, so that an epoch of more than 2**20 pairs has no table. A
+    bucket, and shuffles the batches. So the pairs of a batch are random, at most one batch of an
+    epoch is small, and the number of batches and their sizes are the same in every epoch. The pairs
+    of a batch follow from `Permutation`s, so that an epoch of more than 2**20 pairs has no table. A
     corpus in files stays there; beginning takes O(number of pairs) time.
 
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` continues exactly like
     one that reached epoch k by itself. Epochs advance automatically, at every pass over
     `as_dataset()`, which `model.fit` takes, and on JAX also in `model.fit(batches, shuffle=False)`
     (Keras would shuffle the batches again otherwise). On TensorFlow that call can fail within an
-    epoch: Keras takes a length that the first two batches share for that of all. In the scope of a
-    `keras_attn.distribution.strategy` the rows of each batch are divided among the replicas, and
+    epoch: if its first two batches have one length, Keras assumes that all have it. In the scope of
+    a `keras_attn.distribution.strategy` the rows of each batch are divided among the replicas, and
     filled with rows of padding if they do not divide. Each process reads and makes its rows only.
 
     Args:
@@ -49,14 +58,16 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
             1, 2, 4, 8.
         shuffle: bool. False gives every epoch the same batches, from the shortest to the longest.
         seed: int.
+        pad_id, bos_id, eos_id: ints. Those of the tokenizer; `pad_id` is also the `ignore_class` of
+            the loss. The defaults are those of tokenizers that this library trains.
 
     Returns:
         `batches[i]` is `({"source_ids": (B, S), "target_ids": (B, T)}, labels (B, T))`, int32:
-        source tokens + eos, bos + target tokens, target tokens + eos, each padded with 0.
+        source tokens + eos, bos + target tokens, target tokens + eos, each padded with `pad_id`.
 
     Raises:
-        ValueError: if the two sides differ in number, are empty, a sentence is too long, or a pair
-            is longer than `tokens_per_batch`.
+        ValueError: if the two sides differ in number, are empty or no integers, a sentence is too
+            long, or a pair is longer than `tokens_per_batch`.
 
     Example:
         >>> import numpy as np
@@ -72,6 +83,7 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
     """
 
     _shape = (None, None)  # of all arrays of a batch
+    _least_sides = 2
 
     def __init__(
         self,
@@ -83,11 +95,17 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         multiple=2,
         shuffle=True,
         seed=0,
+        pad_id=Tokenizer.pad_id,
+        bos_id=Tokenizer.bos_id,
+        eos_id=Tokenizer.eos_id,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_sizes(multiple=multiple)
+        check_sizes(multiple=multiple, tokens_per_batch=tokens_per_batch)
+        check_sizes(least=0, pad_id=pad_id, bos_id=bos_id, eos_id=eos_id)
+        self._special = SpecialIds(pad_id, bos_id, eos_id)
         self._items = items = items_of(sources, targets)
+        check_that(items.sides >= self._least_sides, "sentences, one for each", sources=sources)
         self.epoch = 0
         self._is_running = False
         self.seed = seed
@@ -114,7 +132,9 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         lengths = self._order.sizes[self._order.kinds(places)].max(axis=0) + 1
         widths = [self._rounded(length) for length in lengths.tolist()]
         sides = zip(zip(*items, strict=True) if items else ((), ()), widths, strict=True)
-        (source_ids, _), (labels, target_ids) = (_padded(*side, len(here)) for side in sides)
+        (source_ids, _), (labels, target_ids) = (
+            _padded(*side, len(here), self._special) for side in sides
+        )
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def on_epoch_begin(self):
@@ -141,10 +161,10 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
     def _planned(self):
         widths = self._rounded_all(self._order.sizes)
         if self._tokens_per_batch < widths[-1]:
-            line = first_of(self._items, lambda lengths: self._rounded_all(lengths) >= widths[-1])
+            number = first_of(self._items, lambda lengths: self._rounded_all(lengths) >= widths[-1])
             raise ValueError(
-                "`tokens_per_batch` must hold each pair, but that of line "
-                f"{line + 1} takes {widths[-1]} tokens. Received: "
+                "`tokens_per_batch` must hold each pair, but pair "
+                f"{number + 1} takes {widths[-1]} tokens. Received: "
                 f"tokens_per_batch={self._tokens_per_batch}"
             )
         order = self._order.starts, widths
@@ -158,15 +178,15 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         return rounded if self._max_length is None else min(rounded, self._max_length)
 
 
-def _padded(rows, width, number):
+def _padded(rows, width, number, special):
     """Return two arrays of ids (number, width), int32: rows and their end, beginning and rows."""
-    ended, begun = np.full((2, number, width), PAD, np.int32)
+    ended, begun = np.full((2, number, width), special.pad, np.int32)
     lengths = np.array([*map(len, rows)], np.int64)
     is_token = np.arange(width) < lengths[:, None]
     ids = np.concatenate([np.empty(0, np.int32), *rows])
     ended[: len(rows)][is_token] = ids
-    ended[np.arange(len(rows)), lengths] = EOS
-    begun[: len(rows), 0] = BOS
+    ended[np.arange(len(rows)), lengths] = special.eos
+    begun[: len(rows), 0] = special.bos
     begun[: len(rows), 1:][is_token[:, :-1]] = ids
     return ended, begun
 
@@ -184,17 +204,17 @@ def items_of(sources, targets):
                 "`sources` alone must be the documents of a corpus of pairs, `targets` alone those "
                 f"of texts. Received: {name} of documents with {side.sides} sides."
             )
-    if targets is None or len(sides["sources"]) != len(targets) or not len(targets):
-        number = "none" if targets is None else len(targets)
+    numbers = ["none" if side is None else len(side) for side in sides.values()]
+    if numbers[0] != numbers[1] or numbers[0] in ("none", 0):
         raise ValueError(
             "`sources` and `targets` must have the same number of sentences, and at least one. "
-            f"Received: {len(sides['sources'])} and {number}"
+            f"Received: {numbers[0]} and {numbers[1]}"
         )
     for name, rows in sides.items():
-        if any(isinstance(row, str) for row in rows):
+        if any(len(row) and np.asarray(row[:1]).dtype.kind not in "iu" for row in rows):
             raise ValueError(
-                f"`{name}` must be lists of token ids; `encode_as_lists` of a tokenizer makes "
-                f"them of text. Received: {name}[0]={rows[0]!r}."
+                f"`{name}` must be lists of token ids, integers; `encode_as_lists` of a tokenizer "
+                f"makes them of text. Received: {name}[0]={rows[0]!r}."
             )
     return PairLists(targets) if sources is None else PairLists(sources, targets)
 
@@ -206,7 +226,7 @@ def _not_empty(documents, name):
 
 
 def check_longest(items, order, **limit):
-    """Refuse an item of which a side is too long, with its end token, by its line.
+    """Refuse an item of which a side is too long, with its end token, by its number.
 
     Args:
         items: pairs or texts.
@@ -218,10 +238,11 @@ def check_longest(items, order, **limit):
         return
     for side, word in enumerate(("source", "target")[-items.sides :]):
         if order.sizes[:, side].max() >= longest:
-            line = first_of(items, lambda lengths: lengths[:, side] >= longest)
+            number = first_of(items, lambda lengths: lengths[:, side] >= longest)
+            tokens = items.lengths(number, number + 1)[0, side] + 1
             raise ValueError(
-                f"The {word} of line {line + 1} has {items.lengths(line, line + 1)[0, side] + 1} "
-                f"tokens with its end token, more than the maximum. Received: {name}={longest}."
+                f"The {word} of item {number + 1} has {tokens} tokens with its end token, more "
+                f"than the maximum. Received: {name}={longest}."
             )
 
 

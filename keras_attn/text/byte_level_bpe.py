@@ -122,6 +122,9 @@ class ByteLevelBPE(Tokenizer):
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, None, bos_id, eos_id
         self.template = self._arguments.template
         self.vocabulary_size = max(ids) + 1
+        for name, i in {"pad_id": pad_id, "bos_id": bos_id, "eos_id": eos_id}.items():
+            wanted = f"one of the {self.vocabulary_size} ids, or None"
+            check_that(i is None or 0 <= i < self.vocabulary_size, wanted, **{name: i})
         self._splitter = WordSplitter(pattern, normal_form, add_space)
         self._model_proto = write_bpe(self._pieces())
         self._processor = processor(self._model_proto)
@@ -181,8 +184,9 @@ class ByteLevelBPE(Tokenizer):
     @functools.cached_property
     def _surfaces(self):
         """The bytes of each id, then U+FFFD for ids outside the vocabulary."""
-        special = self._arguments.special_tokens
-        surfaces = [b"" if token in special else _bytes_of(token) for token in self.vocabulary()]
+        given, tokens = self._arguments, self.vocabulary()
+        silent = {*given.special_tokens.values(), self.pad_id, self.bos_id, self.eos_id}
+        surfaces = [b"" if i in silent else _bytes_of(token) for i, token in enumerate(tokens)]
         return np.array([*surfaces, REPLACEMENT.encode()], object)
 
     def _join(self, pieces):

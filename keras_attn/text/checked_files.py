@@ -34,7 +34,7 @@ class CheckedFile:
                 f"{found.st_size} bytes, not {size}; restore it, or make the corpus again."
             )
         self.path, self.size = path, size
-        # A file that is replaced or altered later is opened and hashed again.
+        # A file that is replaced or altered later is refused when it is opened again.
         self._key = path, sha256, size, found.st_ino, found.st_mtime_ns
 
     def read(self, start, stop):
@@ -63,8 +63,12 @@ class _Descriptor:
 
 @functools.lru_cache(_MOST_OPEN)
 def _opened(path, sha256, *identity):
+    descriptor = _Descriptor(path)
+    found = os.fstat(descriptor.number)
+    if (found.st_size, found.st_ino, found.st_mtime_ns) != identity:
+        raise ValueError(f"The file {path} of a corpus was replaced after it was opened first.")
     _check_hash(path, sha256, *identity)
-    return _Descriptor(path)
+    return descriptor
 
 
 @functools.lru_cache(None)

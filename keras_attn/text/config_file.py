@@ -23,7 +23,10 @@ def read(class_name, content):
     """Return the arguments in a file's content; raise ValueError if it is of another class."""
     if class_name_of(content) != class_name:
         raise ValueError(f"This is no file of a {class_name}.")
-    return json.loads(content, object_hook=_with_bytes)["config"]
+    config = json.loads(content, object_hook=_with_bytes).get("config")
+    if not isinstance(config, dict):
+        raise ValueError(f"The file of a {class_name} is damaged: it has no config.")
+    return config
 
 
 def _plain(value):

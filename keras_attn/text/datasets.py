@@ -1,5 +1,7 @@
 """Batches made in Python as a `tf.data.Dataset`, divided among the replicas."""
 
+import keras
+
 from keras_attn.compat.distributed_dataset import set_num_batches
 from keras_attn.text.batch_rows import Rows
 
@@ -15,8 +17,17 @@ def dataset_of(one_pass, signature, num_batches):
     which `fit`, `evaluate` and `predict` also take: each replica gets its own rows of each batch,
     the first replica the first rows. Rows of zeros fill a batch whose number of rows is no multiple
     of the replicas.
+
+    In a distribution of Keras, on JAX, a dataset would feed each process the whole batch: a
+    `ValueError`.
     """
     import tensorflow as tf
+
+    if keras.distribution.distribution() is not None:
+        raise ValueError(
+            "In a distribution of Keras give the batches themselves to `fit`, with shuffle=False: "
+            "each process then makes its rows only. Received: a call of `as_dataset`."
+        )
 
     def batches(rows):
         def spec_of(spec):

@@ -1,5 +1,6 @@
 """Items in the order of their lengths, and how many there are of each."""
 
+import os
 import tempfile
 
 import numpy as np
@@ -13,7 +14,8 @@ class LengthOrder:
     """The numbers of items, such as pairs of texts, sorted by the longest of their sides.
 
     Items whose sides have the same lengths are a kind. Kinds are sorted by their longest side, then
-    by the last side, and so on. It takes memory for the kinds only, and O(number of items) time.
+    by the last side, and so on. It takes memory for the kinds only, a temporary file of 8 bytes an
+    item for more than 2**20 items, and O(number of items) time.
 
     Args:
         items: object with `len()` and `lengths(start, stop)`, int64 (n, sides).
@@ -51,6 +53,8 @@ class LengthOrder:
         if number <= IN_MEMORY:
             return np.empty(number, np.int64)
         self._file = tempfile.TemporaryFile()
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and not a crash later
+            os.posix_fallocate(self._file.fileno(), 0, 8 * number)
         self._file.truncate(8 * number)
         return np.memmap(self._file, np.int64, "r+", shape=(number,))
 

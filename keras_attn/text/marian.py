@@ -32,12 +32,12 @@ class Marian(Tokenizer):
     Args:
         source_model, target_model: bytes. Serialised SentencePiece models.
         vocabulary: dict of the id of each piece, `<pad>`, `<unk>` and `</s>` among them.
-        target_vocabulary: dict. The vocabulary of target texts, if it differs. "</s>" has the same
-            id in both.
+        target_vocabulary: dict. The vocabulary of target texts, if it differs. The three have the
+            same ids in both.
 
     Raises:
         ValueError: if the bytes are no SentencePiece model, a vocabulary lacks one of the three, or
-            the ids of "</s>" differ.
+            their ids differ.
         ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed.
 
     Example:
@@ -63,10 +63,10 @@ class Marian(Tokenizer):
             lacks = [] if given is None else [x for x in _SPECIAL_TOKENS if x not in given]
             wanted = f"a dict that holds {', '.join(_SPECIAL_TOKENS)}"
             check_that(not lacks, wanted, **{name: f"no {lacks}"})
-        if target_vocabulary is not None:
-            end, target_end = vocabulary["</s>"], target_vocabulary["</s>"]
-            wanted = f'a dict with the id {end} of "</s>", as in `vocabulary`'
-            check_that(target_end == end, wanted, target_vocabulary=f"the id {target_end}")
+        for token in () if target_vocabulary is None else _SPECIAL_TOKENS:
+            own, found = vocabulary[token], target_vocabulary[token]
+            wanted = f'a dict with the id {own} of "{token}", as in `vocabulary`'
+            check_that(found == own, wanted, target_vocabulary=f"the id {found}")
         # Not a dict: TensorFlow would wrap its content, and search it for variables.
         self._arguments = types.SimpleNamespace(
             source_model=source_model,

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.batch_rows import Rows
-from keras_attn.text.batches import BOS, EOS, TokenBatches, check_longest
+from keras_attn.text.batches import TokenBatches, check_longest
 from keras_attn.text.epoch_tables import EpochTables
 from keras_attn.text.first_fit import FirstFit
 from keras_attn.text.permutation import Permutations, permutation
@@ -42,10 +42,12 @@ class PackedBatches(TokenBatches):
             the mean, where a `TokenBatches` leaves 10 %.
         shuffle: bool. False gives every epoch the same batches.
         seed: int.
+        pad_id, bos_id, eos_id: ints, as for `TokenBatches`.
 
     Returns:
         `batches[i]` is `(inputs, labels)`, int32 (rows, row_length): of each sentence source
-        tokens + eos, bos + target tokens, target tokens + eos, at the end of a row 0. `inputs` are
+        tokens + eos, bos + target tokens, target tokens + eos, and `pad_id` at the end of a row.
+        `inputs` are
         `source_ids`, `source_segment_ids`, `target_ids` and `target_segment_ids`, or `token_ids`
         and `segment_ids`; segments are numbered from 1 in each row, and 0 is padding.
 
@@ -66,6 +68,8 @@ class PackedBatches(TokenBatches):
 
     Reference: [Krell et al., 2021](https://arxiv.org/abs/2107.02027), section 3.
     """
+
+    _least_sides = 1
 
     def __init__(
         self,
@@ -100,10 +104,12 @@ class PackedBatches(TokenBatches):
         numbers, counts = self._plan.items(epoch, range(len(self))[index], here)
         items = [self._items.item(number) for number in numbers.tolist()]
         shape = len(here), self._shape[1]
-        labels, token_ids, segments = _packed([item[-1] for item in items], counts, shape)
+        targets, special = [item[-1] for item in items], self._special
+        labels, token_ids, segments = _packed(targets, counts, shape, special)
         if not self._has_sources:
             return {"token_ids": token_ids, "segment_ids": segments}, labels
-        source_ids, _, source_segments = _packed([item[0] for item in items], counts, shape)
+        sources = [item[0] for item in items]
+        source_ids, _, source_segments = _packed(sources, counts, shape, special)
         inputs = {
             "source_ids": source_ids,
             "source_segment_ids": source_segments,
@@ -161,15 +167,17 @@ class _PackedRows:
         return self._order.take(self._order.starts[kinds] + numbers)
 
 
-def _packed(sentences, counts, shape):
+def _packed(sentences, counts, shape, special):
     """Return three arrays of rows of sentences: with ends, with beginnings, and their numbers.
 
     Args:
         sentences: list of int arrays, row after row.
         counts: list of the sentences of each row.
         shape: of the arrays; rows after those of `counts` are empty.
+        special: `SpecialIds`.
     """
     found = np.zeros((3, *shape), np.int32)
+    found[:2] = special.pad
     ended, begun, segments = found.reshape(3, -1)
     counts = np.array(counts, np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -184,7 +192,7 @@ def _packed(sentences, counts, shape):
     is_id[ends - 1] = False
     places_of_ids = places[is_id]  # before the end, and one further after the beginning
     ended[places_of_ids] = begun[places_of_ids + 1] = np.concatenate([_NO_IDS, *sentences])
-    ended[starts + lengths - 1], begun[starts] = EOS, BOS
+    ended[starts + lengths - 1], begun[starts] = special.eos, special.bos
     segments[places] = np.repeat(number + 1, lengths)
     return found
 

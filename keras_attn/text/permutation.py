@@ -47,7 +47,7 @@ class Permutation:
         check_sizes(least=0, n=n)
         if n > _MOST:
             raise ValueError(f"`n` must be at most 2**62. Received: n={n}.")
-        self._n = n
+        self._n = n = int(n)  # a NumPy integer has no `bit_length`
         self._half = np.uint64(-(-max(n - 1, 1).bit_length() // 2))
         self._keys = keys_of(seed)
 

@@ -67,7 +67,7 @@ class SegmentStreams(keras.utils.PyDataset):
         check_sizes(batch_size=batch_size, segment_length=segment_length)
         wanted = "an array of token ids, or a list of such arrays"
         check_that(hasattr(texts, "__len__"), wanted, texts=texts)
-        if isinstance(texts, ArrayFiles) or len(texts) and np.ndim(texts[0]) == 0:
+        if isinstance(texts, ArrayFiles) or len(texts) and _is_number(texts[0]):
             self._plan = _Parts(_checked(texts, "`texts`"), batch_size, segment_length)
         else:
             texts = [_checked(text, f"Text {i + 1}") for i, text in enumerate(texts)]
@@ -167,8 +167,15 @@ class _Queue:
         return part if len(part) > 1 else (), start == 0
 
 
+def _is_number(item):
+    """Return True for a token id. A text in files is not read whole to find out."""
+    return not isinstance(item, ArrayFiles) and np.ndim(item) == 0
+
+
 def _checked(text, name):
     if isinstance(text, ArrayFiles):  # its ids are compared with padding when they are read
+        if len(text) < 2:
+            raise ValueError(f"{name} must be two or more token ids. Received: {len(text)}.")
         return text
     try:
         text = np.asarray(text)

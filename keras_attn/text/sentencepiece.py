@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 
-from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.checks import check_choice, check_pad_id, check_sizes, check_that
 from keras_attn.text.packages import load_sentencepiece
 from keras_attn.text.regex_steps import valid
 from keras_attn.text.rows import tf
@@ -77,8 +77,12 @@ class SentencePiece(Tokenizer):
             pad_id=pad_id,
         )
         self._num_pieces = read.get_piece_size()
+        for token, i in self._arguments.special_tokens.items():
+            wanted = f"a dict of ids from {self._num_pieces} on, above those of the model"
+            check_that(i >= self._num_pieces, wanted, special_tokens={token: i})
         special_ids = self._arguments.special_tokens.values()
         self.vocabulary_size = max(self._num_pieces, *(i + 1 for i in special_ids), 0)
+        check_pad_id(pad_id, self.vocabulary_size)
 
     @classmethod
     def train(

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes
 from keras_attn.text.token_manifest import END_DTYPE, ENDINGS, Shard, id_dtype
 
 
@@ -47,6 +47,7 @@ class TokenWriter:
     """
 
     def __init__(self, directory, split, part, tokenizer, sides=1):
+        check_paths(directory=directory)
         check_sizes(least=0, part=part)
         check_sizes(sides=sides)
         self.name = f"part-{part:05d}-{split}"
@@ -63,7 +64,9 @@ class TokenWriter:
             temporary = [stack.enter_context(atomic_file(path)) for path in paths]
             self._files = [stack.enter_context(open(path, "wb")) for path in temporary]
             self._hashes = [hashlib.sha256() for _ in ENDINGS]
-            stack.push(self._check_ends)  # last, and so called first
+            # The last is called first: a shard that is written again is not done until it is.
+            stack.push(self._remove_facts)
+            stack.push(self._check_ends)
             self._stack = stack.pop_all()
         return self
 
@@ -77,13 +80,20 @@ class TokenWriter:
         """
         if len(ids) != self._sides:
             raise ValueError(f"`ids` must be {self._sides} arrays. Received: {len(ids)}.")
-        for side in ids:
+        sides = [self._checked(side) for side in ids]  # all before the first is written
+        for side in sides:
             self.extend(side)
             self.end()
         self._characters += characters
 
     def extend(self, ids, characters=0):
         """Write a part of a document, or of a side, that may be too long for the memory."""
+        ids = self._checked(ids)
+        self._tokens += ids.size
+        self._characters += characters
+        self._write(0, ids.astype(self._dtype))
+
+    def _checked(self, ids):
         ids = np.asarray(ids)
         if ids.ndim != 1 or ids.size and not np.issubdtype(ids.dtype, np.integer):
             raise ValueError(
@@ -95,9 +105,7 @@ class TokenWriter:
                 f"`ids` must be in [0, {self._vocabulary_size}). "
                 f"Received: ids from {ids.min()} to {ids.max()}."
             )
-        self._tokens += ids.size
-        self._characters += characters
-        self._write(0, ids.astype(self._dtype))
+        return ids
 
     def end(self):
         """Mark the end of the document, or side, that `extend` has written."""
@@ -116,6 +124,11 @@ class TokenWriter:
             raise ValueError(
                 f"Each document must have {self._sides} sides. Received: {self._ends} sides in all."
             )
+
+    def _remove_facts(self, kind, *_):
+        if kind is None:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(self._directory, f"{self.name}.json"))
 
     def _write(self, index, array):
         content = array.tobytes()

@@ -94,6 +94,12 @@ class Tokenizer(_Module):
             ValueError: if `max_length` is too small for the special tokens.
         """
         texts = self._rows(first=first), self._rows(second=second)
+        numbers = [text.shape[0] if hasattr(text, "shape") else len(text) for text in texts]
+        if None not in numbers and numbers[0] != numbers[1]:
+            raise ValueError(
+                "`first` and `second` must have the same number of strings. "
+                f"Received: {numbers[0]} and {numbers[1]}."
+            )
         ids, segments = self.template.around_pair(*texts, max_length)
         return *pad(ids, self.fill_id), pad(segments, 0)[0]
 
@@ -207,7 +213,11 @@ class Tokenizer(_Module):
     @classmethod
     def from_bytes(cls, content):
         """Return the tokenizer of a file's content; raise ValueError if it holds none."""
-        return cls(**config_file.read(cls.__name__, content))
+        config = config_file.read(cls.__name__, content)
+        try:
+            return cls(**config)
+        except TypeError as error:
+            raise ValueError(f"The file of a {cls.__name__} is damaged: {error}.") from error
 
     def __repr__(self):
         return f"<{type(self).__name__}, vocabulary_size={self.vocabulary_size}>"

@@ -2,7 +2,8 @@
 
 from keras import ops
 
-from keras_attn.ops.sinusoids import sinusoids
+from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
 from keras_attn.viz.figure import new_figure
 
 
@@ -11,12 +12,15 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),  PE[p, 2i+1] = cos(p / 10000^(2i/D))
 
+    These are the defaults; another layout has the sines and cosines in other columns.
+
     Args:
         num_positions: int. Number of positions (rows), counted from 0.
         hidden_dim: int. Hidden size D (columns).
         layout, max_wavelength: as `keras_attn.positions.Sinusoidal`.
 
     Raises:
+        ValueError: if an argument is out of range, or the layout is unknown.
         ImportError: if Matplotlib is not installed.
 
     Example:
@@ -27,6 +31,9 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
     """
+    check_sizes(num_positions=num_positions, hidden_dim=hidden_dim)
+    check_choice(LAYOUTS, layout=layout)
+    check_wavelength(max_wavelength)
     figure = new_figure(10, 3.4)
     table = sinusoids(ops.arange(num_positions), hidden_dim, layout, max_wavelength)
     axes = figure.subplots()

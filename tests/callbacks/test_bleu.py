@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.callbacks import Bleu
+from keras_attn.callbacks import Bleu, corpus_bleu
 
 SOURCE = ["a", "b"]
 REFERENCES = ["the cat sat on the mat .", "it was there all the time ."]
@@ -57,8 +57,10 @@ def test_case_counts_unless_lowercase():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(references=["one"]), "Received: 2 sources, 1 references"),
-        (dict(source=[], references=[]), "Received: 0 sources"),
+        (dict(references=["one"]), "Received: 1 references for 2 sentences"),
+        (dict(source=[], references=[]), "Received: 0 references for 0 sentences"),
+        (dict(references=["one", ""]), "an empty number 1"),
+        (dict(references="ab"), "Received: 2 references for 2 sentences"),
         (dict(tokenize="14a"), "Received: tokenize='14a'"),
         (dict(every_epochs=0), "Received: every_epochs=0"),
     ],
@@ -67,6 +69,13 @@ def test_bad_arguments_raise(arguments, message):
     good = dict(source=SOURCE, references=REFERENCES, translate=list)
     with pytest.raises(ValueError, match=message):
         Bleu(**{**good, **arguments})
+
+
+def test_the_score_needs_a_reference_for_each_translation():
+    with pytest.raises(ValueError, match="Received: 2 references for 1 sentences"):
+        corpus_bleu(["a b c d"], ["a b c d", "e"])
+    with pytest.raises(ValueError, match="Received: translations='ab'"):
+        corpus_bleu("ab", ["a", "b"])
 
 
 def test_translate_must_return_one_sentence_for_each_source():

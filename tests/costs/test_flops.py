@@ -140,6 +140,9 @@ WHOLE = {
     "gated": lambda: feed_forward.GatedFeedForward(13),
     "chunks": lambda: feed_forward.FeedForward(13, chunks=4),
     "experts": lambda: feed_forward.MixtureOfExperts(feed_forward.FeedForward(13), 5, 2),
+    "experts beside a layer": lambda: feed_forward.MixtureOfExperts(
+        feed_forward.FeedForward(13), 5, 2, shared=keras.layers.Dense(D)
+    ),
     "differential": lambda: layers.DifferentialAttention(2, 5, 1),
     "second projections": lambda: layers.GlobalAttention(
         2, 5, 3, num_global=4, pattern=patterns.Local(3, causal=False) | patterns.Global(4)
@@ -176,6 +179,29 @@ def test_a_low_rank_update_is_one_more_product():
     after = keras_attn.explain(model, T).total
     update = D * 3 * 10 + D * 3 * 6  # of queries, 2 heads of 5, and of values, 2 of 3
     assert after.forward_flops - before.forward_flops == 2 * update
+
+
+def test_a_table_of_steps_is_no_loop():
+    def training(max_steps):
+        sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 14, "intermediate_dim": 22}
+        model = keras_attn.models.decision_transformer(3, 2, max_steps=max_steps, **sizes)
+        return keras_attn.explain(model, T).memory.training
+
+    # Its weights, their gradients and two moments, and no activations beside.
+    assert training(1100) - training(100) == pytest.approx(4 * 4 * 1000 * 14, rel=0.1)
+
+
+def test_a_layer_of_losses_is_counted_as_one_of_logits():
+    embedding = layers.AdaptiveEmbedding(31, D, cutoffs=[7], div_val=2)
+    softmax, x = layers.AdaptiveSoftmax(embedding), keras.Input((None, D))
+    attend = layers.MultiHeadAttention(2, 5)
+    labels = keras.Input((None,), dtype="int32")
+    embedding(labels)
+    found = [
+        keras_attn.explain(keras.Model(inputs, softmax(attend(x, x), *inputs[1:])), T).total
+        for inputs in ([x], [x, labels])
+    ]
+    assert found[0].forward_flops == found[1].forward_flops > 0
 
 
 def test_attention_to_another_sequence_is_counted_by_both_lengths():

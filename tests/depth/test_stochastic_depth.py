@@ -50,6 +50,20 @@ def test_a_row_leaves_a_block_out_or_divides_its_change_by_the_probability_of_ke
     assert abs(together - kept[1].mean() * kept[2].mean()) < 4 * 0.5 / np.sqrt(rows)
 
 
+def test_a_step_that_is_left_out_adds_no_position():
+    x = np.tile(X[:1], (64, 1, 1))
+    keras.utils.set_random_seed(0)
+    layer = Recurrent(block(residual="post_norm"), 1, position="sinusoidal", drop=0.5)
+    output = np.asarray(layer(x, training=True))
+    kept = np.any(output != x, axis=(1, 2))
+    assert 0 < kept.sum() < 64  # half of the rows are as they were
+
+
+def test_a_block_for_several_layers_is_refused():
+    with pytest.raises(ValueError, match="one block for all layers makes a `Recurrent`"):
+        Stack([block()] * 2)
+
+
 def test_without_drop_or_training_nothing_changes():
     plain, layer = built(drop=0.0), built(drop=0.5)
     layer.set_weights(plain.get_weights())

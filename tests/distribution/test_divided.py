@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from fork_server import run_python
 from other_backend import needs_jax
-from scripts import cluster
 
 from keras_attn.callbacks import average_weights
+from recipes.local_ports import cluster_settings
 
 pytestmark = [pytest.mark.slow, needs_jax]
 
@@ -33,7 +33,9 @@ def read(path):
 def test_a_divided_model_is_saved_whole_and_restored(tmp_path):
     together, alone = tmp_path / "together", tmp_path / "alone"
     with ThreadPoolExecutor() as threads:
-        runs = [threads.submit(trained, together, TF_CONFIG=config) for config in cluster(2)]
+        runs = [
+            threads.submit(trained, together, TF_CONFIG=config) for config in cluster_settings(2)
+        ]
         found = [run.result() for run in runs]
     *same, whole = trained(alone, "alone")
     assert whole == 1 and same == [[2, 0], True]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from fork_server import run_python
 from other_backend import needs_jax
-from scripts import cluster
+
+from recipes.local_ports import cluster_settings
 
 pytestmark = [pytest.mark.slow, needs_jax]
 
@@ -46,7 +47,7 @@ def alone(tmp_path_factory):
 def test_processes_that_hold_a_model_together_train_it_as_one_device(
     tmp_path, alone, mesh, processes
 ):
-    variables = [{"TF_CONFIG": config} for config in cluster(processes)]
+    variables = [{"TF_CONFIG": config} for config in cluster_settings(processes)]
     with ThreadPoolExecutor() as threads:
         devices = 8 // processes
         runs = [

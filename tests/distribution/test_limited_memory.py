@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from fork_server import run_python
 from other_backend import needs_jax
-from scripts import cluster
+
+from recipes.local_ports import cluster_settings
 
 pytestmark = [pytest.mark.slow, needs_jax]
 
@@ -29,7 +30,7 @@ def test_two_processes_train_a_model_that_exceeds_the_memory_of_one():
     words = "bad_alloc", "Out of memory", "Unable to allocate"
     assert alone.returncode < 0 or any(word in alone.stderr for word in words), alone.stderr[-3000:]
     with ThreadPoolExecutor() as threads:
-        runs = [threads.submit(trained, 2, TF_CONFIG=config) for config in cluster(2)]
+        runs = [threads.submit(trained, 2, TF_CONFIG=config) for config in cluster_settings(2)]
         for run in runs:
             done = run.result()
             assert done.returncode == 0, done.stderr[-3000:]

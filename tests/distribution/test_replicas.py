@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from fork_server import ForkedPython
 from other_backend import needs_jax
-from scripts import cluster
+
+from recipes.local_ports import cluster_settings
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ def finish(processes):
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicas")
     processes = {folder / "here": started(folder / "here", CASES, "none", "mirrored")}
-    for index, config in enumerate(cluster(2)):
+    for index, config in enumerate(cluster_settings(2)):
         at = folder / f"worker{index}"
         processes[at] = started(at, CASES[:1], "multi_worker", TF_CONFIG=config)
     finish(processes)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from fork_server import ForkedPython
 from other_backend import needs_jax
-from scripts import cluster
+
+from recipes.local_ports import cluster_settings
 
 pytestmark = [pytest.mark.slow, needs_jax]
 
@@ -33,7 +34,9 @@ def trained(directory, mesh, processes, devices, *way):
 
     The last process ends itself in a `way`, and then this ends the others.
     """
-    configs = [{"TF_CONFIG": config} for config in cluster(processes)] if processes > 1 else [{}]
+    configs = (
+        [{"TF_CONFIG": config} for config in cluster_settings(processes)] if processes > 1 else [{}]
+    )
     started = [
         start(directory, mesh, devices, way if index == processes - 1 else (), **config)
         for index, config in enumerate(configs)

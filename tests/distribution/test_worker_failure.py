@@ -6,9 +6,9 @@ import signal
 import pytest
 from fork_server import ROOT, ForkedPython
 from other_backend import needs_jax
-from scripts import cluster
 
 from keras_attn.distribution import worker_failure_message
+from recipes.local_ports import cluster_settings
 
 # Trains for as long as it is let; the second of two workers kills itself after some steps.
 PROGRAM = """
@@ -59,7 +59,7 @@ def test_the_surviving_worker_reports_the_failure_and_exits(backend):
             backend=backend,
             environment={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": config},
         )
-        for index, config in enumerate(cluster(2))
+        for index, config in enumerate(cluster_settings(2))
     ]
     try:
         output, errors = workers[0].communicate(timeout=300)

@@ -3,6 +3,7 @@ import oracles
 import pytest
 
 from keras_attn.layers import CrossAttentionBlock, FeedForward, MultiHeadAttention
+from keras_attn.patterns import Local
 from keras_attn.testing import check_layer
 
 QUERY, CONTEXT = oracles.random(2, 3, 6), oracles.random(2, 5, 7)
@@ -39,6 +40,15 @@ def test_a_score_of_distances_is_refused():
     attention = MultiHeadAttention(3, 4, score="relative")
     with pytest.raises(ValueError, match=r"`attention` attends to another.*score=Relative\(\)"):
         CrossAttentionBlock(attention, FeedForward(11))
+    for arguments in ({"position": "rotary"}, {"pattern": Local(3)}):
+        (axis,) = arguments
+        with pytest.raises(ValueError, match=rf"`attention` attends to another.*{axis}="):
+            CrossAttentionBlock(MultiHeadAttention(3, 4, **arguments), FeedForward(11))
+
+
+def test_sublayers_in_the_wrong_order_are_refused():
+    with pytest.raises(ValueError, match="the order is `CrossAttentionBlock"):
+        CrossAttentionBlock(FeedForward(11), MultiHeadAttention(3, 4))
 
 
 @pytest.mark.slow

@@ -45,6 +45,7 @@ def test_save_config_and_mask():
     "call, message",
     [
         (lambda: SegmentEmbedding(0), "`num_segments`.*num_segments=0"),
+        (lambda: built()(X, SEGMENTS + 1), r"`segment_ids` must be ids.*in \[0, 3\)"),
         (lambda: built()(X, SEGMENTS[:, :3]), r"`segment_ids`.*\(2, 4\).*\(2, 3\)"),
     ],
 )

@@ -135,6 +135,19 @@ def test_the_matrix_of_scores_gives_the_same(name):
     np.testing.assert_allclose(scores, layers[1](X, X, **call, return_attention_scores=True)[1])
 
 
+@pytest.mark.parametrize("pattern", ["causal", "dense"])
+def test_a_document_longer_than_every_window_is_read_whole(pattern):
+    length = 2100  # windows reach 1,024 keys, and 2,048 are a row that windows might be enough for
+    x, ids = oracles.random(1, length, 3), np.ones((1, length), "int32")
+    found = []
+    for implementation in ("blockwise", "dense"):
+        layer = MultiHeadAttention(1, 2, pattern=pattern, implementation=implementation)
+        layer.build(x.shape, x.shape)
+        layer.set_weights([oracles.random(*w.shape, seed=n) for n, w in enumerate(layer.weights)])
+        found.append(layer(x, x, segment_ids=ids))
+    np.testing.assert_allclose(*found, atol=1e-5)
+
+
 def test_a_row_without_segments_is_another_function():
     """So the tests above can fail."""
     layer = built(pattern="causal")

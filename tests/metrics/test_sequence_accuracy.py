@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.metrics import SequenceAccuracy
+from keras_attn.metrics import SequenceAccuracy, TokenAccuracy
 
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=5)
 
@@ -41,3 +41,17 @@ def test_config_round_trip():
     assert metric.name == "exact"
     metric.update_state(np.array([[2, 1], [2, 2], [1, 1]]), logits([[2, 0], [2, 0], [0, 0]]))
     assert float(metric.result()) == 0.5
+
+
+def test_labels_of_a_byte_are_compared_with_all_classes():
+    scores = np.zeros((1, 1, 300), "float32")
+    scores[0, 0, 258] = 1  # 258 is 2 in a byte
+    for metric in (SequenceAccuracy(), TokenAccuracy()):
+        metric.update_state(np.array([[2]], "uint8"), scores)
+        assert float(metric.result()) == 0
+
+
+@pytest.mark.parametrize("weights", [np.ones((2, 1)), np.ones((2, 2)), np.ones(3)])
+def test_weights_that_are_none_of_sequences_are_refused(weights):
+    with pytest.raises(ValueError, match=r"`sample_weight` must have the shape \(2,\)"):
+        SequenceAccuracy().update_state(np.array([[1], [2]]), logits([[1], [0]]), weights)

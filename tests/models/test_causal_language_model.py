@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 from keras import ops
 from segments import B, D, L, T
 
+from keras_attn.depth import Stack
+from keras_attn.feed_forward import SeparableConvTransition
 from keras_attn.generation import generate
-from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax, TokenEmbedding
+from keras_attn.layers import (
+    AdaptiveEmbedding,
+    AdaptiveSoftmax,
+    FeedForward,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
 from keras_attn.memory import SegmentMemory
-from keras_attn.models import CausalLanguageModel
+from keras_attn.models import CausalLanguageModel, EncoderDecoder, MaskedLanguageModel
 from keras_attn.patterns import Causal, Local
 
 V = 17
@@ -159,3 +168,29 @@ def test_invalid_arguments_raise(model):
     for pattern in ("dense", Causal() | Local(3, causal=False)):
         with pytest.raises(ValueError, match="`pattern` must be causal.*'multi_head_attention"):
             CausalLanguageModel(model.embedding, segments.built(pattern=pattern))
+
+
+def test_layers_that_mix_later_positions_are_refused():
+    def block(pattern="causal", feed_forward=None, cross_attention=None):
+        attention = MultiHeadAttention(2, 4, pattern=pattern)
+        return TransformerBlock(
+            attention, feed_forward or FeedForward(7), cross_attention=cross_attention
+        )
+
+    def make(decoder, encoder=None):
+        parts = TokenEmbedding(11, 8), None
+        if encoder is None:
+            return CausalLanguageModel(parts[0], Stack([decoder]))
+        return EncoderDecoder(*parts, Stack([encoder]), Stack([decoder]))
+
+    with pytest.raises(ValueError, match="must have `causal=True`"):
+        make(block(feed_forward=SeparableConvTransition(7)))
+    make(block(feed_forward=SeparableConvTransition(7, causal=True)))
+    with pytest.raises(ValueError, match="`pattern` must be causal"):
+        make(block("dense", cross_attention=MultiHeadAttention(2, 4)), block("dense"))
+    make(block(cross_attention=MultiHeadAttention(2, 4)), block("dense"))
+
+
+def test_a_head_without_an_embedding_is_refused():
+    with pytest.raises(ValueError, match="`embedding` can only be None where `head` has one"):
+        MaskedLanguageModel(None, None, None, None, encoder=None, head=None)

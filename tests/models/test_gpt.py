@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 from keras_attn.models import gpt
+from keras_attn.patterns import AdaptiveSpan
 
 SIZES = {
     "vocabulary_size": 17,
@@ -92,3 +93,11 @@ def test_text_longer_than_max_length_raises(model):
 def test_invalid_num_layers_raises(num_layers):
     with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
         gpt(**{**SIZES, "num_layers": num_layers})
+
+
+def test_each_layer_has_its_own_spans():
+    span = AdaptiveSpan(5, ramp=2)
+    model = gpt(11, num_layers=2, num_heads=2, hidden_dim=4, intermediate_dim=5, pattern=span)
+    patterns = [block.attention.pattern for block in model.depth.blocks]
+    assert len({*map(id, (span, *patterns))}) == 3
+    assert all(pattern.max_span == 5 for pattern in patterns)

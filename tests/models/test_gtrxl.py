@@ -248,6 +248,8 @@ def test_config_rebuilds_the_model(model):
 def test_invalid_arguments_raise(model):
     with pytest.raises(ValueError, match="`depth`.*accepts a memory.*Identity"):
         SequenceModel(S, model.embedding, keras.layers.Identity(), SegmentMemory(3))
+    with pytest.raises(ValueError, match="`memory` must be a memory.*memory=None"):
+        SequenceModel(S, model.embedding, model.depth, None, {"value": 1})
     with pytest.raises(ValueError, match="state_shape='two'"):
         gtrxl("two")
     block = TransformerBlock(MultiHeadAttention(2, 4, pattern="causal"), FeedForward(7))

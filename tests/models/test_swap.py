@@ -86,9 +86,9 @@ SWAPS = {
         "depth": RECURRENT,
     },
     "bert": {
-        "score": ("pattern=pattern(index)", 'score="relative", pattern=pattern(index)'),
+        "score": ("pattern=pattern_of", 'score="relative", pattern=pattern_of'),
         "pattern": (
-            "pattern(index) if callable(pattern) else pattern",
+            "pattern_of(pattern, index)",
             "Local(3, causal=False)",
         ),
         "position": (
@@ -99,8 +99,8 @@ SWAPS = {
         "depth": ("Stack(", "ACT("),
     },
     "gpt": {
-        "score": ("pattern=pattern(index)", 'score="additive", pattern=pattern(index)'),
-        "pattern": ("pattern(index) if callable(pattern) else pattern", "Local(3)"),
+        "score": ("pattern=pattern_of", 'score="additive", pattern=pattern_of'),
+        "pattern": ("pattern_of(pattern, index)", "Local(3)"),
         "position": ("Learned(max_length, embeddings_initializer=normal)", "Axial((3, 4), (2, 4))"),
         "residual": ("residuals.PreNorm(norm=norms.LayerNorm(epsilon))", '"post_norm"'),
         "depth": ("Stack(", "Reversible("),

@@ -41,3 +41,9 @@ def test_config_round_trip_with_an_optimizer():
 def test_arguments_must_be_positive(name):
     with pytest.raises(ValueError, match=f"`{name}`.*Received: {name}=0"):
         Noam(**{"hidden_dim": 8, name: 0})
+
+
+@pytest.mark.parametrize("name", ["peak", "warmup_steps"])
+def test_a_peak_must_be_positive(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be a number above 0. Received: {name}=-4"):
+        Noam.from_peak(**{"peak": 0.1, name: -4})

@@ -209,6 +209,7 @@ class Unfinished(RotaryScaling):
         (lambda: YaRN(0.5, 64), "`factor` must be a number of at least 1.*0.5"),
         (lambda: Llama3(2, 0), "`length`.*length=0"),
         (lambda: LongRoPE(2, 64, ["a"]), r"`factors\[0\]` must be a number"),
+        (lambda: LongRoPE(2, 64, [1.0, 0.0]), "`factors` must be numbers above 0"),
     ],
 )
 def test_invalid_arguments_raise(make, sentence):

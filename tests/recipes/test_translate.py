@@ -165,7 +165,7 @@ def test_invalid_utf8_is_reported(capsys, broken, tmp_path):
 
 def test_a_long_source_is_reported(capsys, broken, tmp_path):
     sentence = fails(capsys, broken, tmp_path / "out", "--max-source-length", "5")
-    assert "line 1 has 8 tokens" in sentence and "max_length=5" in sentence
+    assert "item 1 has 8 tokens" in sentence and "max_length=5" in sentence
     assert not (tmp_path / "out").exists()
 
 

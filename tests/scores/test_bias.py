@@ -302,8 +302,10 @@ def test_a_bias_of_ones_own_needs_no_weights():
         def of_distances(self, distances):
             return -0.1 * ops.abs(ops.cast(distances, "float32"))[None]
 
-    layer, x = MultiHeadAttention(1, H, score=DotProduct() + Recency()), oracles.random(1, 3, 6)
+    layer, x = MultiHeadAttention(2, H, score=DotProduct() + Recency()), oracles.random(1, 3, 6)
     _, scores = layer(x, x, return_attention_scores=True)
+    _, last = layer(x[:, -1:], x, return_attention_scores=True)
+    np.testing.assert_allclose(last[:, :, 0], scores[:, :, -1], atol=1e-6)
     layer.score = DotProduct()
     _, plain = layer(x, x, return_attention_scores=True)
     logits = np.log(plain)[0, 0] - 0.1 * np.abs(np.arange(3)[:, None] - np.arange(3))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sentences import sentence_pairs
 
-from keras_attn.text import SentencePiece, TokenBatches
+from keras_attn.text import PackedBatches, SentencePiece, TokenBatches
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "data" / "multi30k"
 PAD, BOS, EOS = 0, 2, 3
@@ -130,6 +130,20 @@ def test_padding_does_not_exceed_max_length():
     assert inputs["source_ids"].shape == (1, 10) and inputs["target_ids"].shape == (1, 8)
 
 
+def test_the_ids_of_another_tokenizer_may_be_given():
+    pairs = [[0, 5], [7]], [[2], [8, 3, 3]]  # 0, 2 and 3 are texts of this tokenizer
+    ids = {"pad_id": 9, "bos_id": 11, "eos_id": 13}
+    inputs, labels = TokenBatches(*pairs, 64, multiple=1, shuffle=False, **ids)[0]
+    assert inputs["source_ids"].tolist() == [[0, 5, 13], [7, 13, 9]]
+    assert inputs["target_ids"].tolist() == [[11, 2, 9, 9], [11, 8, 3, 3]]
+    assert labels.tolist() == [[2, 13, 9, 9], [8, 3, 3, 13]]
+    inputs, labels = PackedBatches(None, pairs[1], 16, 8, shuffle=False, **ids)[0]
+    rows = inputs["token_ids"].tolist()
+    assert rows == [[11, 8, 3, 3, 11, 2, 9, 9], [9] * 8]
+    assert labels.tolist() == [[8, 3, 3, 13, 2, 13, 9, 9], [9] * 8]
+    assert inputs["segment_ids"].tolist() == [[1, 1, 1, 1, 2, 2, 0, 0], [0] * 8]
+
+
 def test_empty_sentences_are_their_marks():
     inputs, labels = TokenBatches([[]], [[]], 8, multiple=1)[0]
     assert inputs["source_ids"].tolist() == [[EOS]]
@@ -141,10 +155,13 @@ def test_empty_sentences_are_their_marks():
     [
         ([[5]], [[5], [6]], {}, "Received: 1 and 2"),
         ([], [], {}, "at least one"),
-        ([[5]] * 2 + [[5] * 8], [[5]] * 3, {"max_length": 8}, "source of line 3 has 9 .*=8"),
-        ([[5]] * 2, [[5], [5] * 20], {"max_length": 8}, "target of line 2 has 21 .*=8"),
-        ([[5], [5] * 30], [[5]] * 2, {"tokens_per_batch": 16}, "line 2 .*tokens_per_batch=16"),
+        ([[5]] * 2 + [[5] * 8], [[5]] * 3, {"max_length": 8}, "source of item 3 has 9 .*=8"),
+        ([[5]] * 2, [[5], [5] * 20], {"max_length": 8}, "target of item 2 has 21 .*=8"),
+        ([[5], [5] * 30], [[5]] * 2, {"tokens_per_batch": 16}, "pair 2 takes.*tokens_per_batch=16"),
         ([[5]], [[5]], {"multiple": 0}, "Received: multiple=0"),
+        (None, [[5]], {}, "`sources` must be sentences, one for each. Received: sources=None"),
+        ([[5]], [[5]], {"tokens_per_batch": 1e4}, "Received: tokens_per_batch=10000.0"),
+        ([np.array([5.7])], [[5]], {}, "`sources` must be lists of token ids, integers"),
     ],
 )
 def test_bad_arguments_are_named(sources, targets, options, message):

@@ -110,7 +110,7 @@ def test_a_process_reads_its_own_rows_only(pairs, monkeypatch):
 
 def test_pairs_that_are_too_long_are_named_by_line(pairs, texts):
     longest = int(np.argmax([max(len(s), len(t)) for s, t in zip(*PAIRS, strict=True)]))
-    with pytest.raises(ValueError, match=f"of line {longest + 1} takes"):
+    with pytest.raises(ValueError, match=f"pair {longest + 1} takes"):
         text.TokenBatches(pairs, tokens_per_batch=4, multiple=1)
     for wrong in ((texts,), (None, pairs), (pairs, PAIRS[1])):
         with pytest.raises(ValueError, match="documents of a corpus of pairs"):

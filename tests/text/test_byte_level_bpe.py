@@ -131,7 +131,14 @@ def test_the_names_of_special_tokens_in_a_text_are_text():
     assert tokenizer.encode(["<s>"])[0].numpy().tolist() == [[60, 115, 62]]
 
 
+def test_special_tokens_of_the_vocabulary_have_no_text():
+    tokenizer = ByteLevelBPE({**ALPHABET, "<|endoftext|>": 256}, [], eos_id=256)
+    assert tokenizer.tokens([97, 256]).numpy().tolist() == [b"a", b""]
+
+
 def test_an_invalid_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="`eos_id` must be one of the 256 ids, or None"):
+        ByteLevelBPE(ALPHABET, [], eos_id=256)
     with pytest.raises(ValueError, match="`vocabulary` must be a dict that holds the letter"):
         ByteLevelBPE({"a": 0}, [])
     with pytest.raises(ValueError, match="`pattern` must be one of 'gpt2', 'llama3', 'qwen2'"):

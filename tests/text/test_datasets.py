@@ -112,3 +112,10 @@ def test_our_batches_fill_up(batches):
         assert len(more_labels) % 2 == 0 and not more_labels[len(labels) :].any()
         for name, value in inputs.items():
             assert np.array_equal(more[name][: len(value)], value), name
+
+
+def test_in_a_distribution_of_keras_batches_are_given_themselves(monkeypatch):
+    batches = TokenBatches([[5]], [[6]])
+    monkeypatch.setattr(keras.distribution, "distribution", lambda: object())
+    with pytest.raises(ValueError, match="give the batches themselves to `fit`"):
+        batches.as_dataset()

@@ -64,6 +64,8 @@ def test_sources_are_read_by_their_own_vocabulary(models):
     assert sources.for_sources() is sources
     with pytest.raises(ValueError, match='a dict with the id 0 of "</s>".*the id 9'):
         Marian(*[models[0].to_bytes()] * 2, vocabularies[0], {**vocabularies[1], "</s>": 9})
+    with pytest.raises(ValueError, match='a dict with the id 2 of "<pad>".*the id 9'):
+        Marian(*[models[0].to_bytes()] * 2, vocabularies[0], {**vocabularies[1], "<pad>": 9})
 
 
 def test_targets_are_encoded_by_the_other_model(tokenizer, models):

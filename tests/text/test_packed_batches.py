@@ -178,10 +178,11 @@ def test_a_model_trains_on_them_and_traces_once(has_sources):
     [
         (((), ()), "`sources` and `targets`"),
         ((PAIRS[0], PAIRS[1][:-1]), "`sources` and `targets`.*300 and 299"),
-        ((None, [np.arange(1, 40)]), "target of line 1 has 40 tokens.*row_length=32"),
-        (([np.arange(1, 40)], [np.arange(1, 4)]), "source of line 1 has 40.*row_length=32"),
+        ((None, [np.arange(1, 40)]), "target of item 1 has 40 tokens.*row_length=32"),
+        (([np.arange(1, 40)], [np.arange(1, 4)]), "source of item 1 has 40.*row_length=32"),
         ((*PAIRS, 31), "`tokens_per_batch` must hold one row.*31.*32"),
         ((*PAIRS, 31.5), "`tokens_per_batch` must be an integer"),
+        ((None,), "`sources` and `targets`.*none and none"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import SegmentStreams
+from keras_attn.text.array_files import ArrayFiles
 
 
 def distinct(*lengths):
@@ -96,6 +97,24 @@ def test_a_dataset_of_known_shape():
                 assert inputs[name].dtype == targets.dtype == "int32"
 
 
+class Unread(ArrayFiles):
+    """A text in files, of which nothing may be read."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        pytest.fail("it is read")
+
+
+def test_texts_in_files_are_not_read_before_their_batch():
+    assert len(SegmentStreams([Unread(9), Unread(5)], 1, 4)) == 3
+    assert len(SegmentStreams(Unread(9), 2, 4)) == 1
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -110,6 +129,7 @@ def test_a_dataset_of_known_shape():
         (([4, 5, -3], 1, 2), "`texts` must have token ids above 0.*-3 at position 2"),
         ((iter([[1, 2]]), 1, 2), "`texts` must be an array.*iterator"),
         (([1, [2, 3]], 1, 2), "`texts` must be two or more integer.*object"),
+        (([np.arange(1, 5), Unread(1)], 1, 2), "Text 2 must be two or more token ids. Received: 1"),
         (([[1, 2], [[1], [2, 3]]], 1, 2), "Text 2 must be two or more integer.*object"),
         (([1, 2, 3], True, 2), "`batch_size`.*batch_size=True"),
     ],

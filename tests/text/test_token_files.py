@@ -99,6 +99,30 @@ def test_an_error_while_writing_leaves_the_earlier_shard(tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir()} == before
 
 
+def test_a_pair_with_a_wrong_side_is_not_written(tmp_path):
+    with text.TokenWriter(str(tmp_path), "train", 0, TOKENIZER, sides=2) as shard:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="`ids` must be in"):
+                shard.add([4], [17])
+        shard.add([5], [6])
+    assert (shard.facts.documents, shard.facts.tokens) == (1, 2)
+
+
+def test_a_shard_that_is_written_again_is_not_done_meanwhile(tmp_path, monkeypatch):
+    (name,) = write(tmp_path / "c", [[[4, 5]]])
+    renamed = []
+
+    def replace(source, target, replace=os.replace):
+        if os.path.basename(target).startswith(name):
+            renamed.append((tmp_path / "c" / f"{name}.json").exists())
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    write(tmp_path / "c", [[[6]]])
+    assert renamed == [False] * 3
+    assert (tmp_path / "c" / f"{name}.json").exists()
+
+
 @pytest.mark.parametrize(
     "parts, sides, message",
     [
@@ -182,6 +206,21 @@ def test_a_file_is_hashed_once_a_process_when_it_is_first_read(tmp_path, monkeyp
         text.TokenFiles(folder)[:]
         checked_files._opened.cache_clear()  # as if too many files were open
     assert sorted(hashed) == [f"part-0000{part}-train.bin" for part in (0, 2, 3)]
+
+
+def test_a_file_that_is_replaced_between_reads_is_refused(tmp_path):
+    folder = corpus(tmp_path / "c", PARTS)
+    files = text.TokenFiles(folder)
+    files[0:2]
+    path = os.path.join(folder, "part-00000-train.bin")
+    with open(path, "rb") as file:
+        content = file.read()
+    os.remove(path)
+    with open(path, "wb") as file:
+        file.write(content[::-1])
+    checked_files._opened.cache_clear()  # as if too many files were open
+    with pytest.raises(ValueError, match="was replaced after it was opened first"):
+        files[0:2]
 
 
 def test_another_manifest_is_refused(tmp_path):

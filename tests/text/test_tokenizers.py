@@ -148,6 +148,7 @@ def test_max_length_must_leave_room_for_eos(tokenizer):
     [
         (lambda t: t.encode(None), "`text` must be a list of strings. Received: text=None."),
         (lambda t: t.encode([1, 2]), r"Received: text=\[1, 2\]."),
+        (lambda t: t.encode_pair(["a", "b"], ["a"]), "the same number of strings. Received: 2 an"),
         (lambda t: t.encode_as_lists("ab"), "Received: sentences='ab'."),
         (lambda t: t.decode("ab"), r"`ids` must be integers of shape \(batch, length\)."),
         (lambda t: t.decode([4, 5]), r"Received: shape=\(2,\), dtype=int32."),
@@ -283,6 +284,14 @@ def test_loading_another_file_raises(load, content, tmp_path):
         path.write_bytes(content)
     with pytest.raises(ValueError, match="Received: path='.*tokenizer'"):
         load(path)
+
+
+@pytest.mark.parametrize("rest", ["", ', "config": {"x": 1}'])
+def test_loading_a_damaged_file_raises(rest, tmp_path):
+    path = tmp_path / "tokenizer"
+    path.write_text('{"class_name": "WordPiece"%s}' % rest)
+    with pytest.raises(ValueError, match="The file of a WordPiece is damaged"):
+        text.WordPiece.load(path)
 
 
 IN_A_FRESH_PROCESS = """

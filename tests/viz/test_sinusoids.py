@@ -27,3 +27,10 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'keras_attn\[viz\]'"):
         plot_sinusoids(4, 8)
+
+
+@pytest.mark.parametrize("arguments", [{"layout": "interleave"}, {"max_wavelength": 0}])
+def test_wrong_arguments_are_refused(arguments):
+    (name,) = arguments
+    with pytest.raises(ValueError, match=f"`{name}` must be"):
+        plot_sinusoids(4, 8, **arguments)

@@ -17,6 +17,7 @@ from keras_attn.convert.hugging_face.weights import (
     copy_table,
 )
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.per_layer import pattern_of
 
 PRE_NORMS = {
     "attention_residual.norm": "input_layernorm",
@@ -119,7 +120,7 @@ def build_decoder(config, decoder, is_tied, pattern, dropout=0.0, pad_id=None, n
                 num_heads,
                 key_dim,
                 score=decoder.score(),
-                pattern=pattern(index) if callable(pattern) else pattern,
+                pattern=pattern_of(pattern, index),
                 position=decoder.position(index),
                 qk_norm=norm if decoder.has_qk_norm else None,
                 num_key_value_heads=num_key_value_heads,

@@ -6,6 +6,7 @@ from keras_attn.convert.hugging_face.family import FIRST, SIDES, read_options, r
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import Fold, copy_blocks, copy_part
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.per_layer import pattern_of
 
 BLOCK = {
     "attention.query": "self_attn.q_proj",
@@ -73,7 +74,7 @@ def build_sides(
 
         def block(index):
             return layers.TransformerBlock(
-                attention(pattern(index) if callable(pattern) else pattern),
+                attention(pattern_of(pattern, index)),
                 layers.FeedForward(config.size(f"{side}_ffn_dim"), activation),
                 cross_attention=attention("dense") if side == "decoder" else None,
                 residual=residuals.PostNorm(norm=norms.LayerNorm(1e-5)),

@@ -16,6 +16,7 @@ from keras_attn.convert.hugging_face.weights import (
     copy_table,
 )
 from keras_attn.ops.shapes import ceil_div
+from keras_attn.patterns.per_layer import pattern_of
 
 BLOCK = {
     "attention_residual.norm": "attention.layer_norm",
@@ -87,11 +88,11 @@ def _build(config, overrides):
     position = _position(config)
     chunk = config.number("chunk_size_feed_forward", 0)
 
-    def pattern_of(index):
+    def own_pattern(index):
         return _pattern(config, kinds[index])
 
     def build_model(
-        pattern=pattern_of, dropout=config.number("hidden_dropout_prob", 0.05), name="reformer"
+        pattern=own_pattern, dropout=config.number("hidden_dropout_prob", 0.05), name="reformer"
     ):
         def block(index):
             kind = kinds[index]
@@ -100,7 +101,7 @@ def _build(config, overrides):
                     config.size("num_attention_heads"),
                     config.size("attention_head_size"),
                     score="shared_qk" if kind == "lsh" else "scaled_dot",
-                    pattern=pattern(index) if callable(pattern) else pattern,
+                    pattern=pattern_of(pattern, index),
                     use_bias=False,
                     dropout=config.number(f"{kind}_attention_probs_dropout_prob", 0.0),
                 ),

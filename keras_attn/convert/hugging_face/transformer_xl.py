@@ -15,6 +15,7 @@ from keras_attn.convert.hugging_face.adaptive_softmax import (
 from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_table
+from keras_attn.patterns.per_layer import pattern_of
 
 BLOCK = {
     "attention.output": "dec_attn.o_net",
@@ -88,7 +89,7 @@ def _build(config, overrides, has_width=True):
                     config.size("n_head"),
                     config.size("d_head"),
                     score=scores.Relative(width if has_width else None, clamp_length),
-                    pattern=pattern(index) if callable(pattern) else pattern,
+                    pattern=pattern_of(pattern, index),
                     use_bias=False,
                     dropout=config.number("dropatt", 0.0),
                 ),

@@ -5,6 +5,7 @@ import keras
 from keras_attn import depth, layers, norms, positions, residuals
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.per_layer import pattern_of
 
 
 def bert(
@@ -71,7 +72,7 @@ def bert(
             attention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
-                pattern=pattern(index) if callable(pattern) else pattern,
+                pattern=pattern_of(pattern, index),
                 dropout=dropout,
                 kernel_initializer=normal,
             ),

@@ -9,6 +9,7 @@ from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.per_layer import pattern_of
 
 
 def gpt(
@@ -76,7 +77,7 @@ def gpt(
             layers.MultiHeadAttention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
-                pattern=pattern(index) if callable(pattern) else pattern,
+                pattern=pattern_of(pattern, index),
                 dropout=dropout,
                 **init,
             ),
