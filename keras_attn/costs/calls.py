@@ -54,7 +54,7 @@ def record_calls(model, inputs):
     """Return the list of the `Call`s of all layers in a call of `model`.
 
     Nothing is computed, and no weight needs a value. Layers that count themselves
-    (`call_products`, and attention layers) are not run: they return a tensor of the right shape.
+    (`call_products`, and attention layers) are not run: they return tensors of the right shapes.
 
     Args:
         model: a built `keras.Model`.
@@ -129,7 +129,7 @@ class _Recorder(keras.Operation):
             return original(*args, **kwargs)
         args, kwargs = keras.tree.map_structure(self._spec, (args, kwargs))
         spec = layer.compute_output_spec(*args, **kwargs)
-        return ops.zeros(spec.shape, spec.dtype)
+        return keras.tree.map_structure(lambda x: ops.zeros(x.shape, x.dtype), spec)
 
     def _spec(self, x):
         """Return the symbolic tensor for a tensor, the same each time; anything else as it is."""

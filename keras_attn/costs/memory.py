@@ -6,7 +6,12 @@ from typing import NamedTuple
 import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
-from keras_attn.costs.products import attention_inputs, attention_tiles, own_weights
+from keras_attn.costs.products import (
+    attention_inputs,
+    attention_tiles,
+    own_weights,
+    searched_keys,
+)
 from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -71,6 +76,7 @@ def _of_attention(call):
     if plan == "linear":
         return CallBytes(kept + sum(heads), 0, sum(heads))
     size = item_size("float64" if call.layer.compute_dtype == "float64" else "float32")
+    searched = math.prod(searched_keys(call)) * size
     tiles = attention_tiles(inputs, plan, pattern)
     pairs = [t.at_once * t.length * t.num_keys * size for t in tiles]
     by_distance = [t.at_once * _num_distances(t, inputs) * size for t in tiles]
@@ -80,10 +86,10 @@ def _of_attention(call):
         # of ever more keys, the sum of the group that runs and a tile's part of it.
         of_keys = (key + value) * (len(tiles) + 1) // 2 + 2 * (key + value)
         of_tile = max(3 * x + 2 * y for x, y in zip(pairs, by_distance, strict=True))
-        return CallBytes(kept, 0, of_tile + of_keys + query)
+        return CallBytes(kept, 0, max(of_tile + of_keys + query, searched))
     in_half = item_size(call.layer.compute_dtype) < size
     scores = sum(pairs) * (3 if in_half else 2) // 2
-    return CallBytes(kept + scores, scores, 2 * max(pairs) + 2 * max(by_distance))
+    return CallBytes(kept + scores, scores, max(2 * max(pairs) + 2 * max(by_distance), searched))
 
 
 def _num_distances(tile, inputs):

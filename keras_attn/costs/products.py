@@ -107,6 +107,7 @@ def attention_tiles(inputs, plan, pattern):
 def _of_attention(call):
     projections, updates = _of_projections(call)
     own = Products(projections.forward + updates, projections.backward + 2 * updates)
+    own += Products(math.prod(searched_keys(call)) * call.layer.key_dim, 0)
     inputs, plan, pattern = attention_inputs(call)
     if plan == "linear":
         products = linear_products(inputs, pattern)
@@ -124,6 +125,15 @@ def _of_attention(call):
         table = score.products_of_table(tiles.num_distances or 0, num_heads, head_dim)
         own += Products(pairs + table, (2 + tiles.is_loop) * pairs + table)
     return own
+
+
+def searched_keys(call):
+    """Return the shape (B, N, T, M) of the logits by which a `KNNAttention` looks keys up."""
+    memory = (call.arguments.get("cache") or {}).get("memory")
+    if memory is None:
+        return (0,)
+    batch, length, _ = call.arguments["query"].shape
+    return batch, call.layer.num_heads, length, memory.shape[2]
 
 
 def _num_first(call):

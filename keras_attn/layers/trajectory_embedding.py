@@ -120,6 +120,12 @@ class TrajectoryEmbedding(registry.MaskedLayer):
         x = ops.stack(x, axis=2)  # (B, T, 3, D)
         return self.norm(ops.reshape(x, (ops.shape(x)[0], -1, self.hidden_dim)))
 
+    def call_products(self, output_shape, returns, states, actions, steps=None):
+        """Return the multiply-adds of a call; discrete actions are looked up."""
+        batch, length, width = states
+        rows = width + (0 if self.discrete else self.action_size)
+        return batch * length * rows * self.hidden_dim
+
     def compute_output_shape(
         self, returns_shape, states_shape, actions_shape=None, steps_shape=None
     ):

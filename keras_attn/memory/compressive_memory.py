@@ -183,6 +183,13 @@ class CompressiveMemory(Memory, LayerValue):
         x = ops.reshape(x, (batch, count, groups, self.rate, width))
         return ops.mean(x, axis=3) if self.compression == "mean" else ops.max(x, axis=3)
 
+    def call_products(self, output_shape, memory, hidden, **others):
+        """Return the multiply-adds of the compression, without those of its loss."""
+        if self.compression != "convolution":
+            return 0
+        batch, count, length, width = hidden
+        return batch * count * ceil_div(length, self.rate) * self.rate * width**2
+
     def compute_output_spec(self, memory, memory_length, *args, **kwargs):
         batch, count, _, width = memory.shape
         kept = keras.KerasTensor((batch, count, self.num_slots, width), memory.dtype)

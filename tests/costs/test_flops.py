@@ -7,7 +7,7 @@ import tensorflow as tf
 from counted_products import counted
 
 import keras_attn
-from keras_attn import depth, feed_forward, layers, patterns, scores
+from keras_attn import depth, feed_forward, layers, memory, patterns, scores
 from keras_attn.attention.inputs import TileSizes
 
 T, D = 97, 14
@@ -179,6 +179,45 @@ def test_a_low_rank_update_is_one_more_product():
     after = keras_attn.explain(model, T).total
     update = D * 3 * 10 + D * 3 * 6  # of queries, 2 heads of 5, and of values, 2 of 3
     assert after.forward_flops - before.forward_flops == 2 * update
+
+
+def test_layers_with_products_of_their_own_count_them():
+    random = np.random.default_rng(0)
+    compression = memory.CompressiveMemory(4, 6, rate=3)
+    state, hidden = compression.initial(2, 3, D), random.normal(size=(2, 3, 8, D))
+    trajectory = layers.TrajectoryEmbedding(5, D, max_steps=9)
+    inputs = [random.normal(size=shape).astype("float32") for shape in ((2, 7), (2, 7, 3))]
+    inputs.append(random.normal(size=(2, 7, 5)).astype("float32"))
+    for layer, run, shapes in (
+        (
+            compression,
+            lambda: compression.extend(state, hidden.astype("float32")),
+            {"memory": state["memory"].shape, "hidden": hidden.shape},
+        ),
+        (
+            trajectory,
+            lambda: trajectory(*inputs),
+            dict(zip(("returns", "states", "actions"), [x.shape for x in inputs], strict=True)),
+        ),
+    ):
+        run()  # builds
+        with counted() as found:
+            run()
+        assert sum(found) == layer.call_products((), **shapes) > 0
+
+
+def test_the_search_of_a_memory_is_counted():
+    def forward(memory_length):
+        attention = layers.KNNAttention(2, 5, top_k=3, pattern="causal")
+        block = layers.TransformerBlock(attention, layers.FeedForward(13))
+        model = keras_attn.models.CausalLanguageModel(
+            layers.TokenEmbedding(11, D),
+            depth.Stack([block]),
+            memory=memory.KNNMemory(memory_length),
+        )
+        return keras_attn.explain(model, T).total.forward_flops
+
+    assert forward(29) - forward(17) == 2 * 2 * T * (29 - 17) * 5
 
 
 def test_a_table_of_steps_is_no_loop():

@@ -26,7 +26,7 @@ SIZE = TOKENIZER.vocabulary_size
 
 def depth(pattern="dense", kind=ACT):
     block = TransformerBlock(MultiHeadAttention(2, 5, pattern=pattern), FeedForward(11))
-    return ACT(block, 4, halting_bias=-1.0) if kind is ACT else Stack([block])
+    return ACT(block, 3, halting_bias=-1.0) if kind is ACT else Stack([block])
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def made(kind):
         head = MaskedTokenHead(embedding)
         model = models.MaskedLanguageModel(embedding, None, None, None, depth(), head)
     else:
-        sizes = {"num_layers": 4, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
+        sizes = {"num_layers": 3, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
         model = models.universal_transformer(SIZE, **sizes, depth="act", halting_bias=-1.0)
     oracles.scramble(model, seed=4, scale=0.7)
     for act in model.halting_depths.values():  # some tokens take few steps, and some many
