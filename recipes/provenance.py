@@ -37,11 +37,13 @@ def hardware():
 
 
 def versions(*names):
-    """Return the installed versions of distributions, with that of Python."""
+    """Return the versions of distributions, installed or imported, with that of Python."""
     found = {"python": platform.python_version()}
     for name in names:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue
+            # A checkout on the path is not installed.
+            if version := getattr(sys.modules.get(name), "__version__", None):
+                found[name] = version
     return found

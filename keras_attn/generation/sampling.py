@@ -13,7 +13,7 @@ from keras_attn.generation.distributions import (
 from keras_attn.generation.loop import Strategy, decode_tokens
 from keras_attn.generation.processors import RepetitionPenalty
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
-from keras_attn.ops.checks import check_numbers, check_sizes, check_that
+from keras_attn.ops.checks import check_numbers, check_positive, check_sizes, check_that
 from keras_attn.ops.images import join_values
 from keras_attn.ops.sorting import top_k
 from keras_attn.registry import register
@@ -114,9 +114,7 @@ class Sample(Strategy):
         typical_p=None,
         repetition_penalty=1.0,
     ):
-        check_numbers(temperature=temperature, repetition_penalty=repetition_penalty)
-        check_that(temperature > 0, "above 0", temperature=temperature)
-        check_that(repetition_penalty > 0, "above 0", repetition_penalty=repetition_penalty)
+        check_positive(temperature=temperature, repetition_penalty=repetition_penalty)
         if top_k is not None:
             check_sizes(top_k=top_k)
         for name, probability in {"top_p": top_p, "typical_p": typical_p}.items():

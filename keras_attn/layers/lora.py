@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_attn.backend.replicas import model_scope
 from keras_attn.layers.adapted_projections import adapted, matching, projections
-from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.ops.checks import check_positive, check_sizes, check_that
 
 # By model: how often adapters were added or merged, and the weights that its adapters froze.
 _changes, _frozen = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
@@ -59,8 +59,7 @@ def add_lora(model, rank, targets=("query", "value"), alpha=None):
     check_adaptable(model)
     check_sizes(rank=rank)
     alpha = rank if alpha is None else alpha
-    is_positive = isinstance(alpha, (int, float)) and alpha > 0
-    check_that(is_positive, "a number above 0", alpha=alpha)
+    check_positive(alpha=alpha)
     targets = [targets] if isinstance(targets, str) else list(targets)
     check_that(targets, "names of projections", targets=targets)
     found = matching(model, targets)

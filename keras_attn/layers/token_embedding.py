@@ -1,7 +1,6 @@
 """Token embeddings, tied to the output."""
 
 import math
-import numbers
 from functools import partial
 
 import keras
@@ -16,9 +15,9 @@ from keras_attn.ops.checks import (
     check_ids,
     check_integers,
     check_pad_id,
+    check_positive,
     check_shape,
     check_sizes,
-    check_that,
 )
 from keras_attn.ops.shapes import flatten_rows
 
@@ -86,8 +85,7 @@ class TokenEmbedding(registry.MaskedLayer):
         self.scaled = scaled
         self.pad_id = pad_id
         if logits_cap is not None:
-            is_number = isinstance(logits_cap, numbers.Real)
-            check_that(is_number and logits_cap > 0, "above 0", logits_cap=logits_cap)
+            check_positive(logits_cap=logits_cap)
         self.logits_cap = logits_cap
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn.backend.replicas import mean_over_replicas, replica_gather
 from keras_attn.compat.replica_losses import ReplicaLosses
-from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_that
+from keras_attn.ops.checks import check_choice, check_positive, check_shape
 from keras_attn.ops.token_losses import crossentropy
 from keras_attn.registry import Configurable, register
 
@@ -67,8 +67,7 @@ class ContrastiveLoss(ReplicaLosses, Configurable, keras.layers.Layer):
         super().__init__(**kwargs)
         check_choice(tuple(SCALES), kind=kind)
         scale = SCALES[kind][0] if scale is None else scale
-        check_numbers(scale=scale)
-        check_that(scale > 0, "above 0", scale=scale)
+        check_positive(scale=scale)
         self.kind = kind
         self.scale = scale
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.losses.reduction import reduce_losses
-from keras_attn.ops.checks import check_numbers, check_shape, check_that
+from keras_attn.ops.checks import check_numbers, check_positive, check_shape, check_that
 from keras_attn.ops.token_losses import element_weights, token_weights
 from keras_attn.registry import Configurable, register, revive
 
@@ -70,8 +70,8 @@ class Distillation(Configurable, keras.Model):
         check_that(teacher is not model, "another model than `model`", teacher=teacher)
         *others, classes = model.outputs[0].shape
         check_shape(teacher.outputs[0], "teacher.output", (*[None] * len(others), classes))
-        check_numbers(0, temperature=temperature, weight=weight)
-        check_that(temperature > 0, "above 0", temperature=temperature)
+        check_positive(temperature=temperature)
+        check_numbers(0, weight=weight)
         check_that(weight <= 1, "in [0, 1]", weight=weight)
         self.model = model
         self.teacher = teacher

@@ -37,6 +37,13 @@ def check_numbers(least=None, **values):
         check_that(is_number and (least is None or value >= least), wanted, **{name: value})
 
 
+def check_positive(**values):
+    """Check that each value is a number above 0."""
+    for name, value in values.items():
+        is_positive = isinstance(value, numbers.Real) and value > 0
+        check_that(is_positive, "a number above 0", **{name: value})
+
+
 def check_choice(choices, **values):
     """Check that each value is one of the `choices`."""
     for name, value in values.items():

@@ -1,19 +1,10 @@
 """Tables of sines and cosines, in at least float32 under any dtype policy."""
 
 import math
-import numbers
 
 from keras import ops
 
-from keras_attn.ops.checks import check_that
-
 LAYOUTS = ("interleaved", "concat", "tensor2tensor")
-
-
-def check_wavelength(max_wavelength):
-    """Check that `max_wavelength` is a number above 0."""
-    is_number = isinstance(max_wavelength, numbers.Real)
-    check_that(is_number and max_wavelength > 0, "a number above 0", max_wavelength=max_wavelength)
 
 
 def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000, dtype="float32"):

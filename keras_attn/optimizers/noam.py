@@ -1,13 +1,12 @@
 """Learning rate schedule of the Transformer paper."""
 
 import math
-import numbers
 
 import keras
 from keras import ops
 
 from keras_attn.hints import ArgumentHints
-from keras_attn.ops.checks import check_that
+from keras_attn.ops.checks import check_positive
 from keras_attn.registry import register
 
 
@@ -43,16 +42,12 @@ class Noam(ArgumentHints, keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, hidden_dim, warmup_steps=4000, scale=1.0):
         super().__init__()
         self.hidden_dim, self.warmup_steps, self.scale = hidden_dim, warmup_steps, scale
-        for name, value in self.get_config().items():
-            is_number = isinstance(value, numbers.Real)
-            check_that(is_number and value > 0, "a number above 0", **{name: value})
+        check_positive(**self.get_config())
 
     @classmethod
     def from_peak(cls, peak, warmup_steps=4000):
         """Return the schedule whose greatest value is `peak` (a float)."""
-        for name, value in {"peak": peak, "warmup_steps": warmup_steps}.items():
-            is_number = isinstance(value, numbers.Real)
-            check_that(is_number and value > 0, "a number above 0", **{name: value})
+        check_positive(peak=peak, warmup_steps=warmup_steps)
         return cls(hidden_dim=1, warmup_steps=warmup_steps, scale=peak * math.sqrt(warmup_steps))
 
     def __call__(self, step):

@@ -5,9 +5,15 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_choice, check_positions, check_shape, check_that
+from keras_attn.ops.checks import (
+    check_choice,
+    check_positions,
+    check_positive,
+    check_shape,
+    check_that,
+)
 from keras_attn.ops.shapes import known_shape
-from keras_attn.ops.sinusoids import check_wavelength, waves
+from keras_attn.ops.sinusoids import waves
 from keras_attn.positions.position import Position
 from keras_attn.positions.rotary_scaling import RotaryScaling, base_frequencies
 from keras_attn.registry import register, revive
@@ -66,7 +72,7 @@ class Rotary(Position):
     ):
         # A key and the cache that it goes into have the same dtype, whatever this layer's own is.
         super().__init__(autocast=False, **kwargs)
-        check_wavelength(max_wavelength)
+        check_positive(max_wavelength=max_wavelength)
         check_choice(("interleaved", "half"), layout=layout)
         is_share = isinstance(fraction, numbers.Real) and 0 < fraction <= 1
         check_that(is_share, "in (0, 1]", fraction=fraction)

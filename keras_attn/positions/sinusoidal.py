@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_attn.ops.checks import check_choice, check_positions, check_shape
-from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
+from keras_attn.ops.checks import check_choice, check_positions, check_positive, check_shape
+from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 from keras_attn.positions.position import Position
 from keras_attn.registry import register
 
@@ -45,7 +45,7 @@ class Sinusoidal(Position):
     def __init__(self, layout="interleaved", max_wavelength=10000, **kwargs):
         super().__init__(**kwargs)
         check_choice(LAYOUTS, layout=layout)
-        check_wavelength(max_wavelength)
+        check_positive(max_wavelength=max_wavelength)
         self.layout = layout
         self.max_wavelength = max_wavelength
 

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attn.attention.softmax import at_least_float32
-from keras_attn.ops.checks import check_numbers
+from keras_attn.ops.checks import check_positive
 from keras_attn.registry import register, revive
 from keras_attn.scores.bias import Bias
 from keras_attn.scores.score import Score, ScoreLayer
@@ -42,9 +42,7 @@ class SoftCap(ScoreLayer):
     def __init__(self, score, cap, **kwargs):
         super().__init__(**kwargs)
         score = revive(score)
-        check_numbers(cap=cap)
-        if not cap > 0:  # nor NaN
-            raise ValueError(f"`cap` must be above 0. Received: cap={cap!r}.")
+        check_positive(cap=cap)
         if not isinstance(score, Score) or isinstance(score, Bias):
             raise ValueError(
                 "`score` must be a score, to which biases may be added, such as "

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
+from keras_attn.ops.checks import check_choice, check_positive, check_sizes
+from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 from keras_attn.viz.figure import new_figure
 
 
@@ -33,7 +33,7 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
     """
     check_sizes(num_positions=num_positions, hidden_dim=hidden_dim)
     check_choice(LAYOUTS, layout=layout)
-    check_wavelength(max_wavelength)
+    check_positive(max_wavelength=max_wavelength)
     figure = new_figure(10, 3.4)
     table = sinusoids(ops.arange(num_positions), hidden_dim, layout, max_wavelength)
     axes = figure.subplots()

@@ -133,7 +133,10 @@ def test_save_config():
         (lambda: TokenEmbedding(0, D), "`vocabulary_size`.*vocabulary_size=0"),
         (lambda: TokenEmbedding(V, 0), "`hidden_dim`.*hidden_dim=0"),
         (lambda: TokenEmbedding(V, 1.5), "`hidden_dim`.*hidden_dim=1.5"),
-        (lambda: TokenEmbedding(V, D, logits_cap=0), "`logits_cap` must be above 0.*logits_cap=0"),
+        (
+            lambda: TokenEmbedding(V, D, logits_cap=0),
+            "`logits_cap` must be .* above 0.*logits_cap=0",
+        ),
         (lambda: built()(IDS + 0.0), "`token_ids` must be integers.*float"),
         (lambda: built()(np.array([[1, V, 2]])), rf"ids of the vocab.*\[0, {V}\).*from 1 to {V}\."),
         (lambda: built()(np.array([[3, -1]])), "`token_ids` must be ids.*from -1 to 3"),

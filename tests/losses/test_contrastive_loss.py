@@ -213,7 +213,7 @@ def test_check_layer():
     "call, message",
     [
         (lambda: ContrastiveLoss("margin"), "`kind` must be.*kind='margin'"),
-        (lambda: ContrastiveLoss(scale=0), "`scale` must be above 0.*scale=0"),
+        (lambda: ContrastiveLoss(scale=0), "`scale` must be a number above 0.*scale=0"),
         (lambda: ContrastiveLoss()(X[None], Y[None]), r"`x` must have shape.*\(1, 5, 7\)"),
         (lambda: ContrastiveLoss()(X, Y[:3]), r"`y` must have shape \(5, 7\).*\(3, 7\)"),
     ],

@@ -98,7 +98,7 @@ def test_logits_in_low_precision_give_a_loss_of_float32(dtype):
     "call, message",
     [
         (lambda: wrapped(weight=1.5), r"`weight` must be in \[0, 1\].*weight=1.5"),
-        (lambda: wrapped(temperature=0), "`temperature` must be above 0.*temperature=0"),
+        (lambda: wrapped(temperature=0), "`temperature` must be a number above 0.*temperature=0"),
         (lambda: wrapped(teacher=model(1, V + 1)), r"`teacher.output`.*7\).*\(None, None, 8\)"),
         (lambda: wrapped(teacher=keras.layers.Dense(3)), "`teacher` must be a functional model"),
         (lambda: Distillation(*[model(0)] * 2), "`teacher` must be another model"),
