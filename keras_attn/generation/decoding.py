@@ -88,6 +88,7 @@ def generate(
     check_sizes(least=0, bos_id=bos_id)
     eos_ids = end_tokens(eos_id)
     check_model(model)
+    _check_marks(model, bos_id, eos_ids)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
         if name not in inputs:
@@ -115,6 +116,16 @@ def end_tokens(eos_id):
     for token in eos_id:
         check_sizes(least=-1, eos_id=token)
     return tuple(sorted(set(eos_id)))
+
+
+def _check_marks(model, bos_id, eos_ids):
+    """Refuse a first or a last token that the model does not have."""
+    size = vocabulary_size(model)
+    if size is None:
+        return
+    firsts = () if model.reads_prompt else (("bos_id", bos_id),)
+    for name, token in (*firsts, *(("eos_id", token) for token in eos_ids)):
+        check_that(token < size, f"a token of the model's {size}", **{name: token})
 
 
 def vocabulary_size(model):
@@ -246,11 +257,6 @@ def _compile(model_ref, strategy, options, jit_compile, num_inputs):
 
 def decode(model, ids, strategy, options, lengths=None):
     """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
-    size = vocabulary_size(model)
-    if size is not None:
-        firsts = () if model.reads_prompt else (("bos_id", options.bos_id),)
-        for name, token in (*firsts, *(("eos_id", token) for token in options.eos_ids)):
-            check_that(token < size, f"a token of the model's {size}", **{name: token})
     pad_id = getattr(model, "pad_id", 0)
     fill_id = max(options.eos_ids[-1], 0) if pad_id is None else pad_id
     weights = [w for each in (model, *strategy.models) for w in getattr(each, "weights", ())]
