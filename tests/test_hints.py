@@ -230,7 +230,7 @@ ARGUMENTS = [
         lambda: models.image_transformer(258, (2, 3), **SIZES),
         "`image_shape` must be three integers of at least 1. Received: image_shape=(2, 3).",
     ),
-    (lambda: generation.Sample(temperature="1"), "must be a number. Received: temperature='1'."),
+    (lambda: generation.Sample(temperature="1"), "a number above 0. Received: temperature='1'."),
     (lambda: generation.Sample(top_p="a"), "`top_p` must be a number. Received: top_p='a'."),
     (
         lambda: models.CausalLanguageModel(TokenEmbedding(10, 8), depth="stack"),
@@ -314,8 +314,8 @@ CALLS = [
     ),
     (lambda: generation.generate(gpt(), [[5, 6], [0, 0]]), "or of nothing else."),
     (
-        lambda: generation.generate(gpt(), [[4]], max_length=3, eos_id=50256),
-        "`eos_id` must be a token of the model's 20. Received: eos_id=50256.",
+        lambda: generation.generate(models.transformer(20, 1, 2, 8, 16), [[4]], bos_id=101),
+        "`bos_id` must be a token of the model's 20. Received: bos_id=101.",
     ),
     (lambda: generation.generate(gpt(), [[4]], eos_id=None), "`eos_id` must be an integer of"),
 ]

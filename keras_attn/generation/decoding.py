@@ -69,8 +69,8 @@ def generate(
 
     Raises:
         ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary or
-            have padding before a token, both together are more than the model has positions for, an
-            end token is not in the vocabulary, or the strategy is unknown.
+            have padding before a token, both together are more than the model has positions for,
+            `bos_id` is not in the vocabulary, or the strategy is unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -88,7 +88,9 @@ def generate(
     check_sizes(least=0, bos_id=bos_id)
     eos_ids = end_tokens(eos_id)
     check_model(model)
-    _check_marks(model, bos_id, eos_ids)
+    size = vocabulary_size(model)
+    if size is not None and not model.reads_prompt:
+        check_that(bos_id < size, f"a token of the model's {size}", bos_id=bos_id)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
         if name not in inputs:
@@ -116,16 +118,6 @@ def end_tokens(eos_id):
     for token in eos_id:
         check_sizes(least=-1, eos_id=token)
     return tuple(sorted(set(eos_id)))
-
-
-def _check_marks(model, bos_id, eos_ids):
-    """Refuse a first or a last token that the model does not have."""
-    size = vocabulary_size(model)
-    if size is None:
-        return
-    firsts = () if model.reads_prompt else (("bos_id", bos_id),)
-    for name, token in (*firsts, *(("eos_id", token) for token in eos_ids)):
-        check_that(token < size, f"a token of the model's {size}", **{name: token})
 
 
 def vocabulary_size(model):
