@@ -156,7 +156,7 @@ def test_penalised_sampling_equals_a_loop_over_the_whole_text():
         ({"min_p": 1.1}, "`min_p` must be in [0, 1]. Received: min_p=1.1."),
         ({"typical_p": 0}, "`typical_p` must be in (0, 1]. Received: typical_p=0."),
         ({"repetition_penalty": 0}, "`repetition_penalty` must be a number above 0. Received:"),
-        ({"repetition_penalty": "2"}, "`repetition_penalty` must be a number."),
+        ({"repetition_penalty": "2"}, "`repetition_penalty` must be a number above 0."),
     ],
 )
 def test_arguments_outside_their_range_are_refused(arguments, message):
