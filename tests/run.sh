@@ -29,14 +29,14 @@ unset PYTHONDONTWRITEBYTECODE  # each new process would compile all modules agai
 export HYPOTHESIS_STORAGE_DIRECTORY=$scratch/hypothesis
 
 cd "$checkout"
-failed=5
-# Exit code 5 of pytest: no test has the mark. That of all runs is the code if each has it.
+# Exit code 5 of pytest means that no test was chosen: it is the result if every run says so.
+result=5
 run_pytest() {
     local code=0
     "$environment/bin/python" -m pytest -o cache_dir="$scratch/pytest" --dist worksteal "$@" ||
         code=$?
-    if [ "$code" -eq 0 ] && [ "$failed" -eq 5 ]; then failed=0; fi
-    if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then failed=$code; fi
+    if [ "$code" -eq 0 ] && [ "$result" -eq 5 ]; then result=0; fi
+    if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then result=$code; fi
 }
 run_pytest --numprocesses 2 -m "not slow" "$@"
 # Slow tests wait for servers and other processes, so three share two cores. Their processes are
@@ -47,4 +47,4 @@ if [ "$all" = true ] && [ $# -gt 0 ]; then
 elif [ "$all" = true ]; then
     for half in 1 2; do run_pytest --numprocesses 3 -m slow --splits 2 --group "$half"; done
 fi
-exit "$failed"
+exit "$result"

@@ -46,10 +46,8 @@ class Bleu(ArgumentHints, keras.callbacks.Callback):
         self, source, references, translate, every_epochs=1, tokenize="13a", lowercase=False
     ):
         super().__init__()
-        check_that(not isinstance(source, str), "a list of sentences", source=source)
         check_that(callable(translate), "a function of a list of sentences", translate=translate)
-        source = list(source)
-        references = _one_each(references, source)
+        source, references = _in_pairs(source=source, references=references)
         check_sizes(every_epochs=every_epochs)
         self.source, self.references = source, references
         self.translate = translate
@@ -100,24 +98,24 @@ def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
 
     Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3.
     """
-    check_that(not isinstance(translations, str), "a list of sentences", translations=translations)
-    translations = list(translations)
-    references = _one_each(references, translations)
-    return _score(_metric(tokenize, lowercase), translations, references)
+    pairs = _in_pairs(translations=translations, references=references)
+    return _score(_metric(tokenize, lowercase), *pairs)
 
 
-def _one_each(references, sentences):
-    """Return references as a list; refuse any but one for each sentence, which sacrebleu drops."""
-    is_list = not isinstance(references, str)
-    references = list(references)
-    if not is_list or not sentences or len(references) != len(sentences):
+def _in_pairs(references, **sentences):
+    """Return sentences and their references as lists; sacrebleu drops those without a partner."""
+    ((name, texts),) = sentences.items()
+    for key, value in {name: texts, "references": references}.items():
+        check_that(not isinstance(value, str), "a list of sentences", **{key: value})
+    texts, references = list(texts), list(references)
+    if not texts or len(references) != len(texts):
         raise ValueError(
-            "`references` must be a list of one sentence for each of at least one. "
-            f"Received: {len(references)} references for {len(sentences)} sentences"
+            f"`references` must be one for each of `{name}`, and at least one. "
+            f"Received: {len(references)} references for {len(texts)} sentences"
         )
     empty = next((number for number, text in enumerate(references) if not text), None)
     check_that(empty is None, "sentences that are not empty", references=f"an empty number {empty}")
-    return references
+    return texts, references
 
 
 def _score(metric, translations, references):

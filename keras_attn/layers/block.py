@@ -123,6 +123,14 @@ class Block(MaskedLayer):
         return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
 
 
+def missing_arguments(layer, names):
+    """Return the names, sorted, that a layer's call does not take; None if it takes any."""
+    taken = inspect.signature(layer.call).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        return None
+    return sorted({*names} - taken.keys())
+
+
 def check_cross_attention(name, attention):
     """Refuse attention to another sequence that depends on distances between positions."""
     score, pattern = (getattr(attention, axis, None) for axis in ("score", "pattern"))

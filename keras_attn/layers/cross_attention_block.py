@@ -1,12 +1,10 @@
 """A block whose queries attend to a context only."""
 
-import inspect
-
 import keras
 
 from keras_attn import registry, residuals
 from keras_attn.attention.masks import keras_mask
-from keras_attn.layers.block import check_cross_attention
+from keras_attn.layers.block import check_cross_attention, missing_arguments
 from keras_attn.ops.checks import check_rates, check_that
 
 
@@ -65,9 +63,9 @@ class CrossAttentionBlock(registry.MaskedLayer):
         super().__init__(**kwargs)
         self.attention = registry.revive(attention)
         self.feed_forward = registry.revive(feed_forward)
-        names = inspect.signature(self.attention.call).parameters
         wanted = "an attention layer; the order is `CrossAttentionBlock(attention, feed_forward)`"
-        check_that("value_mask" in names, wanted, attention=self.attention)
+        is_attention = not missing_arguments(self.attention, {"value_mask"})
+        check_that(is_attention, wanted, attention=self.attention)
         check_cross_attention("attention", self.attention)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)

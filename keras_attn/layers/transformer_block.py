@@ -1,6 +1,5 @@
 """The Transformer block: attention, cross-attention and feed-forward, each in a residual."""
 
-import inspect
 from functools import partial
 
 import keras
@@ -10,7 +9,7 @@ from keras_attn import registry, residuals
 from keras_attn.attention.masks import join_masks
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.feed_forward import PositionMixer
-from keras_attn.layers.block import Block, check_cross_attention
+from keras_attn.layers.block import Block, check_cross_attention, missing_arguments
 from keras_attn.ops.checks import check_given, check_rates, check_shape
 
 # The arguments, beside query and value, by which a block calls an attention layer.
@@ -239,10 +238,8 @@ class TransformerBlock(Block):
 
 def _check_sublayer(name, layer):
     """Raise a `ValueError` if a sublayer does not take the arguments by which a block calls it."""
-    taken = inspect.signature(layer.call).parameters
-    is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
-    missing = [] if is_open else sorted(_ATTENTION_ARGUMENTS - taken.keys())
-    if name == "feed_forward" and not missing and not is_open:
+    missing = missing_arguments(layer, _ATTENTION_ARGUMENTS)
+    if name == "feed_forward" and missing == []:
         raise ValueError(
             "`feed_forward` must be a layer that is called with `(x)`, not an attention layer; "
             f"the order is `TransformerBlock(attention, feed_forward)`. Received: {name}={layer!r}."

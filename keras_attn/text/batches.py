@@ -105,7 +105,7 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
         check_sizes(least=0, pad_id=pad_id, bos_id=bos_id, eos_id=eos_id)
         self._special = SpecialIds(pad_id, bos_id, eos_id)
         self._items = items = items_of(sources, targets)
-        check_that(items.sides >= self._least_sides, "sentences, one for each", sources=sources)
+        check_that(items.sides >= self._least_sides, "a list of sentences", sources=sources)
         self.epoch = 0
         self._is_running = False
         self.seed = seed

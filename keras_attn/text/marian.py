@@ -32,8 +32,8 @@ class Marian(Tokenizer):
     Args:
         source_model, target_model: bytes. Serialised SentencePiece models.
         vocabulary: dict of the id of each piece, `<pad>`, `<unk>` and `</s>` among them.
-        target_vocabulary: dict. The vocabulary of target texts, if it differs. The three have the
-            same ids in both.
+        target_vocabulary: dict. The vocabulary of target texts, if it differs. These special tokens
+            have the same ids in both.
 
     Raises:
         ValueError: if the bytes are no SentencePiece model, a vocabulary lacks one of the three, or

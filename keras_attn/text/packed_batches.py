@@ -47,9 +47,8 @@ class PackedBatches(TokenBatches):
     Returns:
         `batches[i]` is `(inputs, labels)`, int32 (rows, row_length): of each sentence source
         tokens + eos, bos + target tokens, target tokens + eos, and `pad_id` at the end of a row.
-        `inputs` are
-        `source_ids`, `source_segment_ids`, `target_ids` and `target_segment_ids`, or `token_ids`
-        and `segment_ids`; segments are numbered from 1 in each row, and 0 is padding.
+        `inputs` are `source_ids`, `source_segment_ids`, `target_ids` and `target_segment_ids`, or
+        `token_ids` and `segment_ids`; segments are numbered from 1 in each row, and 0 is padding.
 
     Raises:
         ValueError: if the two sides differ in number, are empty, a sentence is longer than a row,

@@ -82,15 +82,17 @@ class TokenWriter:
             raise ValueError(f"`ids` must be {self._sides} arrays. Received: {len(ids)}.")
         sides = [self._checked(side) for side in ids]  # all before the first is written
         for side in sides:
-            self.extend(side)
+            self._append(side)
             self.end()
         self._characters += characters
 
     def extend(self, ids, characters=0):
         """Write a part of a document, or of a side, that may be too long for the memory."""
-        ids = self._checked(ids)
-        self._tokens += ids.size
+        self._append(self._checked(ids))
         self._characters += characters
+
+    def _append(self, ids):
+        self._tokens += ids.size
         self._write(0, ids.astype(self._dtype))
 
     def _checked(self, ids):

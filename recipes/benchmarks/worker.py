@@ -11,9 +11,9 @@ import os
 import sys
 import time
 import traceback
-from importlib import metadata
 
 from ..process_memory import peak_memory, resident_memory, restart_peak
+from ..provenance import versions
 
 DISTRIBUTIONS = (
     "keras_attn",
@@ -43,18 +43,6 @@ def cost(function, calls=1):
     }
 
 
-def versions():
-    """Return the versions of the libraries that this process has imported."""
-    found = {"python": sys.version.split()[0]}
-    for name in DISTRIBUTIONS:
-        if name in sys.modules:
-            try:
-                found[name] = metadata.version(name)
-            except metadata.PackageNotFoundError:
-                found[name] = getattr(sys.modules[name], "__version__", "of unknown version")
-    return found
-
-
 def prepare(target, options, minimum_seconds):
     """Build and warm a contender; return its call, the calls per repetition and a report."""
     start = time.perf_counter()
@@ -72,7 +60,7 @@ def prepare(target, options, minimum_seconds):
         "facts": task.facts,
         "build_seconds": build_seconds,
         "first_call": first_call,
-        "versions": versions(),
+        "versions": versions(*filter(sys.modules.__contains__, DISTRIBUTIONS)),
     }
     return task.call, max(1, math.ceil(minimum_seconds / warm_seconds)), report
 

@@ -159,7 +159,7 @@ def test_empty_sentences_are_their_marks():
         ([[5]] * 2, [[5], [5] * 20], {"max_length": 8}, "target of item 2 has 21 .*=8"),
         ([[5], [5] * 30], [[5]] * 2, {"tokens_per_batch": 16}, "pair 2 takes.*tokens_per_batch=16"),
         ([[5]], [[5]], {"multiple": 0}, "Received: multiple=0"),
-        (None, [[5]], {}, "`sources` must be sentences, one for each. Received: sources=None"),
+        (None, [[5]], {}, "`sources` must be a list of sentences. Received: sources=None"),
         ([[5]], [[5]], {"tokens_per_batch": 1e4}, "Received: tokens_per_batch=10000.0"),
         ([np.array([5.7])], [[5]], {}, "`sources` must be lists of token ids, integers"),
     ],
