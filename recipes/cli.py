@@ -50,6 +50,13 @@ def sentence(error):
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
+def _is_full(error):
+    """True if a disk, or the memory of the host or of a device, is full."""
+    of_tensorflow = type(error).__name__ == "ResourceExhaustedError"
+    of_jax = "RESOURCE_EXHAUSTED" in str(error)
+    return of_tensorflow or of_jax or isinstance(error, MemoryError)
+
+
 def _exit_soon(code):
     """End this process after a delay: at its end a backend waits for other processes."""
     sys.stdout.flush()
@@ -78,14 +85,14 @@ def _execute(recipe, options, run):
             print(f"{recipe}: {message}", file=sys.stderr, flush=True)
             wait_for_writes()
             os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others
-        is_full = type(error).__name__ == "ResourceExhaustedError"  # disk or memory
-        if not is_full and not isinstance(error, (ValueError, OSError)):
+        if not _is_full(error) and not isinstance(error, (ValueError, OSError)):
             raise
         place = "" if isinstance(error, ValueError) else f" (--out {options.out})"
         print(f"{recipe}: {sentence(error)}{place}", file=sys.stderr)
         return EXIT_USAGE
     except (KeyboardInterrupt, SystemExit) as end:
-        remedy = "" if options.dry_run else "; the same command resumes from the last checkpoint"
+        resumes = "; the same command resumes from the last checkpoint, if there is one"
+        remedy = "" if options.dry_run else resumes
         print(f"Stopped{remedy}.", file=sys.stderr)
         return EXIT_INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
     return 0

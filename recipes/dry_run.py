@@ -19,7 +19,8 @@ class Estimate(NamedTuple):
 
     Attributes:
         parameters: int. Number of the model's weights.
-        weight_bytes, optimizer_bytes: ints. Of the variables, on each device.
+        weight_bytes, optimizer_bytes: ints. Of the variables, on each device; of those that a mesh
+            divides, on all devices together.
         steps: int. Steps of the training.
         done: int. Steps that an earlier run, which this one resumes, has done.
         seconds: list of the seconds of the first steps; empty if no step is left.

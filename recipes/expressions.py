@@ -20,7 +20,7 @@ def parse_value(text):
     """
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         pass
     if "(" not in text:
         return text
@@ -28,7 +28,7 @@ def parse_value(text):
         return _evaluate(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
         raise ValueError(f"{text} is no expression such as Local(32) | Global(1)") from error
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"{text} does not fit its classes, which say: {error}") from error
 
 

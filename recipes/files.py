@@ -147,6 +147,11 @@ def write(path, text):
         Path(temporary).write_text(text, encoding="utf-8")
 
 
+def digest_of_hashes(hashes):
+    """Return the SHA-256 of a dict of file names to hashes."""
+    return digest(json.dumps(hashes, sort_keys=True))
+
+
 def digest(*parts):
     """Return the SHA-256 of a sequence of str, with their lengths."""
     found = hashlib.sha256()

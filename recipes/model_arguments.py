@@ -39,6 +39,14 @@ class ModelArguments(Options):
             )
         return known[self.preset]
 
+    def check_model_of(self, build):
+        """Refuse a preset of `build` beside another --model."""
+        if self.model not in (None, build.__name__):
+            raise OptionError(
+                "--preset must be one of the model's. "
+                f"Received: --preset {self.preset} and --model {self.model}."
+            )
+
 
 def build_model(build, arguments, assignments):
     """Build a model.

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import operator
 import shlex
 import typing
 
@@ -10,13 +11,19 @@ from .option_parser import make_parser, option_fields
 
 STRATEGIES = ("none", "mirrored", "multi_worker", "tpu", "model_parallel")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
+_BOUNDS = {
+    "at_least": ("at least", operator.ge),
+    "at_most": ("at most", operator.le),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
+}
 
 
 class OptionError(ValueError):
-    """An option that does not fit, or does not fit another one."""
+    """An option whose value is wrong, or contradicts another option."""
 
 
-def option(default, help="", *, identity=True, at_least=None, above=None, within=None, **argument):
+def option(default, help="", *, identity=True, **argument):
     """Declare a field of `Options` that is an option of the command line.
 
     Args:
@@ -24,13 +31,12 @@ def option(default, help="", *, identity=True, at_least=None, above=None, within
             values by `Options.case`, "" for any case that the dict does not name.
         help: str. The default value is added to it.
         identity: bool. True if a run cannot be resumed with another value.
-        at_least, above: optional numbers, bounds of the value where it is not None.
-        within: optional pair of numbers, the least and the greatest value.
-        **argument: more arguments of `add_argument`, and `flag`, the option's name where it does
-            not follow from the field's.
+        **argument: bounds of the value where it is not None, the numbers `at_least`, `at_most`,
+            `above` and `below`; more arguments of `add_argument`; and `flag`, the option's name
+            where it does not follow from the field's.
     """
     cases = default if isinstance(default, dict) else {}
-    bounds = {"at_least": at_least, "above": above, "within": within}
+    bounds = {name: argument.pop(name, None) for name in _BOUNDS}
     metadata = {"help": help, "cases": cases, "identity": identity, "argument": argument, **bounds}
     return dataclasses.field(default=None if cases else default, metadata=metadata)
 
@@ -217,7 +223,9 @@ class RunOptions(Options):
 class ScheduleOptions(Options):
     """Length of the training and learning rate."""
 
-    steps: int | None = option(None, "number of training steps", at_least=1)
+    steps: int | None = option(
+        None, "number of training steps, rounded up to equal epochs", at_least=1
+    )
     epochs: int = option(
         10, "equal parts of the training, each ended by validation and a checkpoint", at_least=1
     )
@@ -225,7 +233,9 @@ class ScheduleOptions(Options):
     warmup_steps: int | None = option(
         None, "steps up to the peak (default: a twentieth of all steps)", at_least=0
     )
-    clip_norm: float = option(1.0, "largest norm of the whole gradient", at_least=0)
+    clip_norm: float = option(
+        1.0, "largest norm of the whole gradient; 0 leaves it as it is", at_least=0
+    )
 
     def divide(self, steps):
         """Return a copy with at least `steps` steps in equal epochs."""
@@ -263,13 +273,6 @@ class SizeOptions(Options):
         return {name: getattr(self, name) for name in names}
 
 
-_BOUNDS = {
-    "at_least": ("at least {}", lambda value, bound: value >= bound),
-    "above": ("above {}", lambda value, bound: value > bound),
-    "within": ("between {0[0]} and {0[1]}", lambda value, ends: ends[0] <= value <= ends[1]),
-}
-
-
 def _mesh_sizes(mesh):
     from keras_attn.distribution.layout import parse_mesh  # imports Keras
 
@@ -280,8 +283,9 @@ def _mesh_sizes(mesh):
 
 
 def _check_bounds(field, value):
-    for name, (text, fits) in _BOUNDS.items():
-        bound = field.metadata[name]
-        if None not in (value, bound) and not fits(value, bound):
-            flag = f"--{field.name.replace('_', '-')}"
-            raise OptionError(f"{flag} must be {text.format(bound)}. Received: {flag} {value}.")
+    bounds = {name: field.metadata[name] for name in _BOUNDS}
+    given = [name for name, bound in bounds.items() if bound is not None]
+    if value is not None and not all(_BOUNDS[name][1](value, bounds[name]) for name in given):
+        flag = f"--{field.name.replace('_', '-')}"
+        wanted = " and ".join(f"{_BOUNDS[name][0]} {bounds[name]}" for name in given)
+        raise OptionError(f"{flag} must be {wanted}. Received: {flag} {value}.")

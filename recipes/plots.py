@@ -66,7 +66,7 @@ def draw_training(rows, metric, path):
             left.plot(epochs, values, ".-", label=label)
     left.set_xlabel("epoch")
     left.xaxis.get_major_locator().set_params(integer=True)
-    left.set_ylabel("loss (nats per token)")
+    left.set_ylabel("loss")
     found = zip(epochs, (row.get(metric) for row in rows))
     points = [(epoch, value) for epoch, value in found if isinstance(value, float)]
     if points:

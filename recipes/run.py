@@ -16,8 +16,9 @@ from keras_attn.ops.atomic_files import atomic_file
 
 from . import dry_run, files
 from .callbacks import AfterFirstStep
-from .card import EpochSeconds, cut_history, read_history, write_card
+from .card import provenance, write_card
 from .compilation_cache import keep_compiled_programs
+from .history import EpochSeconds, History, read_history
 from .optimizer import JIT_COMPILE
 from .progress import duration, fit_verbosity
 from .results import result as result_text
@@ -51,7 +52,7 @@ class TrainingRun:
     def __init__(self, options, settings):
         self.options, self._settings = options, settings
         check_out(options.out)
-        check_settings(self.path("settings.json"), settings, options.out)
+        self._check_settings()
         version = self.path(os.path.join("export", str(options.export_version)))
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
@@ -100,6 +101,7 @@ class TrainingRun:
         index, workers = worker_of(self.compiled_model)
         lock = files.exclusive_directory(self.options.out)
         with contextlib.nullcontext() if index > 0 else lock:
+            self._check_settings()  # another process may have trained since the start of this one
             keep_compiled_programs(self.path("compilation_cache"))
             steps = self.trained_steps()
             is_trained = steps is not None
@@ -198,17 +200,24 @@ class TrainingRun:
     def trained_steps(self):
         """Return the steps of a finished training; None if there is more to train.
 
-        The file is valid on any backend and for any number of processes.
+        `checkpoint/trained.json` is valid on any backend and for any number of processes.
         """
-        path, model = self.path(TRAINED), self.path(MODEL)
-        if not os.path.exists(path):
-            return None
-        if not zipfile.is_zipfile(model):
+        model, found = self.path(MODEL), self._finished_training()
+        if found is not None and not zipfile.is_zipfile(model):
             print(f"{model} is missing or damaged, and is made again from the last checkpoint.")
             return None
+        return found["steps"] if found is not None and found["epochs"] >= self.epochs else None
+
+    def _finished_training(self):
+        """Return what `_save_model` has written of a finished training; None if there is none."""
+        path = self.path(TRAINED)
+        if not os.path.exists(path):
+            return None
         remedy = "delete it, and training resumes from the last checkpoint"
-        found = files.read_object(path, remedy, "epochs", "steps")
-        return found["steps"] if found["epochs"] >= self.epochs else None
+        return files.read_object(path, remedy, "epochs", "steps")
+
+    def _check_settings(self):
+        check_settings(self.path("settings.json"), self._settings, self.options.out)
 
     def resume_callback(self):
         """Return the callback that saves and restores the state of training."""
@@ -224,29 +233,42 @@ class TrainingRun:
         """
         model, resume = self.compiled_model, self.resume_callback()
         epoch, done = resume.restore(model)
+        self._check_whole_epochs(epoch, len(train))
         is_left = epoch < self.epochs
         if worker_of(model)[0] == 0:  # of several processes only one writes
-            callbacks = [*callbacks, *self.log_callbacks(epoch, done)]
+            callbacks = [*callbacks, *self.log_callbacks(epoch)]
         if done:
             is_last = epoch + 1 == self.epochs
             rest = [*(callbacks if is_last else [WithoutTrainEnd(callbacks)]), resume]
             self._fit(train.rest(done), valid, epoch, epoch + 1, rest, **arguments)
             epoch += 1
+            if model.stop_training and not is_last:  # which another `fit` would reset
+                for callback in callbacks:
+                    callback.on_train_end()
+                return is_left
         if epoch < self.epochs:
             self._fit(train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
         return is_left
 
-    def log_callbacks(self, epoch, done=0):
+    def log_callbacks(self, epoch):
         """Return callbacks that write settings, seconds, losses and metrics to files."""
         os.makedirs(self.options.out, exist_ok=True)
-        history = self.path("history.csv")
-        cut_history(history, epoch)
-        log = keras.callbacks.CSVLogger(history, append=epoch + done > 0)
+        log = History(self.path("history.csv"), first=epoch)
         callbacks = [AfterFirstStep(self.save_settings), EpochSeconds(), log]
         if keras.backend.backend() == "tensorflow":  # which Keras writes these files with
             board = keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False)
             callbacks.append(board)
         return callbacks
+
+    def _check_whole_epochs(self, epoch, batches):
+        """Refuse to continue after a part of an epoch, whose other batches would never be read."""
+        is_exact = self.options.precision != "mixed_float16"  # whose optimizer leaves out steps
+        steps = self.steps()
+        if epoch and is_exact and steps < epoch * batches:
+            raise ValueError(
+                f"The training in {self.options.out} ended within an epoch, after {steps} steps of "
+                f"{epoch * batches}; give the same --steps, or another --out."
+            )
 
     def _fit(self, train, valid, first, last, callbacks, **arguments):
         with self.scope():
@@ -272,7 +294,8 @@ class TrainingRun:
                 with atomic_file(self.path(MODEL)) as temporary:
                     self.model.save(temporary)
                 done = {"epochs": self.epochs, "steps": steps}
-                files.write(self.path(TRAINED), json.dumps(done))
+                done["training"] = provenance(self.options)
+                files.write(self.path(TRAINED), json.dumps(done, indent=1))
         return steps
 
     def _write_card(self, started, steps):
@@ -289,6 +312,7 @@ class TrainingRun:
             parameters=self.model.count_params(),
             steps=steps,
             results=results,
+            training=self._finished_training().get("training"),
             **entries,
             seconds=round(time.monotonic() - started, 1),
         )

@@ -47,7 +47,7 @@ class RecipeOptions(
     intermediate_dim: int | None = changed(
         SizeOptions, "intermediate_dim", None, "default: 4 times the hidden"
     )
-    dropout: float = option(0.0, within=(0, 1))
+    dropout: float = option(0.0, at_least=0, below=1)
     residual: str = option("post_norm", choices=("post_norm", "pre_norm"))
     ponder_loss: float | None = option(
         {"": 0.01, "parity": 0.001}, "weight of ACT's ponder loss", at_least=0
@@ -58,7 +58,7 @@ class RecipeOptions(
         ScheduleOptions, "steps", {"": 10_000, "parity": 20_000}, "training steps"
     )
     test_examples: int = option(
-        500, "of each length, fewer where fewer are held out", identity=False, at_least=1
+        500, "drawn of each length; those drawn again are left out", identity=False, at_least=1
     )
 
     @property
@@ -99,5 +99,18 @@ class RecipeOptions(
             raise OptionError(
                 "--test-lengths and --max-offset are not for parity, whose inputs have one width."
             )
-        if self.depth and (self.model or fitting[0]) != "universal_transformer":
+        model = self.model or fitting[0]
+        if self.depth and model != "universal_transformer":
             raise OptionError("--depth is for universal_transformer.")
+        if self.task == "parity":
+            of_transformers = "num_heads", "intermediate_dim", "dropout", "residual"
+            self._check_default(of_transformers, "parity, whose networks are no transformers")
+        if model in ("rnn", "transformer") or self.depth == "recurrent":
+            self._check_default(("ponder_loss", "halting_bias"), "models without ACT")
+
+    def _check_default(self, names, reason):
+        """Refuse options of other values than their defaults."""
+        for name in names:
+            if getattr(self, name) != getattr(type(self), name):
+                flag, value = f"--{name.replace('_', '-')}", getattr(self, name)
+                raise OptionError(f"{flag} is not for {reason}. Received: {flag} {value}.")

@@ -1,29 +1,11 @@
-"""Callbacks of each training."""
+"""The end of a training by a signal."""
 
 import signal
-import time
 
 import keras
 
 from keras_attn import callbacks
 from keras_attn.callbacks.deferred_signal import DeferredSignal
-
-
-class TrainingSeconds(keras.callbacks.Callback):
-    """Measure the steps of each epoch, without the validation after them."""
-
-    def __init__(self):
-        super().__init__()
-        self.by_epoch = []
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._started = time.monotonic()
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._ended = time.monotonic()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.by_epoch.append(self._ended - self._started)
 
 
 class StopOnSignal(keras.callbacks.Callback):

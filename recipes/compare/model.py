@@ -26,7 +26,7 @@ class Changes:
         depth: function from a block's function and the number of layers to a depth.
         memory: of the model.
         loss: that is minimised.
-        train: function from the model and the number of steps to the model that is trained.
+        wrapper: function from the model and the number of steps to the model that is trained.
     """
 
     attention: dict | Callable = dataclasses.field(default_factory=dict)
@@ -37,15 +37,15 @@ class Changes:
     depth: Callable = depth.Stack
     memory: Any = None
     loss: Callable = lambda: losses.LabelSmoothedCrossentropy(0.0)
-    train: Callable | None = None
+    wrapper: Callable | None = None
 
     def build(self, vocabulary_size, options):
         """Return a causal language model."""
         return models.CausalLanguageModel(
             layers.TokenEmbedding(vocabulary_size, options.hidden_dim),
             self.depth(lambda index: self.block(index, options), options.num_layers),
-            position=self.position,
-            memory=self.memory,
+            position=_own(self.position),
+            memory=_own(self.memory),
             dropout=options.dropout,
         )
 
@@ -70,5 +70,5 @@ PLAIN = Changes()
 
 
 def _own(value):
-    """Return a copy of a layer, so that each block has weights of its own."""
+    """Return a copy of a layer, so that each block and each model has weights of its own."""
     return registry.copy(value) if isinstance(value, keras.layers.Layer) else value

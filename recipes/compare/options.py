@@ -42,7 +42,7 @@ class RecipeOptions(
     )
     seed: int = changed(Options, "seed", 0, identity=False)
     out: str | None = changed(Options, "out", None, "default: runs/compare")
-    dropout: float = option(0.0, within=(0, 1))
+    dropout: float = option(0.0, at_least=0, below=1)
     context: int = changed(TextOptions, "context", 128, at_least=8)
     train_tokens: int = changed(TextOptions, "train_tokens", 1_000_000)
     valid_tokens: int = changed(TextOptions, "valid_tokens", 100_000, identity=True)

@@ -84,12 +84,18 @@ def sentences(summaries):
     """Return which values differ from the first one by more than the spread."""
     reference, *others = summaries
     start = summaries[reference]
-    spreads = [x.spread for x in summaries.values() if x.spread is not None and x.has_learned]
+    ranks = ranked({name: summaries[name] for name in others})
+    if not start.has_learned:
+        groups = {"Diverged": [], "Not diverged": []}
+        for name, found in ranks.items():
+            groups["Not diverged" if found.has_learned else "Diverged"].append(f"`{name}`")
+        return [f"`{reference}` diverged, so no value is compared with it.", *_listed(groups)]
     if start.spread is None or not others:
         return ["One seed, or one value, shows no spread."]
+    spreads = [x.spread for x in summaries.values() if x.spread is not None and x.has_learned]
     usual = statistics.median(spreads)
     groups = {"Better": [], "Worse": [], "Not told apart": [], "Diverged": []}
-    for name, found in ranked({name: summaries[name] for name in others}).items():
+    for name, found in ranks.items():
         limit = 2 * max(usual, start.spread, found.spread or 0.0)
         difference = found.mean - start.mean
         group = "Better" if difference < -limit else "Worse" if difference > limit else None
@@ -99,9 +105,22 @@ def sentences(summaries):
     return [
         f"A difference from `{reference}` counts if it exceeds twice the largest of three spreads: "
         f"that of `{reference}`, the value's own, and the median of all values, {usual:.3f}.",
-        "",
-        *(f"- {group}: {', '.join(names)}." for group, names in groups.items() if names),
+        *_listed(groups),
     ]
+
+
+def best(summaries):
+    """Return the best value and its mean, as the last line of a comparison shows it."""
+    name, found = next(iter(ranked(summaries).items()))
+    if not found.has_learned:
+        return f"all of {len(summaries)} values diverged"
+    return f"best {name} of {len(summaries)} values, with {found.mean:.3f} bits per character"
+
+
+def _listed(groups):
+    """Return a list in Markdown of the names in each group that has any, after an empty line."""
+    lines = [f"- {group}: {', '.join(names)}." for group, names in groups.items() if names]
+    return ["", *lines] if lines else []
 
 
 def ranked(summaries):

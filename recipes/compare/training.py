@@ -6,6 +6,7 @@ import gc
 import glob
 import json
 import os
+import statistics
 import time
 
 import keras
@@ -24,7 +25,7 @@ from ..text.corpus import Corpus
 from ..text.data import read_text
 from ..text.segments import make_segments, make_validation
 from . import axes, summary
-from .callbacks import StopOnSignal, TrainingSeconds
+from .callbacks import StopOnSignal
 from .model import PLAIN
 
 
@@ -50,6 +51,7 @@ class Comparison:
         self._settings = found.identity(options)
         check_settings(self._path("settings.json"), self._settings, options.out)
         self.values = {axis: axes.values(axis, options) for axis in options.axis}
+        self._found = {}  # results, by their paths
         self._check_values()
         # Processes can join only before anything is computed.
         self.devices = distribution.strategy(options.devices, **options.mesh_arguments)
@@ -84,22 +86,22 @@ class Comparison:
                 summaries = self.train_missing(axis)
                 if self.is_first and summaries:
                     lines += self.write(axis, summaries)
-                    name, *_ = summary.ranked(summaries)
-                    bits = f"{summaries[name].mean:.3f} bits per character"
-                    best.append(f"{axis}, best {name} of {len(summaries)} values, with {bits}")
+                    best.append(f"{axis}, {summary.best(summaries)}")
         if not self.is_first:
             return None
         return [*lines, f"Done in {duration(time.monotonic() - started)}: {'; '.join(best)}."]
 
     def dry_run(self):
         """Return the lines of a dry run; None after the first process."""
-        estimates, trained = {}, []
+        estimates, trained, counted = {}, [], set()
         for axis in self.options.axis:
             for name, results in self._trained(axis).items():
                 missing = [seed for seed in self.options.seeds if seed not in results]
                 if missing and self._is_chosen(name):
-                    changes = self.values[axis][name]
-                    estimates[f"{axis} {name}"] = self._estimate(changes, len(missing))
+                    path, changes = self._result_path(axis, name, "*"), self.values[axis][name]
+                    if path not in counted:  # axes share the plain model
+                        estimates[f"{axis} {name}"] = self._estimate(changes, len(missing))
+                    counted.add(path)
                 elif results:
                     trained.append(f"{axis} {name}")
         if not self.is_first:
@@ -168,7 +170,7 @@ class Comparison:
         model, trained, train, valid = self._prepare(changes, seed)
         with self.devices.scope():
             train_data, valid_data = train.data(), valid.data()
-        seconds = TrainingSeconds()
+        seconds = dry_run.StepSeconds()
         history = trained.fit(
             train_data,
             epochs=options.epochs,
@@ -180,7 +182,8 @@ class Comparison:
         return {
             "bits_per_character": history["val_bits_per_character"],
             "parameters": model.count_params(),
-            "seconds_per_step": sum(seconds.by_epoch) / options.steps,
+            # Without the first step, which compiles, unless there is no other.
+            "seconds_per_step": statistics.median(seconds.seconds[1:] or seconds.seconds),
         }
 
     def _compile(self, changes):
@@ -189,8 +192,8 @@ class Comparison:
         model = trained = changes.build(self.corpus.tokens.vocabulary_size, options)
         if model.memory is not None:
             trained = StatefulSegments(model, options.batch_size)
-        elif changes.train is not None:
-            trained = changes.train(model, options.steps)
+        elif changes.wrapper is not None:
+            trained = changes.wrapper(model, options.steps)
         trained.compile(
             adam(options),
             changes.loss(),
@@ -203,14 +206,22 @@ class Comparison:
         return not self.options.values or name in self.options.values
 
     def _trained(self, axis):
-        """Return a dict of seed to result for each value of an axis."""
-        found = {}
-        for name in self.values[axis]:
-            prefix, suffix = self._result_path(axis, name, "*").split("*")
+        """Return a dict of seed to result for each value of an axis, which training completes.
+
+        Files are read once: another process may not have written yet what this one has trained too.
+        """
+        return {
+            name: self._results(self._result_path(axis, name, "*")) for name in self.values[axis]
+        }
+
+    def _results(self, pattern):
+        if pattern not in self._found:
+            prefix, suffix = pattern.split("*")
             paths = glob.glob(f"{glob.escape(prefix)}*{suffix}")
             seeds = {path[len(prefix) : -len(suffix)]: path for path in paths}
-            found[name] = {int(s): _read(path) for s, path in seeds.items() if s.isdecimal()}
-        return found
+            results = {int(s): _read(path) for s, path in seeds.items() if s.isdecimal()}
+            self._found[pattern] = results
+        return self._found[pattern]
 
     def _result_path(self, axis, name, seed):
         """Return the path of a result; axes share those of the plain model."""

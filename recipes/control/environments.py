@@ -2,8 +2,15 @@
 
 import numpy as np
 
-# Seeds of training environments start at a multiple of this, seeds of the test at its half.
-HELD_OUT = 1_000_000
+# Seeds of training begin at a multiple of the stride and end at its half, where those of the test
+# begin.
+SEED_STRIDE = 1_000_000
+TEST_SEED = SEED_STRIDE // 2
+
+
+def training_seed(seed, offset=0):
+    """Return a seed of environments for the training of a run with `seed`."""
+    return seed * SEED_STRIDE + offset % TEST_SEED
 
 
 class Environments:
@@ -15,15 +22,16 @@ class Environments:
     Args:
         name: str. A gymnasium id; ids of popgym begin with "popgym-".
         count: int. Number of copies N.
-        seed: int.
+        seed: int. That of the first copy; each other has the next one.
 
     Attributes:
         states: float32 (N, D), the current observations.
         starts: bool (N,), True at the first observation of an episode.
-        returns: list of the sums of rewards of the episodes that have ended.
+        returns: list of a list for each copy, the sums of rewards of its episodes that have ended.
 
     Raises:
-        ImportError: if gymnasium, or popgym for its ids, is not installed.
+        ImportError: if gymnasium, popgym for its ids, or a package of the environment is not
+            installed.
         ValueError: if there is no such environment, or its actions are not discrete.
     """
 
@@ -40,6 +48,8 @@ class Environments:
             ) from error
         try:
             self._environments = [gymnasium.make(name) for _ in range(count)]
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise ImportError(f"The environment {name} needs another package: {error}") from error
         except gymnasium.error.Error as error:
             raise ValueError(f"There is no environment {name}: {error}") from error
         first = self._environments[0]
@@ -55,7 +65,7 @@ class Environments:
         observed = [e.reset(seed=seed + i)[0] for i, e in enumerate(self._environments)]
         self.states = np.stack([self._vector(x) for x in observed])
         self.starts = np.ones(count, bool)
-        self.returns = []
+        self.returns = [[] for _ in range(count)]
         self._sums = np.zeros(count)
 
     def step(self, actions):
@@ -69,7 +79,7 @@ class Environments:
             self._sums[row] += reward
             if ended[row]:
                 observed, _ = environment.reset()
-                self.returns.append(float(self._sums[row]))
+                self.returns[row].append(float(self._sums[row]))
                 self._sums[row] = 0
             self.states[row] = self._vector(observed)
         self.starts = ended

@@ -43,7 +43,9 @@ class Episodes:
         `rollouts` are `Rollouts` that have not begun.
         """
         found, environments = [], rollouts.environments
-        while len(found) * len(environments.starts) < steps or len(environments.returns) < 2:
+        while (
+            len(found) * len(environments.starts) < steps or sum(map(len, environments.returns)) < 2
+        ):
             found.append(rollouts.step())
         streams = {name: np.stack([x[name] for x in found], axis=1) for name in (*FIELDS, "ends")}
         # Of each environment, the steps up to the end of its last whole episode.

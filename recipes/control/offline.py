@@ -7,25 +7,28 @@ import keras
 
 from keras_attn import losses, metrics, models, optimizers
 
-from .. import dry_run
+from .. import dry_run, files
 from ..epoch_dataset import EpochDataset
 from ..run import MODEL, TrainingRun
+from ..settings import check_settings
 from .agents import build
-from .environments import HELD_OUT, Environments
+from .environments import TEST_SEED, Environments, training_seed
 from .episodes import MAX_STEPS, Episodes, Windows
-from .returns import summary_of
+from .returns import first_returns, summary_of
 from .rollouts import Rollouts
 from .trajectory_actor import TrajectoryActor
 
 FILE_NAME = "episodes.npz"
 HELD_OUT_SHARE, VALID_BATCHES = 0.1, 10
+# Settings that a behaviour must share, since they decide what its policy reads and does.
+POLICY = ("recipe", "env", "memory", "num_layers", "num_heads", "hidden_dim", "intermediate_dim")
 
 
 class OfflineRun(TrainingRun):
     """Training and test of a `decision_transformer` in the directory `options.out`.
 
     It learns from the episodes of `--behaviour`: as many steps as the other agents take themselves,
-    by as many updates, each of as many steps as theirs.
+    by as many updates. Each reads `--num-envs` windows of `--memory` steps.
     """
 
     curve = "val_accuracy"
@@ -35,14 +38,17 @@ class OfflineRun(TrainingRun):
         self.check_batch("num_envs")
         self.name = name
         behaviour = f"{options.behaviour}-{options.seed}"
-        self._behaviour = os.path.join(os.path.dirname(options.out), behaviour, MODEL)
+        folder = os.path.join(os.path.dirname(options.out), behaviour)
+        self._behaviour = os.path.join(folder, MODEL)
         is_ready = options.behaviour == "random" or os.path.exists(self._behaviour)
         if not (is_ready or options.dry_run):
             raise ValueError(
                 f"--behaviour {options.behaviour} must have been trained under the same --out: "
                 f"add it to --models. Received: no file {self._behaviour}."
             )
-        environments = Environments(options.env, 1, options.seed * HELD_OUT)
+        if options.behaviour != "random":
+            _check_behaviour(folder, options)
+        environments = Environments(options.env, 1, training_seed(options.seed))
         with self.scope():
             self.model = models.decision_transformer(
                 environments.state_size,
@@ -87,11 +93,9 @@ class OfflineRun(TrainingRun):
         """Return the mean return of episodes in other environments, with sampled actions."""
         options, totals = self.options, self.episodes.totals
         target = float(totals.max()) if options.target_return is None else options.target_return
-        environments = Environments(options.env, options.num_envs, HELD_OUT // 2 + options.seed)
+        environments = Environments(options.env, options.num_envs, TEST_SEED + options.seed)
         actor = TrajectoryActor(self.model, environments, target, self.episodes.scale, options)
-        while len(environments.returns) < options.episodes:
-            actor.step()
-        found = summary_of(environments.returns[: options.episodes])
+        found = summary_of(first_returns(environments, actor.step, options.episodes))
         stored = {"mean": float(totals.mean()), "max": float(totals.max()), "number": len(totals)}
         return {"test": {**found, "target": target, "stored": stored}}
 
@@ -112,9 +116,18 @@ class OfflineRun(TrainingRun):
 
     def _play(self, steps, is_trained):
         options, name = self.options, self.options.behaviour
-        environments = Environments(options.env, options.num_envs, options.seed * HELD_OUT)
+        environments = Environments(options.env, options.num_envs, training_seed(options.seed))
         agent = build(name, environments.state_size, environments.num_actions, options)
         if is_trained and name != "random":
             trained = keras.models.load_model(self._behaviour, compile=False)
             agent.model.set_weights(trained.get_weights())
         return Episodes.play(Rollouts(environments, agent, options), steps)
+
+
+def _check_behaviour(folder, options):
+    """Refuse a behaviour that was trained in another environment, or is a model of other sizes."""
+    path = os.path.join(folder, "settings.json")
+    if os.path.exists(path):
+        trained = files.read_object(path, "delete its directory, and train the behaviour again")
+        given = options.identity()
+        check_settings(path, {**trained, **{name: given[name] for name in POLICY}}, folder)

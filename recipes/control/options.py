@@ -14,7 +14,8 @@ GATES = {
     "trxl_i": "sum",
 }
 ACTORS = (*GATES, "transformer_xl", "lstm", "memoryless")
-AGENTS = (*ACTORS, "decision_transformer")
+OFFLINE = "decision_transformer"
+AGENTS = (*ACTORS, OFFLINE)
 COMPARED = ("gtrxl", "transformer_xl", "lstm", "memoryless")
 
 
@@ -48,8 +49,10 @@ class RecipeOptions(
     steps: int = option(1_000_000, "steps of all environments", at_least=1)
     epochs: int = option(50, "equal parts of the training", at_least=1)
     learning_rate: float = option(1e-3, above=0)
-    discount: float = option(0.95, "discount factor of the return", within=(0, 1))
-    trace: float = option(0.9, "lambda of the generalised advantage estimate", within=(0, 1))
+    discount: float = option(0.95, "discount factor of the return", at_least=0, at_most=1)
+    trace: float = option(
+        0.9, "lambda of the generalised advantage estimate", at_least=0, at_most=1
+    )
     clip_norm: float = option(0.5, "largest norm of the whole gradient", at_least=0)
     entropy_weight: float = option(0.01, "weight of the entropy bonus", at_least=0)
     behaviour: str = option(

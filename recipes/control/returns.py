@@ -5,6 +5,23 @@ import numpy as np
 from ..plots import new_axes, save
 
 
+def first_returns(environments, step, number):
+    """Return the returns of `number` episodes, the first ones of each environment.
+
+    Each environment gives an equal share: the episodes that end first would more often be short.
+
+    Args:
+        environments: `Environments` in which no episode has begun before.
+        step: function that acts once in all of them.
+        number: int.
+    """
+    rows = environments.returns
+    shares = [len(range(row, number, len(rows))) for row in range(len(rows))]
+    while any(len(own) < share for own, share in zip(rows, shares, strict=True)):
+        step()
+    return [x for own, share in zip(rows, shares, strict=True) for x in own[:share]]
+
+
 def summary_of(returns):
     """Return the mean of the returns of episodes, and its error, as the result of a card."""
     return {
@@ -38,13 +55,17 @@ def best_of(cards):
 def draw(cards, path):
     """Draw the mean return over the environment's steps, and the range over the seeds, as PNG.
 
-    Agents that learn from stored episodes have no such curve.
+    Agents that learn from stored episodes have no such curve. An agent is left out too if the
+    histories of its seeds differ in length, or are missing.
     """
     figure, axes = new_axes((7.6, 4.2))
     for name, runs in cards.items():
-        if "return" not in runs[0]["history"][0]:
+        histories = [card["history"] for card in runs]
+        rows = [row for history in histories for row in history]
+        is_even = len({len(history) for history in histories}) == 1
+        if not (rows and is_even and "return" in rows[0]):
             continue
-        returns = np.array([[_number(row["return"]) for row in card["history"]] for card in runs])
+        returns = np.array([[_number(row["return"]) for row in history] for history in histories])
         epochs = np.arange(1, returns.shape[1] + 1)
         steps = epochs * runs[0]["steps"] / len(epochs) / 1000
         (line,) = axes.plot(steps, returns.mean(axis=0), label=name)

@@ -1,28 +1,40 @@
 """Rollouts of an agent, as training data."""
 
-import keras
 import numpy as np
+
+from ..predict import compiled
 
 
 class Rollouts:
     """Rollouts of T steps in all environments by the current agent.
 
     A rollout continues where the last one ended; the agent's memory at its beginning is part of the
-    data, so that a training step reads what the actor read. Advantages are generalised ones,
-    normalised over the rollout:
+    data. A training step reads what the actor read in the first `--memory` steps of an episode.
+    Later the actor's transformer reads the last `--memory` steps, but a training step also the
+    steps since the beginning of the rollout, like a segment of Transformer-XL; then the ratio of
+    the probabilities is near 1, not 1, before the first update.
+
+    Advantages are generalised ones, normalised over the rollout:
 
         A_t = d_t + discount trace A_{t+1},   d_t = r_t + discount V_{t+1} - V_t,
 
-    where an episode's end resets A. The options are `rollout`, T, `discount`, `trace` and `seed`.
+    where an episode's end resets A.
+
+    Args:
+        environments: `Environments`.
+        agent: `Agent`.
+        options: of the recipe; `rollout`, T, `discount`, `trace` and `seed` are used.
+        first: int. The rollouts that an earlier part of the run has made; actions are drawn by
+            `seed` and this number.
 
     Reference: Schulman et al., 2016 (https://arxiv.org/abs/1506.02438), eq. 16.
     """
 
-    def __init__(self, environments, agent, options):
+    def __init__(self, environments, agent, options, first=0):
         self.environments, self._agent, self._options = environments, agent, options
         self._count = len(environments.starts)
         self._memory = agent.initial(self._count)
-        self._generator = np.random.default_rng(options.seed)
+        self._generator = np.random.default_rng([options.seed, first])
         self._run = compiled(agent.model)
 
     def collect(self):
@@ -75,14 +87,3 @@ def sample_actions(logits, generator):
     log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     actions = (log_probs + generator.gumbel(size=logits.shape)).argmax(axis=-1)
     return actions, np.take_along_axis(log_probs, actions[:, None], axis=-1)[:, 0]
-
-
-def compiled(model):
-    """Return a compiled function of the model's inputs."""
-    if keras.backend.backend() != "tensorflow":
-        return model.predict_on_batch
-    import tensorflow as tf
-
-    # Not `predict_on_batch`: under a strategy each replica would return all rows.
-    function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
-    return lambda inputs: function(tf.nest.map_structure(tf.convert_to_tensor, inputs))

@@ -14,10 +14,11 @@ from ..progress import duration, fit_verbosity
 from ..run import FILES, TrainingRun
 from ..settings import check_out, check_settings
 from .agents import build
-from .environments import HELD_OUT, Environments
+from .environments import TEST_SEED, Environments, training_seed
 from .offline import OfflineRun
+from .options import OFFLINE
 from .proximal_policy import ProximalPolicy
-from .returns import best_of, draw, summary_of, table
+from .returns import best_of, draw, first_returns, summary_of, table
 from .rollouts import Rollouts
 
 
@@ -67,21 +68,23 @@ def runs_of(name, options):
 def estimate_agents(options):
     """Return the `Estimate` of all seeds of each agent, by name, and the names of trained runs.
 
-    The time of a step is measured with the first seed that is not trained.
+    The time of a step is measured with the first seed that has two steps left, since the first step
+    compiles, and with each seed that has begun.
     """
     estimates, trained = {}, []
     for name in options.models:
-        found = []
+        found, measured = [], None
         for own in runs_of(name, options):
             if os.path.exists(os.path.join(own.out, "card.json")):
                 trained.append(f"{name}, seed {own.seed}")
-            elif found and not os.path.exists(own.out):
-                found.append(found[0]._replace(done=0))
+            elif measured and len(measured.seconds) > 1 and not os.path.exists(own.out):
+                found.append(measured._replace(done=0))
             else:
                 found.append(new_run(name, own).estimate())
+                measured = max(found, key=lambda estimate: len(estimate.seconds))
         if found:
             steps, done = (sum(getattr(e, key) for e in found) for key in ("steps", "done"))
-            estimates[f"{name}, {len(found)} seeds"] = found[0]._replace(steps=steps, done=done)
+            estimates[f"{name}, {len(found)} seeds"] = measured._replace(steps=steps, done=done)
     return estimates, trained
 
 
@@ -94,7 +97,8 @@ def run_agent(name, options):
         names = ("task", "results", "history", "steps", "parameters", "options")
         card = files.read_object(path, "delete it, and the run is tested again", *names)
         given, tested = options.as_dict(), card["options"]
-        if all(tested.get(key) == given[key] for key in ("episodes", "target_return")):
+        of_test = ("episodes", "target_return") if name == OFFLINE else ("episodes",)
+        if all(tested.get(key) == given[key] for key in of_test):
             return card
     started = time.monotonic()
     agent = new_run(name, options)
@@ -106,7 +110,7 @@ def new_run(name, options):
     """Return a run that depends on no run before it."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(options.seed)
-    return (OfflineRun if name == "decision_transformer" else AgentRun)(name, options)
+    return (OfflineRun if name == OFFLINE else AgentRun)(name, options)
 
 
 class AgentRun(TrainingRun):
@@ -118,7 +122,7 @@ class AgentRun(TrainingRun):
         super().__init__(options, {"model": name, **options.identity()})
         self.check_batch("num_envs")
         self.name = name
-        environments = Environments(options.env, options.num_envs, options.seed * HELD_OUT)
+        environments = Environments(options.env, 1, training_seed(options.seed))
         with self.scope():
             self.agent = build(name, environments.state_size, environments.num_actions, options)
             self.model = self.agent.model
@@ -128,37 +132,45 @@ class AgentRun(TrainingRun):
                 jit_compile=self.jit_compile,
             )
             self.training_model.optimizer.build(self.training_model.trainable_variables)
-        self.rollouts = Rollouts(environments, self.agent, options)
 
     def train(self):
-        """Train, or resume training with new episodes.
+        """Train, or resume training after the last rollout that was saved, with new episodes.
 
         The current agent makes its own training data, so `fit` could not read them ahead.
         """
-        options = self.options
+        options, per_epoch = self.options, self.options.rollouts_per_epoch
         resume = self.resume_callback()
-        first = resume.initial_epoch(self.training_model)
+        first, done = resume.restore(self.training_model)
         if first == options.epochs:
             return
+        rollouts = self._new_rollouts(first * per_epoch + done)
         callbacks = keras.callbacks.CallbackList(
-            [Returns(self.rollouts.environments), *self.log_callbacks(first), resume],
+            [Returns(rollouts.environments), *self.log_callbacks(first), resume],
             add_progbar=True,
             model=self.training_model,
             verbose=fit_verbosity(),
             epochs=options.epochs,
-            steps=options.rollouts_per_epoch,
+            steps=per_epoch - done,
         )
         callbacks.on_train_begin()
         for epoch in range(first, options.epochs):
             callbacks.on_epoch_begin(epoch)
             found = []
-            for rollout in range(options.rollouts_per_epoch):
+            for rollout in range(callbacks.params["steps"]):
                 callbacks.on_train_batch_begin(rollout)
-                found += self._learn(self._distribute(self.rollouts.collect()))
+                found += self._learn(self._distribute(rollouts.collect()))
                 callbacks.on_train_batch_end(rollout, found[-1])
             means = {name: float(np.mean([step[name] for step in found])) for name in found[0]}
             callbacks.on_epoch_end(epoch, means)
+            callbacks.set_params({**callbacks.params, "steps": per_epoch})  # of the whole epochs
         callbacks.on_train_end()
+
+    def _new_rollouts(self, first):
+        """Return rollouts of new episodes after the first ones of the run."""
+        options = self.options
+        seed = training_seed(options.seed, first * options.num_envs)
+        environments = Environments(options.env, options.num_envs, seed)
+        return Rollouts(environments, self.agent, options, first)
 
     def estimate(self):
         per_epoch = self.options.rollouts_per_epoch
@@ -166,10 +178,10 @@ class AgentRun(TrainingRun):
 
     def _rollout_seconds(self, count):
         """Train on rollouts, and return the seconds of each."""
-        seconds = []
+        seconds, rollouts = [], self._new_rollouts(0)
         for _ in range(count):
             started = time.monotonic()
-            self._learn(self._distribute(self.rollouts.collect()))
+            self._learn(self._distribute(rollouts.collect()))
             seconds.append(time.monotonic() - started)
         return seconds
 
@@ -195,11 +207,9 @@ class AgentRun(TrainingRun):
     def evaluate(self):
         """Return the mean return of episodes in other environments, with sampled actions."""
         options = self.options
-        environments = Environments(options.env, options.num_envs, HELD_OUT // 2 + options.seed)
+        environments = Environments(options.env, options.num_envs, TEST_SEED + options.seed)
         rollouts = Rollouts(environments, self.agent, options)
-        while len(environments.returns) < options.episodes:
-            rollouts.collect()
-        return {"test": summary_of(environments.returns[: options.episodes])}
+        return {"test": summary_of(first_returns(environments, rollouts.step, options.episodes))}
 
     def export(self):
         """Write the next version under `export/`, of a model whose memory a client can hold."""
@@ -222,8 +232,9 @@ class Returns(keras.callbacks.Callback):
         self._environments = environments
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._environments.returns.clear()
+        for returns in self._environments.returns:
+            returns.clear()
 
     def on_epoch_end(self, epoch, logs=None):
-        returns = self._environments.returns
+        returns = sum(self._environments.returns, [])
         logs["return"] = float(np.mean(returns)) if returns else float("nan")

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from ..predict import compiled
 from .episodes import MAX_STEPS
-from .rollouts import compiled, sample_actions
+from .rollouts import sample_actions
 
 
 class TrajectoryActor:

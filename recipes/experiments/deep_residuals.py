@@ -1,5 +1,7 @@
 """Training of 24 layers without warm-up, by the residual."""
 
+import sys
+
 import numpy as np
 
 from keras_attn import layers, residuals
@@ -49,4 +51,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    EXPERIMENT.main()
+    sys.exit(EXPERIMENT.main())

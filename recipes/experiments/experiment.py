@@ -6,15 +6,21 @@ import datetime
 import json
 import pathlib
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
 import keras
 
+from ..cli import EXIT_INTERRUPTED, EXIT_USAGE, sentence
 from ..files import read_object, write
 from ..provenance import command_line, hardware, versions
+from ..settings import check_out
 
 CARDS = pathlib.Path(__file__).parent / "cards"
+# Entries of a run that are no numbers.
+PROVENANCE = ("command", "date", "hardware", "versions")
+ENTRIES = ("value", "seed", "seconds", *PROVENANCE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +44,11 @@ class Experiment:
     digits: int = 2
 
     def main(self, arguments=None):
-        """Run what the card lacks, write the card after each run, and print it."""
+        """Run what the card lacks, write the card after each run, and print it.
+
+        Returns:
+            The exit code.
+        """
         parser = argparse.ArgumentParser(
             prog=f"python -m {__package__}.{self.name}", description=self.question
         )
@@ -48,8 +58,19 @@ class Experiment:
         )
         parser.add_argument("--out", default=CARDS, type=pathlib.Path, help="folder of the card")
         options = parser.parse_args(arguments)
-        path = options.out / f"{self.name}.json"
-        runs = read_object(path, "delete it", "runs")["runs"] if path.exists() else []
+        try:
+            self._complete(options)
+        except (OSError, ValueError) as error:
+            print(f"{__package__}.{self.name}: {sentence(error)}", file=sys.stderr)
+            return EXIT_USAGE
+        except KeyboardInterrupt:
+            print("Stopped; the same command runs what the card lacks.", file=sys.stderr)
+            return EXIT_INTERRUPTED
+        return 0
+
+    def _complete(self, options):
+        check_out(options.out)
+        runs = read_runs(options.out / f"{self.name}.json")
         wanted = [(seed, value) for seed in options.seeds for value in options.values]
         done = {(run["seed"], run["value"]) for run in runs}
         for seed, value in wanted:
@@ -65,25 +86,28 @@ class Experiment:
         numbers = self.run(self.values[value])
         seconds = time.monotonic() - started
         print(f"{value}, seed {seed}: {numbers}, {seconds:.0f} s", flush=True)
-        return {"value": value, "seed": seed, "seconds": round(seconds, 1), **numbers}
-
-    def _write(self, folder, runs):
-        folder.mkdir(parents=True, exist_ok=True)
-        content = {
+        return {
+            "value": value,
+            "seed": seed,
+            "seconds": round(seconds, 1),
+            **numbers,
             "command": command_line(),
             "date": datetime.date.today().isoformat(),
             "hardware": hardware(),
-            "versions": versions("keras_attn", "keras", "tensorflow"),
-            "runs": runs,
+            "versions": versions("keras_attn", "keras", keras.backend.backend()),
         }
-        write(folder / f"{self.name}.json", json.dumps(content, indent=1) + "\n")
+
+    def _write(self, folder, runs):
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / f"{self.name}.json", json.dumps({"runs": runs}, indent=1) + "\n")
         write(folder / f"{self.name}.md", self.markdown(runs))
 
     def markdown(self, runs):
         """Return the card: a row for each value, with the numbers of all seeds and their median."""
-        columns = [name for name in runs[0] if name not in ("value", "seed", "seconds")]
+        columns = [name for name in runs[0] if name not in ENTRIES]
         lines = [f"# {self.question}", "", self.method, ""]
-        lines += [f"- Command: `python -m {__package__}.{self.name}`", f"- Hardware: {hardware()}"]
+        lines += [f"- Command: `{command}`" for command in _different(runs, "command")]
+        lines += [f"- Hardware: {machine}" for machine in _different(runs, "hardware")]
         lines += ["", "Median over the seeds, then the number of each seed.", ""]
         lines += [f"| value | {' | '.join(columns)} |", "| --- |" + " --: |" * len(columns)]
         for value in self.values:
@@ -99,3 +123,26 @@ class Experiment:
         median = statistics.median(numbers)
         each = ", ".join(f"{number:.{self.digits}f}" for number in numbers)
         return f"**{median:.{self.digits}f}** ({each})"
+
+
+def read_runs(path):
+    """Return the runs of a card, each with its provenance; none if there is no card.
+
+    Cards of earlier versions have one provenance, that of all their runs.
+
+    Raises:
+        ValueError: if the card is damaged.
+    """
+    if not path.exists():
+        return []
+    remedy = "delete it"
+    card = read_object(path, remedy, "runs")
+    shared = {name: card[name] for name in PROVENANCE if name in card}
+    if not all(isinstance(run, dict) and {*ENTRIES} <= {*shared, *run} for run in card["runs"]):
+        raise ValueError(f"The file {path} is damaged; {remedy}.")
+    return [{**shared, **run} for run in card["runs"]]
+
+
+def _different(runs, name):
+    """Return the values of an entry of runs, each once."""
+    return dict.fromkeys(run[name] for run in runs)

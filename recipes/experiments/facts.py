@@ -1,5 +1,7 @@
 """Facts that mixtures of experts remember at the active size of a dense network."""
 
+import sys
+
 import numpy as np
 
 from keras_attn import layers
@@ -45,4 +47,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    EXPERIMENT.main()
+    sys.exit(EXPERIMENT.main())

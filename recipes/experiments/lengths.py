@@ -1,5 +1,7 @@
 """Quality beyond the length of training, by the positions."""
 
+import sys
+
 from keras_attn import patterns, scores
 
 from .characters import bits, characters, three_layers, train, windows
@@ -40,4 +42,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    EXPERIMENT.main()
+    sys.exit(EXPERIMENT.main())

@@ -1,5 +1,7 @@
 """Adaptive spans on sequences with copies from many distances."""
 
+import sys
+
 import numpy as np
 
 from keras_attn import layers, patterns, scores
@@ -98,4 +100,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    EXPERIMENT.main()
+    sys.exit(EXPERIMENT.main())

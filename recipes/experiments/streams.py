@@ -1,5 +1,7 @@
 """Quality on a long stream, by the keys that a model keeps."""
 
+import sys
+
 from keras_attn import patterns
 
 from .characters import bits, characters, three_layers, train, windows
@@ -39,4 +41,4 @@ EXPERIMENT = Experiment(
 )
 
 if __name__ == "__main__":
-    EXPERIMENT.main()
+    sys.exit(EXPERIMENT.main())

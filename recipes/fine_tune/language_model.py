@@ -3,10 +3,11 @@
 import numpy as np
 
 from keras_attn import metrics, models
+from keras_attn.backend.replicas import model_scope
 
 from ..epoch_dataset import EpochDataset
 from ..masked_language_model.batches import mask_tokens
-from .rows import RowBatches, Rows, encode
+from .encoded_texts import EncodedTexts, TextBatches, encode
 from .task import Task, token_loss
 
 _RATE = 0.15  # of masked tokens
@@ -34,6 +35,7 @@ class LanguageModel(Task):
 
     def model_of(self, start):
         self._is_causal = isinstance(start, models.CausalLanguageModel)
+        self.num_unread = 1 if self._is_causal else 0
         if getattr(start, "memory", None) is not None:
             raise ValueError("--model must have no memory, which texts of one row do not need.")
         return start
@@ -44,10 +46,10 @@ class LanguageModel(Task):
         weights = np.ones(len(ids), "float32")
         if not self._is_causal:
             self._draw = self._masking(model, tokenizer)
-            return Rows({"token_ids": ids}, lengths, ids, weights)
+            return EncodedTexts({"token_ids": ids}, lengths, ids, weights)
         is_target = np.arange(1, ids.shape[1]) < lengths[:, None]
         targets = np.where(is_target, ids[:, 1:], _IGNORED)
-        return Rows({"token_ids": ids[:, :-1]}, lengths - 1, targets, weights)
+        return EncodedTexts({"token_ids": ids[:, :-1]}, lengths - 1, targets, weights)
 
     def batches(self, rows, seed=None):
         if self._is_causal:
@@ -62,7 +64,8 @@ class LanguageModel(Task):
 
     def evaluate(self, model, batches, examples):
         """Return the perplexity of a token."""
-        data = EpochDataset(batches, (0, 1)).data()
+        with model_scope(model):
+            data = EpochDataset(batches, (0, 1)).data()
         found = model.evaluate(data, verbose=0, return_dict=True)
         tokens = "next tokens" if self._is_causal else "masked tokens"
         return {"value": found["perplexity"], "signature": f"{len(examples)} texts; {tokens}"}
@@ -92,20 +95,22 @@ class LanguageModel(Task):
         special = [token for token in special if token is not None]
 
         def draw(ids, generator):
-            tokens, targets = mask_tokens(ids, _RATE, size, 1, generator)
             is_special = np.isin(ids, special)
-            tokens = np.where(tokens == size, mask_id, tokens)
-            is_target = (targets > 0) & ~is_special
-            return np.where(is_special, ids, tokens), np.where(is_target, targets, _IGNORED)
+            tokens, targets = mask_tokens(np.where(is_special, 0, ids), _RATE, size, 1, generator)
+            is_mask = tokens == size
+            # A special token that was drawn as a random one does not replace a token.
+            tokens = np.where(is_special | np.isin(tokens, special), ids, tokens)
+            tokens = np.where(is_mask, mask_id, tokens)
+            return tokens, np.where(targets > 0, targets, _IGNORED)
 
         return draw
 
 
-class MaskedBatches(RowBatches):
+class MaskedBatches(TextBatches):
     """Batches whose tokens are masked anew in each epoch.
 
     Args:
-        rows, batch_size, seed: as `RowBatches`.
+        rows, batch_size, seed: as `TextBatches`.
         draw: function of ids and of a `numpy.random.Generator` that returns tokens and targets.
     """
 

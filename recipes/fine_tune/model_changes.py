@@ -1,7 +1,8 @@
 """Changes of a loaded model by options: pattern, depth, dropout, new weights."""
 
-from keras_attn import depth, patterns, registry
+from keras_attn import depth, layers, patterns, registry
 from keras_attn.backend.replicas import whole_values
+from keras_attn.compat.keras_layers import flatten_layers
 
 
 def change_model(model, options, pad_id=None):
@@ -12,8 +13,7 @@ def change_model(model, options, pad_id=None):
     Raises:
         ValueError: if the blocks cannot be reversible.
     """
-    is_causal = hasattr(model, "depth") or getattr(model, "pooling", None) == "last"
-    pattern = _pattern(options, is_causal)
+    pattern = _pattern(options, _is_causal(model))
     changes = {
         "pattern": pattern and registry.serialize(pattern),
         "dropout": options.dropout,
@@ -43,6 +43,12 @@ def check_positions(model, max_length):
             "--max-length must be at most the number of the model's positions. "
             f"Received: --max-length {max_length}, and {limit} positions."
         )
+
+
+def _is_causal(model):
+    """Return True if no position of the model attends to a later one."""
+    attention = (x for x in flatten_layers(model) if isinstance(x, layers.MultiHeadAttention))
+    return all(layer.pattern.causal for layer in attention)
 
 
 def _pattern(options, causal):

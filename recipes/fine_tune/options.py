@@ -26,13 +26,14 @@ class RecipeOptions(
     DESCRIPTION = (
         "Trains a model of a folder of Hugging Face or of a .keras file further, on texts with "
         "labels, evaluates it, exports it with its tokenizer and writes a result card. Without "
-        "--model the model is a new bert; without --train the data are made offline, from "
-        "docstrings and dates. The same command with the same --out resumes a run."
+        "--model the model is new: a bert, a gpt for language_model, or a transformer for "
+        "translation. Without --train the data are made offline, from docstrings and dates. The "
+        "same command with the same --out resumes a run."
     )
 
     task: str = option("classification", choices=TASKS)
     model: str | None = option(
-        None, "a folder of Hugging Face, or a .keras file (default: a new bert)"
+        None, "a folder of Hugging Face, or a .keras file (default: a new model)"
     )
     tokenizer: str | None = option(
         None, "default: the folder's, or tokenizer.model beside a .keras file", metavar="FILE"
@@ -47,7 +48,9 @@ class RecipeOptions(
     test: str | None = option(
         None, "such a file, evaluated at the end", identity=False, metavar="FILE"
     )
-    valid_share: float = option(0.1, "of --train for validation, without --valid", within=(0, 0.9))
+    valid_share: float = option(
+        0.1, "of --train for validation, without --valid", at_least=0, at_most=0.9
+    )
     text_column: str = option("text", "name of the column", metavar="NAME")
     second_column: str | None = option(
         None, "column of a second text, for pairs (default: none)", metavar="NAME"
@@ -73,17 +76,19 @@ class RecipeOptions(
         choices=("reversible",),
     )
     dropout: float | None = option(
-        None, "in place of the model's (default: as it is)", within=(0, 1)
+        None, "in place of the model's (default: as it is)", at_least=0, below=1
     )
     class_weights: str | None = option(
         None, "weigh each class by the inverse of its frequency", choices=("balanced",)
     )
     batch_size: int = option(32, "texts of a step", at_least=1)
     epochs: int = changed(
-        *(ScheduleOptions, "epochs", 10, "passes over the training data"), identity=False
+        ScheduleOptions, "epochs", 10, "passes over the training data", identity=False
     )
     steps: int | None = changed(
-        *(ScheduleOptions, "steps", None),
+        ScheduleOptions,
+        "steps",
+        None,
         "in place of --epochs: whole epochs up to so many steps, or a part of one",
         identity=False,
     )
@@ -121,6 +126,9 @@ class RecipeOptions(
         if self.task in ("tokens", "language_model", "translation"):
             reason = f"--task {self.task}, which reads one text"
             self._check_without(("second_column", "pooling"), reason)
+        if self.task == "translation":
+            reason = "--task translation, whose model has an encoder and a decoder"
+            self._check_without(("pattern", "depth"), reason)
         if self.class_weights and self.task != "classification":
             raise OptionError(
                 f"--class-weights is for --task classification. Received: --task {self.task}."

@@ -6,7 +6,7 @@ import numpy as np
 from keras_attn import metrics, models
 
 from .classification import class_names, label_name
-from .rows import Rows
+from .encoded_texts import EncodedTexts
 from .scores import class_scores
 from .task import Task, outputs_of, token_loss
 
@@ -49,7 +49,7 @@ class Tagging(Task):
         return models.MaskedLanguageModel(*parts, head, start.dropout, name=start.name)
 
     def rows(self, model, tokenizer, examples, is_training=False):
-        """Return `Rows` whose targets are -1 at all tokens but the first ones of words."""
+        """Return `EncodedTexts` whose targets are -1 at all tokens but the first ones of words."""
         words = [split_words(text) for text in examples.texts]
         pieces = iter(tokenizer.encode_as_lists([f" {word}" for row in words for word in row]))
         pieces = [[next(pieces) for _ in row] for row in words]
@@ -67,7 +67,7 @@ class Tagging(Task):
                     targets[row, position] = indices[tag]
                 position += len(part)
         lengths = np.array([*map(len, ids)])
-        return Rows({"token_ids": inputs}, lengths, targets, np.ones(len(ids), "float32"))
+        return EncodedTexts({"token_ids": inputs}, lengths, targets, np.ones(len(ids), "float32"))
 
     def compile_arguments(self):
         return {
@@ -76,13 +76,18 @@ class Tagging(Task):
         }
 
     def evaluate(self, model, batches, examples):
-        """Return accuracy, macro F1 and each label's F1, over words."""
+        """Return accuracy, macro F1 and each label's F1, over words that have a token."""
         expected, found = [], []
         for outputs, targets in outputs_of(model, batches):
             is_word = targets != _UNLABELLED
             expected.append(targets[is_word])
             found.append(outputs.argmax(axis=-1)[is_word])
-        return class_scores(np.concatenate(expected), np.concatenate(found), self.names, "words")
+        expected, found = map(np.concatenate, (expected, found))
+        results = class_scores(expected, found, self.names, "words")
+        left_out = sum(len(split_words(label)) for label in examples.labels) - len(expected)
+        if left_out:
+            results["signature"] += f"; {left_out} more have no token within --max-length"
+        return results
 
     def labels(self):
         return {"labels": self.names}

@@ -4,7 +4,8 @@ import numpy as np
 
 from keras_attn import losses, models
 
-from .rows import RowBatches, Rows, encode
+from ..predict import compiled
+from .encoded_texts import EncodedTexts, TextBatches, encode
 
 
 class Task:
@@ -22,11 +23,13 @@ class Task:
         metric: name of the result.
         curve: name of the metric of `history.csv` that is drawn.
         reads_padding: True if the model must know an id of padding.
+        num_unread: number of tokens at the end of a text that a model is not given.
     """
 
     kinds = (models.MaskedLanguageModel, models.Classifier)
     metric = curve = None
     reads_padding = False
+    num_unread = 0
 
     def __init__(self, splits, options):
         self.options = options
@@ -40,19 +43,19 @@ class Task:
         return examples.texts
 
     def rows(self, model, tokenizer, examples, is_training=False):
-        """Return `Rows` of texts."""
+        """Return `EncodedTexts` of texts."""
         inputs, lengths = encode(tokenizer, examples, model, self.options.max_length)
         targets = self.targets(examples)
         weights = self.weights(targets) if is_training else np.ones(len(targets))
-        return Rows(inputs, lengths, targets, weights.astype("float32"))
+        return EncodedTexts(inputs, lengths, targets, weights.astype("float32"))
 
     def weights(self, targets):
         """Return a weight of each training row."""
         return np.ones(len(targets))
 
     def batches(self, rows, seed=None):
-        """Return batches of `Rows`, shuffled by a seed, or in their order without one."""
-        return RowBatches(rows, self.options.batch_size, seed)
+        """Return batches of `EncodedTexts`, shuffled by a seed, or in their order without one."""
+        return TextBatches(rows, self.options.batch_size, seed)
 
     def finish(self, model):
         """Change the weights after the training, if the outputs should then differ."""
@@ -117,8 +120,8 @@ def token_loss(ignored, label_smoothing=0.0):
 
 def outputs_of(model, batches):
     """Return a list of the outputs of a model for each batch, with the targets."""
-    found = []
+    predict, found = compiled(model), []
     for index in range(len(batches)):
         inputs, targets, _ = batches.batch(0, index)
-        found.append((model.predict_on_batch(inputs), targets))
+        found.append((np.asarray(predict(inputs)), targets))
     return found

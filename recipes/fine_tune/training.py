@@ -36,7 +36,12 @@ class FineTuneRun(TrainingRun):
     def __init__(self, options):
         self.name, self.splits = read_examples(options)
         data = digest(*(f"{split}{x.digest()}" for split, x in self.splits.items()))
-        super().__init__(options, {"sha256": data, **options.identity()})
+        settings = {"sha256": data, **options.identity()}
+        batches = -(-len(self.splits["train"]) // options.batch_size)
+        if options.steps is not None and options.steps < batches:
+            # A longer run does not continue a part of an epoch: its other batches would be missing.
+            settings["part of an epoch"] = options.steps
+        super().__init__(options, settings)
         self.task = TASKS[options.task](self.splits, options)
         with self.scope():
             texts = self.task.texts(self.splits["train"])
@@ -66,11 +71,11 @@ class FineTuneRun(TrainingRun):
 
     def train(self):
         """Train, or resume training, and take the weights of the best epoch."""
-        options = self.options
-        best = BestEpoch(self.path("best.npz"), self.path("history.csv"), options.patience)
-        if not self.fit(*self.training_data(), callbacks=[best]):
-            best.set_model(self.model)  # the checkpoint has the last epoch's weights
-            best.on_train_end()
+        best = BestEpoch(self.path("best.npz"), self.options.patience)
+        best.set_model(self.model)
+        epoch, _ = self.resume_callback().restore(self.model)
+        if best.is_finished(epoch) or not self.fit(*self.training_data(), callbacks=[best]):
+            best.on_train_end()  # the checkpoint has the last epoch's weights
         self.task.finish(self.model)
 
     def data_bytes(self):
@@ -104,7 +109,7 @@ class FineTuneRun(TrainingRun):
     def _rows(self, split):
         rows = self.task.rows(self.model, self.tokenizer, self.splits[split], split == "train")
         most = self.options.max_length
-        cut = int((rows.lengths >= most).sum())
+        cut = int((rows.lengths + self.task.num_unread >= most).sum())
         if cut:
             print(f"{split}: {cut} of {len(rows.lengths)} texts fill --max-length {most}.")
         return rows

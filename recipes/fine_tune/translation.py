@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn import callbacks, convert, metrics, models
 
-from .rows import Rows, encode
+from .encoded_texts import EncodedTexts, encode
 from .task import Task, token_loss
 
 _IGNORED = -1
@@ -45,7 +45,7 @@ class Translation(Task):
         return start
 
     def rows(self, model, tokenizer, examples, is_training=False):
-        """Return `Rows` of sources, and of targets after the token that begins them."""
+        """Return `EncodedTexts` of sources, and of targets after the token that begins them."""
         self._tokenizer, most = tokenizer, self.options.max_length
         source, source_lengths = encode(tokenizer, examples, model, most)
         # Marian has a model for each side.
@@ -59,7 +59,7 @@ class Translation(Task):
         }
         targets = np.where(is_target, target, _IGNORED)
         weights = np.ones(len(target), "float32")
-        return Rows(inputs, np.maximum(source_lengths, lengths), targets, weights)
+        return EncodedTexts(inputs, np.maximum(source_lengths, lengths), targets, weights)
 
     def compile_arguments(self):
         return {

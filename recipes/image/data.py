@@ -1,5 +1,6 @@
 """Images: scikit-learn's digits, CIFAR-10, or ImageNet of 32 by 32 pixels."""
 
+import hashlib
 import math
 import zipfile
 import zlib
@@ -15,7 +16,7 @@ from .shapes import DATASETS
 # Share of the images for each split that the data set does not hold out itself.
 HELD_OUT = 0.1
 MOST_HELD_OUT = 5000
-
+_BLOCK = 4096  # images
 
 _SHAPE = DATASETS["cifar10"].image_shape
 _SIZE = math.prod(_SHAPE)
@@ -86,6 +87,18 @@ def read_images(dataset, data_dir=None, seed=0):
         "valid": Images(train, order[:held_out], labels),
         "test": Images(test, np.arange(len(test)), test_labels),
     }
+
+
+def digest(splits):
+    """Return the SHA-256 of all images and labels of the splits that `read_images` returns."""
+    found = hashlib.sha256()
+    for split in ("train", "test"):  # `valid` shares the array of `train`
+        array, _, labels = splits[split]
+        for start in range(0, len(array), _BLOCK):  # an array in a file may exceed the memory
+            found.update(np.ascontiguousarray(array[start : start + _BLOCK]))
+        if labels is not None:
+            found.update(np.ascontiguousarray(labels))
+    return found.hexdigest()
 
 
 def _digits():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 
 from ..model_arguments import ModelArguments
 from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
@@ -34,10 +33,12 @@ class RecipeOptions(
 
     dataset: str = option("digits", choices=tuple(DATASETS))
     data_dir: str | None = option(
-        None, "directory with CIFAR-10's *.bin, or ImageNet's train*.np[yz], val*"
+        None, "directory with CIFAR-10's *.bin, or ImageNet's train*.np[yz], val*", identity=False
     )
-    model: str = option("image_transformer", choices=MODELS)
-    dropout: float | None = option({"": 0.2}, within=(0, 1))
+    model: str | None = option(
+        None, "default: image_transformer, or that of the preset", choices=MODELS
+    )
+    dropout: float | None = option({"": 0.2}, at_least=0, below=1)
     pattern: str | None = option(
         {
             "": "block_local_1d",
@@ -63,7 +64,7 @@ class RecipeOptions(
     )
     likelihood: str | None = option(
         {"": "categorical"},
-        "of a value: a softmax, or of a pixel: a mixture of logistics",
+        "categorical: a softmax of each value; logistics: a mixture of logistics of each pixel",
         choices=("categorical", "logistics"),
     )
     num_mixtures: int | None = option({"": 10}, "of logistics", at_least=1)
@@ -97,9 +98,13 @@ class RecipeOptions(
         return self.model
 
     def resolve(self):
-        options = self._with_preset() if self.preset else self
-        steps = options.steps or math.ceil(options.train_images / options.batch_size)
-        options = super(RecipeOptions, options).resolve().divide(steps)
+        options = self._with_preset() if self.preset else self.fill(model="image_transformer")
+        return options._with_sizes()
+
+    def _with_sizes(self):
+        """Return a copy with the sizes that follow from the model and the data."""
+        steps = self.steps or math.ceil(self.train_images / self.batch_size)
+        options = super().resolve().divide(steps)
         given = options.block_length, options.stride
         sizes = pattern_sizes(DATASETS[options.dataset], options.likelihood, *given)
         height = DATASETS[options.dataset].image_shape[0]
@@ -155,15 +160,12 @@ class RecipeOptions(
                 f"--factor must divide the images, {shape}. Received: --factor {self.factor}."
             )
 
-    def identity(self):
-        """Spell the data's directory in one way."""
-        return {**super().identity(), "data_dir": self.data_dir and os.path.realpath(self.data_dir)}
-
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and pattern where none are given."""
         # Presets with a summary, or with latents, are for text.
         of_text = {"summary", "num_latents"}
         build, preset = self.find_preset(lambda name, x: name in MODELS and not of_text & x.keys())
+        self.check_model_of(build)
         found = {n: v for n, v in preset.items() if n not in ("vocabulary_size", "image_shape")}
         pattern = found.pop("pattern", None)
         if pattern is not None:

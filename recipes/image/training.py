@@ -14,7 +14,7 @@ from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from .architectures import build
 from .batches import OrderedBatches, ShuffledBatches
-from .data import Images, read_images, shrink
+from .data import Images, digest, read_images, shrink
 from .shapes import CLASSIFIERS, DATASETS, ENLARGER, small_shape
 
 
@@ -38,9 +38,9 @@ class ImagesRun(TrainingRun):
     needs_whole_batches = False
 
     def __init__(self, options):
-        super().__init__(options, options.identity())
         self.kind = DATASETS[options.dataset]
         self.splits = read_images(options.dataset, options.data_dir, options.seed)
+        super().__init__(options, {"sha256": digest(self.splits), **options.identity()})
         with self.scope():
             self.model = build(options, self.kind)
             self._compile()

@@ -37,8 +37,8 @@ class RecipeOptions(
         "Python's standard library. The same command with the same --out resumes a run."
     )
 
-    model: str = option("gpt", choices=MODELS)
-    dropout: float | None = option({"": 0.1}, within=(0, 1))
+    model: str | None = option({"": "gpt"}, choices=MODELS)
+    dropout: float | None = option({"": 0.1}, at_least=0, below=1)
     memory: int | None = option(
         None,
         "tokens before the segment that each layer remembers, and the longest span of "
@@ -72,8 +72,7 @@ class RecipeOptions(
     temperature: float = option(0.8, "of generation", identity=False, above=0)
 
     def resolve(self):
-        options = self._with_preset() if self.preset else self
-        options = super(RecipeOptions, options).resolve()
+        options = TextOptions.resolve(self._with_preset() if self.preset else self)
         half = max(1, options.context // 2)
         options = options.fill(memory=options.context, stride=half, max_length=half)
         return options.fill(eval_memory=options.memory)
@@ -104,6 +103,7 @@ class RecipeOptions(
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and arguments where none are given."""
         build, preset = self.find_preset(lambda model, x: model in MODELS and "scaling" not in x)
+        self.check_model_of(build)
         memory = preset.get("memory_length", preset.get("max_span"))
         sizes = {name: preset[name] for name in (*self.sizes(), "dropout") if name in preset}
         replaced = {*self.sizes(), "dropout", *_LENGTHS}

@@ -21,10 +21,12 @@ def main(arguments=None):
     add = parser.add_argument
     add("run", metavar="RUN", help="directory of the run")
     add("query", metavar="QUERY", help="a sentence")
-    add("--data-dir", help="directory whose test.txt [.gz] has the sentences")
+    add("--data-dir", help="directory with texts, as of the recipe, whose test has the sentences")
     add("--text", help="file whose last twentieth has them (default: Python's standard library)")
     add("--count", type=int, default=5, help="sentences to print (default: 5)")
     options = parser.parse_args(arguments)
+    if options.count < 1:
+        parser.error(f"--count must be at least 1. Received: --count {options.count}.")
     try:
         from ..text.data import read_text  # not for --help, which answers at once
 
@@ -70,13 +72,15 @@ def nearest(run, query, sentences, count=5):
     import tensorflow as tf  # not for --help
 
     from keras_attn import text
+    from keras_attn.export.versions import find_versions
 
     from .. import files
 
-    versions = [name for name in _listed(os.path.join(run, "export")) if name.isdecimal()]
+    export = os.path.join(run, "export")
+    versions = find_versions(export) if os.path.isdir(export) else {}
     if not versions:
         raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
-    exported = tf.saved_model.load(os.path.join(run, "export", max(versions, key=int)))
+    exported = tf.saved_model.load(versions[max(versions)])
     tokenizer = text.load(os.path.join(run, "tokenizer.model"))
     settings = os.path.join(run, "settings.json")
     context = files.read_object(settings, "give another RUN", "context")["context"]
@@ -110,10 +114,6 @@ def _mean_features(encode, rows, context):
         features = np.where(real[..., None], outputs["features"].numpy(), 0)
         found.append(features.sum(axis=1) / lengths[:, None])
     return np.concatenate(found)
-
-
-def _listed(folder):
-    return os.listdir(folder) if os.path.isdir(folder) else []
 
 
 if __name__ == "__main__":

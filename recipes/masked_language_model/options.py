@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import OptionError, RunOptions, SizeOptions, option
+from ..options import RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
 MODELS = ("bert", "modern_bert", "longformer", "big_bird", "perceiver")
@@ -29,12 +29,5 @@ class RecipeOptions(
     )
 
     model: str = option("bert", choices=MODELS)
-    dropout: float = option(0.1, within=(0, 1))
-    mask_rate: float = option(0.15, "share of the tokens to predict")
-
-    def check(self):
-        super().check()
-        if not 0 < self.mask_rate < 1:
-            raise OptionError(
-                f"--mask-rate must be between 0 and 1. Received: --mask-rate {self.mask_rate}."
-            )
+    dropout: float = option(0.1, at_least=0, below=1)
+    mask_rate: float = option(0.15, "share of the tokens to predict", above=0, below=1)

@@ -46,7 +46,10 @@ class MaskedLanguageModelRun(TrainingRun):
             self.model.compile(
                 adam(options),
                 loss=losses.LabelSmoothedCrossentropy(0.0),
-                weighted_metrics=[metrics.TokenAccuracy(name="masked_accuracy")],
+                weighted_metrics=[
+                    metrics.TokenAccuracy(name="masked_accuracy"),
+                    metrics.Perplexity(),
+                ],
                 jit_compile=self.jit_compile,
             )
 
@@ -58,8 +61,9 @@ class MaskedLanguageModelRun(TrainingRun):
     def evaluate(self):
         """Return the accuracy on masked test tokens, and that of always the most frequent token."""
         segments = self._segments("test")
-        how = {"verbose": evaluate_verbosity(), "return_dict": True}
-        found = self.model.evaluate(EpochDataset(segments).data(), **how)
+        with self.scope():
+            data = EpochDataset(segments).data()
+        found = self.model.evaluate(data, verbose=evaluate_verbosity(), return_dict=True)
         guess = count_ids(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
         hits, number = 0, 0
         for index in range(len(segments)):
@@ -71,7 +75,7 @@ class MaskedLanguageModelRun(TrainingRun):
                 "metric": "masked_accuracy",
                 "value": found["masked_accuracy"],
                 "signature": f"the most frequent token alone: {baseline:.4g}",
-                "perplexity": float(np.exp(found["loss"])),
+                "perplexity": found["perplexity"],
                 "baseline": baseline,
                 "masked_tokens": number,
             }

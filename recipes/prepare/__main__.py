@@ -46,13 +46,13 @@ def _run(options):
             from .steps import prepare
 
             pool = prepare(plan, options)
-            _tell(pool, time.monotonic() - started)
+            _print_cost(pool, time.monotonic() - started)
         if options.worker == 0:
             remove_work(plan)
             print("\n".join(summary(plan.out)))
 
 
-def _tell(pool, seconds):
+def _print_cost(pool, seconds):
     from ..progress import duration
 
     if pool.seconds:

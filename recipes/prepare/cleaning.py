@@ -1,10 +1,11 @@
-"""Text as it is prepared: cleaned, identified by its hash, and given to a split by it."""
+"""Text as it is prepared: cleaned, identified by a hash, and given to a split by it."""
 
 import hashlib
 import re
 import unicodedata
 
 KEY_BYTES = 32
+_SPLIT_BYTES = 8  # of a key, which decide the split
 SAMPLED = 65_536  # characters of a piece of the tokenizer's sample
 
 # Controls but tab and line end, marks of byte order, halves of surrogate pairs.
@@ -36,17 +37,25 @@ def clean_sides(sides):
 
 
 def key_of(sides):
-    """Return the SHA-256 of a cleaned document: documents with the same one are repeats."""
-    return hashlib.sha256("\0".join(sides).encode()).digest()
+    """Return the key of a cleaned document: documents with the same one are repeats.
+
+    It is the document's SHA-256. The first bytes of a pair's key are those of its source's SHA-256,
+    so that all translations of a sentence fall to one split.
+    """
+    source = hashlib.sha256(sides[0].encode())
+    whole = source.copy()
+    for side in sides[1:]:
+        whole.update(b"\0" + side.encode())
+    return source.digest()[:_SPLIT_BYTES] + whole.digest()[_SPLIT_BYTES:]
 
 
 def split_of(key, valid, test):
     """Return the split of a document, of which `valid` and `test` have these shares.
 
-    `key` is bytes, or an array of them. The split depends on the document alone, so a corpus that
-    grows moves no document to another split.
+    `key` is bytes, or an array of them. The split depends on the document alone, of a pair on its
+    source, so a corpus that grows moves no document to another split.
     """
-    place = int.from_bytes(bytes(key[:8]), "big") / 2**64
+    place = int.from_bytes(bytes(key[:_SPLIT_BYTES]), "big") / 2 ** (8 * _SPLIT_BYTES)
     if place < valid:
         return "valid"
     return "test" if place < valid + test else "train"

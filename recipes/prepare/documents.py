@@ -132,8 +132,11 @@ class Documents:
             if line is not None and not line.strip():
                 continue
             self.place = lines.place()
+            if line is None:
+                self._problems.add(kinds.TOO_LONG_JSON, self.place)
+                continue
             try:
-                found = None if line is None else json.loads(line.decode().lstrip("\ufeff"))
+                found = json.loads(line.decode().lstrip("\ufeff"))
             except UnicodeDecodeError:
                 self._problems.add(kinds.NOT_UTF8, self.place)
                 continue

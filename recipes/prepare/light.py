@@ -9,6 +9,7 @@ import importlib.util
 import multiprocessing
 import os
 import re
+import signal
 import sys
 import threading
 from multiprocessing import connection
@@ -45,5 +46,7 @@ def end_with_parent():
 
 
 if __name__ == "light":  # the first thing that a process of the pool runs
+    # Ctrl-C reaches this process too, which may be idle: without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     without_keras()
     end_with_parent()

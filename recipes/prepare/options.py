@@ -41,8 +41,8 @@ class RecipeOptions(CommandOptions):
         "recipes.translate (default: none)",
     )
     target: str | None = option(None, "language of the translations (default: none)")
-    valid: float = option(0.05, "share of the documents for validation", within=(0, 1))
-    test: float = option(0.05, "share of the documents for the test", within=(0, 1))
+    valid: float = option(0.05, "share of the documents for validation", at_least=0, at_most=1)
+    test: float = option(0.05, "share of the documents for the test", at_least=0, at_most=1)
     tokenizer: str = option("unigram", "to train", choices=KINDS)
     vocabulary_size: int | None = option(
         None, f"of the tokenizer (default: all characters; {SUBWORDS} subwords)", at_least=5
@@ -50,7 +50,9 @@ class RecipeOptions(CommandOptions):
     tokenizer_file: str | None = option(
         None, "one that exists, in place of --tokenizer", identity=False
     )
-    sample: float = option(10.0, "MB of text to train the tokenizer on", above=0)
+    sample: float = option(
+        10.0, "MB to train the tokenizer on, counted in bytes of the files", above=0
+    )
     part: float = option(
         64.0, "MB of files that are prepared together, and of a large file's parts", above=0
     )
@@ -72,6 +74,10 @@ class RecipeOptions(CommandOptions):
     def fields(self):
         """Names of the fields of a document's sides."""
         return (self.field,) if self.target_field is None else (self.field, self.target_field)
+
+    @property
+    def has_pairs(self):
+        return self.source is not None or self.target_field is not None
 
     @classmethod
     def take_others(cls, parser, given, others):

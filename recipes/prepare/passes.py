@@ -53,7 +53,7 @@ class FirstPass(NamedTuple):
     """The result of the first pass over a part.
 
     Args:
-        keys: uint8 array (documents, 32), their SHA-256.
+        keys: uint8 array (documents, 32), their `cleaning.key_of`.
         sample: list of pairs of str, a place in a random order and a text.
         facts: dict. The documents, the hash of the texts, and the problems.
     """

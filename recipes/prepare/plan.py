@@ -15,6 +15,7 @@ from .passes import Part, Rules
 from .sources import Source, find_files, is_json_lines
 
 VERSION = 1  # of cleaning, of repeats and of splits
+PAIRS_VERSION = 2  # the same of pairs; version 1 divided them by both sides
 _BYTES = 1_000_000
 
 
@@ -50,9 +51,10 @@ def make_plan(options):
     sizes = [(path, os.path.getsize(os.path.join(folder, path))) for path in paths]
     settings = {
         **options.identity(),
-        "version": VERSION,
+        "version": PAIRS_VERSION if options.has_pairs else VERSION,
         "files": files.digest(*(f"{path} {size}" for path, size in sizes)),
     }
+    # Of the bytes of files: those of JSON lines hold less text, those of compressed files more.
     share = min(1.0, options.sample * _BYTES / max(1, sum(size for _, size in sizes)))
     if options.tokenizer_file is not None:
         content = files.read(options.tokenizer_file)

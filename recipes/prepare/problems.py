@@ -2,6 +2,7 @@
 
 _MOST_NAMED = 20
 BROKEN = "lines that are no JSON object"
+TOO_LONG_JSON = "lines of more than 64 MiB"
 NO_FIELD = "lines without a text in the field"
 NOT_UTF8 = "documents that are not UTF-8"
 EMPTY_FILE = "empty files"

@@ -23,6 +23,7 @@ from keras_attn.ops.atomic_files import atomic_file
 from keras_attn.text.token_manifest import TOKENIZER, Shard
 
 from .. import files
+from ..cli import sentence
 from . import cleaning, encoding, passes
 from .plan import PLAN, WORK, check_out, is_complete, read_parts
 from .pool import Pool
@@ -30,8 +31,8 @@ from .problems import total
 from .repeats import kept
 from .report import write_report
 
-_READY, _FAILED = "ready.json", "failed.json"
-_POLL_SECONDS, _TELL_SECONDS = 0.5, 60
+_READY = "ready.json"
+_POLL_SECONDS, _LOG_SECONDS = 0.5, 60
 
 
 def prepare(plan, options, log=print):
@@ -48,46 +49,75 @@ def prepare(plan, options, log=print):
     with Pool(options.processes) as pool:
         if not is_complete(plan):
             steps = _lead if options.worker == 0 else _follow
-            try:
-                steps(plan, options, pool, log)
-            except FileNotFoundError:
-                if not is_complete(plan):  # by worker 0, which has removed the files of the work
-                    raise
-                check_out(plan)
+            with _report_failure(plan, options):
+                try:
+                    steps(plan, options, pool, log)
+                except FileNotFoundError:
+                    if not is_complete(plan):  # by worker 0, which has removed the work's files
+                        raise
+                    check_out(plan)
     return pool
 
 
-def _lead(plan, options, pool, log):
-    """Do the steps of worker 0; an error that the texts or options cause also ends the others."""
+class OtherWorkerError(ValueError):
+    """Another worker has failed, so this one ends."""
+
+
+@contextlib.contextmanager
+def _report_failure(plan, options):
+    """Leave the error of this worker for the others, which would wait for it."""
+    path = _failure_path(plan, options.worker)
     with contextlib.suppress(FileNotFoundError):
-        os.remove(plan.work(_FAILED))
+        os.remove(path)  # of an earlier run
     try:
-        plan = read_parts(plan)
-        mine = plan.parts[:: options.workers]
-        _first_passes(plan, mine, pool, log)
-        _wait(plan, [_first_path(plan, part) for part in plan.parts], "the first pass", log)
-        if not os.path.exists(plan.work(_READY)):
-            choose_documents_and_tokenizer(plan, options, log)
-        _second_passes(plan, mine, pool, log)
-        paths = [plan.work(f"{part.name}-second.json") for part in plan.parts]
-        _wait(plan, paths, "the second pass", log)
-        if options.workers > 1:  # whose parts this worker has not checked
-            _second_passes(plan, plan.parts, pool, log)
-        finish(plan)
-    except ValueError as error:
-        if options.workers > 1:
-            files.write(plan.work(_FAILED), json.dumps({"message": str(error)}))
+        yield
+    except OtherWorkerError:
         raise
+    except Exception as error:
+        with contextlib.suppress(OSError):  # of a full disk, or of a work folder that is removed
+            files.write(path, json.dumps({"message": sentence(error)}))
+        raise
+
+
+def _check_workers(plan, options):
+    for worker in range(options.workers):
+        path = _failure_path(plan, worker)
+        with contextlib.suppress(FileNotFoundError):
+            message = files.read_object(path, "delete it", "message")["message"]
+            raise OtherWorkerError(
+                f"Worker {worker} has ended, and must be started again first: {message}"
+            )
+
+
+def _failure_path(plan, worker):
+    return plan.work(f"failed-{worker}.json")
+
+
+def _lead(plan, options, pool, log):
+    """Do the steps of worker 0."""
+    plan = read_parts(plan)
+    mine = plan.parts[:: options.workers]
+    _first_passes(plan, mine, pool, log)
+    firsts = [_first_path(plan, part) for part in plan.parts]
+    _wait(plan, options, firsts, "the first pass", log)
+    if not os.path.exists(plan.work(_READY)):
+        choose_documents_and_tokenizer(plan, options, log)
+    _second_passes(plan, mine, pool, log)
+    seconds = [plan.work(f"{part.name}-second.json") for part in plan.parts]
+    _wait(plan, options, seconds, "the second pass", log)
+    if options.workers > 1:  # whose parts this worker has not checked
+        _second_passes(plan, plan.parts, pool, log)
+    finish(plan)
 
 
 def _follow(plan, options, pool, log):
     """Do the steps of another worker."""
-    _wait(plan, [plan.work(PLAN)], "the plan of worker 0", log)
+    _wait(plan, options, [plan.work(PLAN)], "the plan of worker 0", log)
     check_out(plan)
     plan = read_parts(plan)
     mine = plan.parts[options.worker :: options.workers]
     _first_passes(plan, mine, pool, log)
-    _wait(plan, [plan.work(_READY)], "worker 0", log)
+    _wait(plan, options, [plan.work(_READY)], "worker 0", log)
     _second_passes(plan, mine, pool, log)
 
 
@@ -109,10 +139,10 @@ def first_to_files(rules, part, work):
 def second_to_files(rules, part, work):
     """Do the second pass over a part, and write the names of its shards.
 
-    Shards that exist are kept if their hashes are right.
+    Shards that exist are kept if their hashes are valid.
     """
     path = os.path.join(work, f"{part.name}-second.json")
-    if os.path.exists(path) and _are_right(rules.out, files.read_object(path, "delete it")):
+    if os.path.exists(path) and _have_valid_hashes(rules.out, files.read_object(path, "delete it")):
         return
     facts = files.read_object(os.path.join(work, f"{part.name}-first.json"), "delete it")
     mask = np.load(os.path.join(work, f"{part.name}-kept.npy"))
@@ -198,7 +228,7 @@ def finish(plan):
 
 
 def first_facts(plan):
-    """Return what the first pass said of each part."""
+    """Return what the first pass found in each part."""
     return [files.read_object(_first_path(plan, part), "delete it") for part in plan.parts]
 
 
@@ -217,7 +247,7 @@ def _second_passes(plan, parts, pool, log):
     _show(pool.map(second_to_files, calls), len(calls), "Second pass", log)
 
 
-def _are_right(out, names):
+def _have_valid_hashes(out, names):
     try:
         for name in names.values():
             for file in Shard.read(out, name).files(out):
@@ -228,29 +258,27 @@ def _are_right(out, names):
 
 
 def _show(results, total, name, log):
-    """Take all results, and say now and then how many there are."""
-    told = time.monotonic()
+    """Take all results, and log now and then how many there are."""
+    logged = time.monotonic()
     for number, _ in enumerate(results, 1):
-        if number == total or time.monotonic() - told > _TELL_SECONDS:
+        if number == total or time.monotonic() - logged > _LOG_SECONDS:
             log(f"{name}: {number:,} of {total:,} parts")
-            told = time.monotonic()
+            logged = time.monotonic()
 
 
-def _wait(plan, paths, name, log):
+def _wait(plan, options, paths, name, log):
     """Wait until all files exist.
 
     Raises:
         FileNotFoundError: if the corpus is complete, so that they will not exist again.
-        ValueError: if worker 0 has failed.
+        OtherWorkerError: if another worker has failed.
     """
-    told, missing = time.monotonic(), paths
+    logged, missing = time.monotonic(), paths
     while missing := [path for path in missing if not os.path.exists(path)]:
         if is_complete(plan):
             raise FileNotFoundError(missing[0])
-        if os.path.exists(path := plan.work(_FAILED)):
-            message = files.read_object(path, "delete it", "message")["message"]
-            raise ValueError(f"Worker 0 has ended, and must be started again first: {message}")
-        if time.monotonic() - told > _TELL_SECONDS:
+        _check_workers(plan, options)
+        if time.monotonic() - logged > _LOG_SECONDS:
             log(f"Waiting for {name}: {len(missing):,} of {len(paths):,} files are missing")
-            told = time.monotonic()
+            logged = time.monotonic()
         time.sleep(_POLL_SECONDS)

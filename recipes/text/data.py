@@ -1,6 +1,5 @@
 """Text of a directory or of a file, or the source of Python's standard library."""
 
-import json
 import os
 import sysconfig
 from pathlib import Path
@@ -24,7 +23,7 @@ class Text(NamedTuple):
     Args:
         name: str.
         hashes: dict. SHA-256 of each file, by name.
-        files: dict of splits to `TextFiles`; of a text in one piece, of "" to it.
+        files: dict of the name of a split to `TextFiles`. A text in one piece has one key, "".
         corpus: str. Directory of a prepared corpus, in place of `files`.
     """
 
@@ -55,7 +54,7 @@ class Text(NamedTuple):
 
     def identity(self, options):
         """Return the settings that a resumed run must not change: options, and files by hash."""
-        sha256 = files.digest(json.dumps(self.hashes, sort_keys=True))
+        sha256 = files.digest_of_hashes(self.hashes)
         return {"text": self.name, "sha256": sha256, **options.identity()}
 
 

@@ -7,7 +7,7 @@ from ..options import OptionError, RunOptions, ScheduleOptions, changed, option
 from ..text.options import TokenizerOptions
 
 LSTM = "lstm"
-# The preset of each model that has presets, if none is given.
+# The default preset of each model that has presets.
 _PRESETS = {
     "transformer": "transformer_tiny",
     "universal_transformer": "universal_transformer_tiny",
@@ -36,7 +36,7 @@ class RecipeOptions(
 
     data_dir: str | None = option(
         None,
-        "directory with SPLIT.LANGUAGE[.gz], or of prepared pairs; default: dates",
+        "directory with SPLIT[.VARIANT].LANGUAGE[.gz|.zst], or with prepared pairs; default: dates",
         identity=False,
     )
     source: str = option("en", "language to translate from")
@@ -46,25 +46,32 @@ class RecipeOptions(
         None, "kind of model (default: that of the preset)", choices=(*_PRESETS, LSTM)
     )
     preset: str | None = changed(
-        *(ModelArguments, "preset", None, "a paper's sizes (default: the smallest of the model)"),
+        ModelArguments,
+        "preset",
+        default=None,
+        help="a paper's sizes (default: the smallest of the model)",
         identity=True,
     )
     num_layers: int | None = option(
         {"dates": 2}, "layers on each side, in place of the preset's", at_least=1
     )
     residual: str = option("pre_norm", choices=("pre_norm", "post_norm"))
-    dropout: float | None = option({"dates": 0.1}, "in place of the preset's", within=(0, 1))
+    dropout: float | None = option({"dates": 0.1}, "in place of the preset's", at_least=0, below=1)
     vocabulary_size: int = changed(
         TokenizerOptions, "vocabulary_size", 8000, "largest number of subwords"
     )
     epochs: int | None = changed(
-        *(ScheduleOptions, "epochs", {"": 48, "dates": 4}),
-        "passes over the training data",
+        ScheduleOptions,
+        "epochs",
+        default={"": 48, "dates": 4},
+        help="passes over the training data",
         identity=False,
     )
     steps: int | None = changed(
-        *(ScheduleOptions, "steps", None),
-        "in place of --epochs: whole epochs up to so many steps, or a part of one",
+        ScheduleOptions,
+        "steps",
+        default=None,
+        help="in place of --epochs: whole epochs up to so many steps, or a part of one",
         identity=False,
     )
     tokens_per_batch: int = option(4096, at_least=1)
@@ -79,11 +86,13 @@ class RecipeOptions(
         ScheduleOptions, "learning_rate", {"": 0.005, "dates": 0.004}
     )
     warmup_steps: int | None = changed(
-        *(ScheduleOptions, "warmup_steps", {"": 2000, "dates": 200}),
-        "steps up to the peak",
+        ScheduleOptions,
+        "warmup_steps",
+        default={"": 2000, "dates": 200},
+        help="steps up to the peak",
         at_least=1,
     )
-    label_smoothing: float = option(0.1, within=(0, 1))
+    label_smoothing: float = option(0.1, at_least=0, below=1)
     average_last: int | None = option(
         {"": 10, "dates": 2},
         "epochs whose weights are averaged at the end",
@@ -125,11 +134,7 @@ class RecipeOptions(
             options = options.fill(model="transformer")
             return options.fill(preset=_PRESETS.get(options.model))
         build, _ = self.find_preset(lambda name, _: name in _PRESETS)
-        if self.model not in (None, build.__name__):
-            raise OptionError(
-                "--preset must be one of the model's. "
-                f"Received: --preset {self.preset} and --model {self.model}."
-            )
+        self.check_model_of(build)
         return options.fill(model=build.__name__)
 
     def check(self):

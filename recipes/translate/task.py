@@ -1,6 +1,5 @@
 """Translation tasks: the pairs of each split, and their metric."""
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +32,7 @@ class Task(NamedTuple):
 
     def identity(self):
         """Return the settings that a resumed run must not change."""
-        sha256 = files.digest(json.dumps(self.hashes, sort_keys=True))
-        return {"task": self.name, "sha256": sha256}
+        return {"task": self.name, "sha256": files.digest_of_hashes(self.hashes)}
 
     @property
     def tests(self):
@@ -75,10 +73,22 @@ def parallel_text(data_dir, source, target, variant):
     names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in directory.glob("test*")]
     tests = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
     tests = [test for test in tests if "." not in test]
-    found = {split: ParallelText(data_dir, split, source, target, variant) for split in SPLITS}
+    found = {
+        split: ParallelText(data_dir, split, source, target, variant) for split in (*SPLITS, *tests)
+    }
     paths = [path for split in SPLITS for path in found[split].paths]
-    splits = {**found, "val": [*found["val"]]}
-    for test in tests:
-        splits[test] = [*ParallelText(data_dir, test, source, target, variant)]
+    splits = {"train": found["train"]}
+    for split in ("val", *tests):
+        splits[split] = [*found[split]]
+        _check_references(splits[split], found[split].paths[1])
     tokenize = "none" if "tok" in variant else "13a"
     return Task(f"{source}-{target}", splits, "bleu", hash_files(paths, data_dir), tokenize)
+
+
+def _check_references(pairs, path):
+    """Refuse empty references, with which no translation can be compared, before training."""
+    for number, (_, reference) in enumerate(pairs, 1):
+        if not reference:
+            raise ValueError(
+                f"Line {number} of the file {path} is empty, and translations are scored by it."
+            )

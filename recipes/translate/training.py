@@ -5,6 +5,7 @@ import keras
 from keras_attn import callbacks, generation, losses, metrics, optimizers, text
 from keras_attn.distribution.workers import worker_of
 
+from .. import files
 from ..epoch_dataset import EpochDataset
 from ..run import TrainingRun
 from . import architectures
@@ -64,8 +65,8 @@ class TranslationRun(TrainingRun):
             results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
         unseen, *_ = *self.task.tests, "val"
         sources = [source for source, _ in self.task.splits[unseen]]
-        with open(self.path("unseen.txt"), "w", encoding="utf-8") as file:
-            file.writelines(f"{source}\n" for source in sources[:5])
+        lines = (" ".join(source.split("\n")) for source in sources[:5])
+        files.write(self.path("unseen.txt"), "".join(f"{line}\n" for line in lines))
         return results
 
     def export(self):
@@ -83,12 +84,13 @@ class TranslationRun(TrainingRun):
         options, ids = self.options, self.corpus.ids[split]
         given = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
         given["seed"] = options.seed
-        if not options.packing:
-            return text.TokenBatches(ids, max_length=options.max_source_length, **given)
         try:
-            return text.PackedBatches(ids, row_length=options.packing, **given)
+            if options.packing:
+                return text.PackedBatches(ids, row_length=options.packing, **given)
+            return text.TokenBatches(ids, max_length=options.max_source_length, **given)
         except ValueError as error:
-            raise ValueError(f"--packing does not fit: {error}") from error
+            flag = "packing" if options.packing else "max-source-length"
+            raise ValueError(f"--{flag} does not fit {split}: {error}") from error
 
     def _model(self):
         options = self.options
@@ -141,6 +143,7 @@ class TranslationRun(TrainingRun):
             return [callbacks.Bleu(sources, references, translate, **how)]
 
         def on_epoch_end(epoch, logs):
-            logs["val_exact_match"] = self.task.score(translate(sources), references)[0]
+            if (epoch + 1) % self.options.validate_every == 0:
+                logs["val_exact_match"] = self.task.score(translate(sources), references)[0]
 
         return [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]

@@ -19,8 +19,8 @@ from recipes.algorithmic.tasks import SHORTEST, SYMBOLS, TASKS, carries
 TRAIN_LENGTH = 5
 SMALL = [
     *("--train-length", str(TRAIN_LENGTH), "--num-layers", "2", "--hidden-dim", "4"),
-    *("--num-heads", "2", "--intermediate-dim", "7", "--batch-size", "8", "--steps", "4"),
-    *("--epochs", "2", "--test-examples", "11", "--learning-rate", "0.01"),
+    *("--batch-size", "8", "--steps", "4", "--epochs", "2", "--test-examples", "11"),
+    *("--learning-rate", "0.01"),
 ]
 
 
@@ -239,6 +239,18 @@ def test_bad_options_are_reported(capsys, tmp_path):
     )
     assert "--depth is for" in fails(capsys, tmp_path, "--model", "transformer", "--depth", "act")
     assert "not for parity" in fails(capsys, tmp_path, "--task", "parity", "--max-offset", "2")
+    for name, value in (("num-heads", 2), ("intermediate-dim", 7), ("dropout", 0.1)):
+        assert f"--{name} is not for parity, whose networks are no transformers" in fails(
+            capsys, tmp_path, "--task", "parity", f"--{name}", value
+        )
+    for model in (
+        ("--task", "parity", "--model", "rnn"),
+        ("--model", "transformer"),
+        ("--depth", "recurrent"),
+    ):
+        for name in ("ponder-loss", "halting-bias"):
+            said = fails(capsys, tmp_path, *model, f"--{name}", 0.5)
+            assert f"--{name} is not for models without ACT. Received: --{name} 0.5" in said
     assert "--test-lengths must be at least 3" in fails(
         capsys, tmp_path, "--task", "addition", "--test-lengths", "2"
     )

@@ -31,9 +31,11 @@ def exit_code_and_message(error, capsys):
     [
         OSError(28, "No space left on device"),
         tf.errors.ResourceExhaustedError(None, None, "No space left on device"),
+        RuntimeError("RESOURCE_EXHAUSTED: No space left on device"),
+        MemoryError("No space left on device"),
     ],
 )
-def test_a_full_disk_is_reported_with_the_directory(error, capsys):
+def test_a_full_disk_or_memory_is_reported_with_the_directory(error, capsys):
     code, said = exit_code_and_message(error, capsys)
     assert code == 2 and said.startswith("recipes.some: ")
     assert "No space left on device" in said and "--out some/out" in said

@@ -10,12 +10,14 @@ import pytest
 import recipe_runs
 
 from keras_attn.callbacks import Terminated
+from recipes import dry_run
 from recipes.compare import axes
 from recipes.compare.callbacks import StopOnSignal
 from recipes.compare.model import PLAIN
 from recipes.compare.options import AXES
-from recipes.compare.summary import Summary, draw, ranked, sentences, table
+from recipes.compare.summary import Summary, best, draw, ranked, sentences, table
 from recipes.compare.training import Comparison
+from recipes.dry_run import Estimate, StepSeconds
 from recipes.text.segments import make_validation
 
 SMALL = [
@@ -76,6 +78,43 @@ def test_axes_share_the_plain_model(tmp_path):
     assert cards[0]["results"]["plain"] == cards[1]["results"]["stack"]
 
 
+@pytest.fixture
+def comparison(tmp_path):
+    """A function of options that returns a comparison which has trained nothing."""
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be, that is the question\n" * 30)
+    return lambda *more: Comparison(parse("--text", path, *SMALL, *more, "--out", tmp_path / "out"))
+
+
+def test_the_plain_model_is_counted_and_trained_once(comparison, monkeypatch):
+    """Also by a process that does not write the results, and may look before they are written."""
+    trained, axis = [], ("--axis", "loss", "depth")
+    estimate, result = Estimate(1, 1, 1, 4, 0, [1.0]), {"bits_per_character": [2.0]}
+    monkeypatch.setattr(Comparison, "_estimate", lambda self, changes, count: estimate)
+    for values, lines in (("plain", "stack"), ["loss plain:"]), (("stack",), ["depth stack:"]):
+        said = comparison(*axis, "--values", *values).dry_run()
+        assert [line for line in said if line.endswith(":")] == lines
+    result |= {"parameters": 7, "seconds_per_step": 0.5}
+    monkeypatch.setattr(Comparison, "_train", lambda *arguments: trained.append(1) or result)
+    other = comparison(*axis, "--values", "plain", "stack")
+    other.is_first = False
+    for name in ("loss", "depth"):
+        assert [*other.train_missing(name)] == [{"loss": "plain", "depth": "stack"}[name]]
+    assert len(trained) == 1
+
+
+@pytest.mark.slow
+def test_the_first_step_which_compiles_is_no_part_of_the_seconds(comparison, monkeypatch):
+    class Measured(StepSeconds):
+        def on_train_end(self, logs=None):
+            assert len(self.seconds) == 4
+            self.seconds = [100.0, 3.0, 1.0, 2.0]
+
+    monkeypatch.setattr(dry_run, "StepSeconds", Measured)
+    (found,) = comparison("--axis", "loss", "--values", "plain").train_missing("loss").values()
+    assert found.seconds_per_step == 2
+
+
 def test_the_validation_has_a_target_for_each_row(tmp_path, capsys):
     path = tmp_path / "text.txt"
     path.write_text("to be or not to be, that is the question\n" * 30)
@@ -116,19 +155,25 @@ def test_a_signal_ends_training_after_its_batch(number, end):
     assert seen == [0, 1]
 
 
+def called(model):
+    """Return the logits of a model, which are its first call."""
+    inputs = {"token_ids": np.array([[5, 7, 9, 4, 6]])}
+    if model.memory is not None:
+        inputs.update(model.initial_memory(1))
+    outputs = model(inputs)
+    return outputs["logits"] if isinstance(outputs, dict) else outputs
+
+
 @pytest.mark.parametrize("axis", AXES)
-def test_every_value_builds_a_different_model(axis):
+def test_every_value_builds_a_different_model_with_weights_of_its_own(axis):
     options = parse("--axis", axis, *SMALL)
-    values = axes.values(axis, options)
-    ids, made = np.array([[5, 7, 9, 4, 6]]), []
+    values, made = axes.values(axis, options), []
     for changes in values.values():
-        model = changes.build(11, options)
-        inputs = {"token_ids": ids}
-        if model.memory is not None:
-            inputs.update(model.initial_memory(1))
-        outputs = model(inputs)
-        logits = outputs["logits"] if isinstance(outputs, dict) else outputs
+        model, other = changes.build(11, options), changes.build(11, options)
+        logits = called(model)
         assert logits.shape == (1, 5, 11) and np.isfinite(logits).all()
+        called(other)
+        assert {*map(id, model.variables)}.isdisjoint(map(id, other.variables))
         made.append(json.dumps(model.get_config(), sort_keys=True))
     assert axis == "loss" or len(set(made)) == len(values)
 
@@ -162,7 +207,7 @@ def test_models_that_predict_more_than_the_next_token_train(name):
     options = parse("--axis", "loss", *SMALL, "--num-layers", "2")
     changes = axes.values("loss", options)[name]
     model = changes.build(11, options)
-    trained = changes.train(model, 2)
+    trained = changes.wrapper(model, 2)
     trained.compile("sgd", changes.loss())
     ids = np.random.default_rng(0).integers(1, 11, (3, 12))
     trained.fit({"token_ids": ids}, ids, epochs=1, verbose=0)
@@ -205,6 +250,19 @@ def test_a_difference_counts_above_twice_the_spread():
     ]
     assert list(ranked(summaries))[-1] == "lost"
     assert sentences({"one": summary(2.0)}) == ["One seed, or one value, shows no spread."]
+
+
+def test_nothing_is_compared_with_a_value_that_diverged():
+    nan = float("nan")
+    summaries = {"reference": summary(nan, 2.0), "healthy": summary(2.0, 2.1)}
+    summaries["lost"] = summary(nan, nan)
+    first, _, *groups = sentences(summaries)
+    assert first.startswith("`reference` diverged")
+    assert groups == ["- Diverged: `lost`.", "- Not diverged: `healthy`."]
+    assert best(summaries) == "best healthy of 3 values, with 2.050 bits per character"
+    del summaries["healthy"]
+    assert sentences(summaries)[2:] == ["- Diverged: `lost`."]
+    assert best(summaries) == "all of 2 values diverged"
 
 
 def test_the_picture_has_each_value_and_seed(tmp_path):

@@ -1,33 +1,21 @@
-"""The recipe from the command line, rollouts against training, and the loss."""
-
-import sys
+"""Agents, rollouts, stored episodes and the loss."""
 
 import keras
 import numpy as np
 import oracles
 import pytest
 import recipe_runs
-from other_backend import run_on
-from recipe_runs import card as read_card
+from control_options import SMALL
 
-from keras_attn import models
 from keras_attn.compat.keras_layers import flatten_layers
-from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.residuals import Gate
 from recipes.control.agents import build
 from recipes.control.environments import Environments
 from recipes.control.episodes import Episodes, Windows
 from recipes.control.proximal_policy import ProximalPolicy
 from recipes.control.rollouts import Rollouts
-from recipes.control.training import new_run, run_agent
+from recipes.control.training import new_run
 from recipes.control.trajectory_actor import TrajectoryActor
-from recipes.settings import save_settings
-
-SMALL = [
-    *("--num-layers", "2", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
-    *("--num-envs", "3", "--rollout", "17", "--memory", "61", "--steps", "200", "--epochs", "2"),
-    *("--passes", "2", "--episodes", "5", "--seeds", "1"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +41,7 @@ def new_rollouts(name, options):
 def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     """Log-probabilities of a whole rollout equal those of its single steps.
 
-    Episodes of 51 steps end within rollouts of 17 and between them.
+    Episodes of 51 steps, which the memory holds, end within rollouts of 17 and between them.
     """
     rollouts, agent = new_rollouts(name, options)
     for _ in range(5):
@@ -63,7 +51,7 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
         chosen = np.take_along_axis(log_probs, targets["actions"][..., None], axis=-1)[..., 0]
         np.testing.assert_allclose(chosen, targets["log_probs"], atol=2e-5)
         assert not targets["log_probs"].std() == 0
-    assert len(rollouts.environments.returns) == 3  # one episode of each row has ended
+    assert [len(x) for x in rollouts.environments.returns] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +114,7 @@ def stored(options):
 def test_stored_episodes_are_whole(stored, tmp_path):
     rollouts, episodes = stored
     assert len(episodes.actions) == 2 * 3 * 51 and set(episodes.actions) == {0, 1, 2, 3}
-    found = sorted(rollouts.environments.returns)
+    found = sorted(sum(rollouts.environments.returns, []))
     np.testing.assert_allclose(sorted(episodes.totals), found, atol=1e-6)
     for place in range(len(episodes.actions)):
         first = place - place % 51
@@ -176,11 +164,12 @@ def test_an_actor_reads_what_training_reads(tmp_path):
     environments = Environments(options.env, 1, seed=0)
     actor, found = TrajectoryActor(model, environments, 0.25, 0.5, options), []
     states, rewards = [], []
-    while not environments.returns:
+    (ended,) = environments.returns
+    while not ended:
         states.append(environments.states[0].copy())
         before = environments._sums[0]
         found.append(actor.step())
-        rewards.append((environments.returns or environments._sums)[0] - before)
+        rewards.append((ended or environments._sums)[0] - before)
     found.append(actor.step())  # of the next episode
     actions, logits = (np.concatenate(x) for x in zip(*found, strict=True))
     starts = np.arange(51) == 0
@@ -217,154 +206,3 @@ def test_the_loss_follows_the_formula():
     assert float(policy.compute_loss(y=targets, y_pred=outputs)) == pytest.approx(
         expected, abs=1e-5
     )
-
-
-PROGRAM = """
-import json, sys
-import numpy as np
-import sys
-
-import keras
-import tensorflow as tf
-
-device = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
-from recipes.control.options import RecipeOptions
-from recipes.control.training import AgentRun
-
-found = {}
-for strategy in ("none", "mirrored"):
-    for name in ("gtrxl", "memoryless"):
-        out = f"{sys.argv[1]}/{strategy}-{name}"
-        arguments = [*sys.argv[2:], "--strategy", strategy, "--out", out]
-        keras.utils.set_random_seed(0)
-        run = AgentRun(name, RecipeOptions.parse(arguments))
-        before = np.concatenate([w.ravel() for w in run.model.get_weights()])
-        run.train()
-        after = np.concatenate([w.ravel() for w in run.model.get_weights()])
-        assert np.abs(after - before).max() > 1e-3
-        rows = open(f"{out}/history.csv").read().splitlines()
-        losses = [float(row.split(",")[rows[0].split(",").index("loss")]) for row in rows[1:]]
-        found[f"{strategy}-{name}"] = losses, after.tolist()
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_two_devices_train_as_one(tmp_path):
-    """Two agents, one after the other in one process."""
-    found = run_on("tensorflow", PROGRAM, tmp_path, *SMALL, "--num-envs", "4")
-    for name in ("gtrxl", "memoryless"):
-        losses, after = found[f"none-{name}"]
-        others, weights = found[f"mirrored-{name}"]
-        np.testing.assert_allclose(others, losses, rtol=1e-3)
-        np.testing.assert_allclose(weights, after, atol=2e-4)
-
-
-@pytest.mark.slow
-def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
-    def run(*more):
-        models = ("--models", "gtrxl", "memoryless")
-        return recipe_runs.run("control", "--out", tmp_path, *SMALL, *models, *more)
-
-    assert run() == 0
-    card = read_card(tmp_path / "gtrxl-0")
-    assert card["steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
-    assert -1 <= card["results"]["test"]["value"] <= 1
-    assert (tmp_path / "gtrxl-0" / "export" / "1").is_dir()
-    assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
-    assert "| `memoryless` |" in (tmp_path / "table.md").read_text()
-    seconds = card["seconds"]
-    assert run() == 0  # nothing is trained again
-    assert read_card(tmp_path / "gtrxl-0")["seconds"] == seconds
-    assert run("--discount", "0.5") == 2
-    assert "started with other options" in capsys.readouterr().err
-    # With more episodes it is tested again, not trained.
-    lines = (tmp_path / "memoryless-0" / "history.csv").read_text()
-    arguments = (*SMALL, "--out", tmp_path / "memoryless-0", "--episodes", "7")
-    options = recipe_runs.parse("control", *arguments)
-    assert run_agent("memoryless", options)["results"]["test"]["episodes"] == 7
-    assert (tmp_path / "memoryless-0" / "history.csv").read_text() == lines
-    (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
-    assert run() == 2
-    assert "gtrxl-0/card.json is damaged" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_decision_transformer_learns_from_stored_episodes(tmp_path, capsys):
-    """It is trained after the actor that plays, and tested again for another return."""
-
-    def run(*more):
-        models = ("--models", "decision_transformer", "memoryless")
-        return recipe_runs.run("control", "--out", tmp_path, *SMALL, *models, *more)
-
-    assert run("--behaviour", "memoryless", "--target-return", "0.5") == 0
-    out = tmp_path / "decision_transformer-0"
-    found = read_card(out)["results"]["test"]
-    assert found["target"] == 0.5 and found["stored"]["number"] >= 2
-    assert -1 <= found["stored"]["mean"] <= found["stored"]["max"] < 0.5
-    assert "| `decision_transformer` |" in (tmp_path / "table.md").read_text()
-    history = (out / "history.csv").read_bytes()
-    assert run("--behaviour", "memoryless", "--target-return", "-0.5") == 0
-    assert (out / "history.csv").read_bytes() == history
-    assert read_card(out)["results"]["test"]["target"] == -0.5
-    assert run("--behaviour", "random") == 2
-    assert "started with other options" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_return_that_is_asked_for_decides_the_action():
-    """In half of the episodes the action names the state, which is rewarded; in half the next."""
-    random, choices, length = np.random.default_rng(0), 3, 7
-    named = random.integers(choices, size=40 * length)
-    is_good = np.repeat(np.arange(40) % 2 == 0, length)
-    states, starts = np.eye(choices, dtype="float32")[named], np.arange(40 * length) % length == 0
-    actions, rewards = np.where(is_good, named, (named + 1) % choices), np.where(is_good, 1.0, -1.0)
-    episodes = Episodes(states, actions, rewards.astype("float32") / length, starts)
-    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 16, "intermediate_dim": 32}
-    model = models.decision_transformer(choices, choices, discrete=True, **sizes, max_steps=9)
-    model.compile(keras.optimizers.Adam(0.01), LabelSmoothedCrossentropy(0.0, ignore_class=-1))
-    windows = Windows(episodes, 5, 32, 400, episodes.scale, seed=0)
-    for index in range(len(windows)):
-        model.train_on_batch(*windows.batch(0, index))
-    # At the first step of an episode, before which no action tells good from bad.
-    inputs, _ = windows.ending_at(np.flatnonzero(starts))
-    last = inputs["states"][:, -1].argmax(-1)
-    for sign, expected in ((1, last), (-1, (last + 1) % choices)):
-        inputs["returns"] = sign * np.abs(inputs["returns"])
-        logits = np.asarray(model(inputs))[:, -1]
-        # A model that does not read the return is right in at most half of both.
-        assert (logits.argmax(-1) == expected).mean() > 0.6
-
-
-def test_a_behaviour_must_be_trained_before(tmp_path, capsys):
-    options = ("--models", "decision_transformer", "--behaviour", "gtrxl", *SMALL)
-    assert "must have been trained under the same --out" in recipe_runs.error_of(
-        capsys, "control", "--out", tmp_path, *options
-    )
-
-
-@pytest.mark.parametrize("more", [(), ("--dry-run",)])
-def test_a_missing_package_is_reported_before_anything_is_printed(
-    more, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    assert recipe_runs.run("control", "--out", tmp_path / "out", *more) == 2
-    said, error = capsys.readouterr()
-    assert said == "" and "pip install 'keras_attn[rl]'" in error
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_directory_of_another_recipe_is_refused(tmp_path, capsys):
-    save_settings(tmp_path / "settings.json", {"recipe": "image"})
-    assert recipe_runs.run("control", "--out", tmp_path) == 2
-    assert "one of the recipe image, not of control" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [("popgym-NoSuch-v0", "There is no environment"), ("Pendulum-v1", "discrete actions")],
-)
-def test_unfit_environments_are_refused(name, message):
-    with pytest.raises(ValueError, match=message):
-        Environments(name, 1, seed=0)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from recipes.experiments import deep_residuals, facts, lengths, spans, streams
-from recipes.experiments.experiment import Experiment
+from recipes.experiments import experiment as module
+from recipes.experiments.experiment import CARDS, Experiment, read_runs
 
 
 def test_an_experiment_runs_only_the_missing_runs_of_its_card(tmp_path):
@@ -23,6 +24,69 @@ def test_an_experiment_runs_only_the_missing_runs_of_its_card(tmp_path):
     card = (tmp_path / "toy.md").read_text()
     assert "| a | " in card and "**4.50** (4.50, 4.50)" in card
     assert len(json.loads((tmp_path / "toy.json").read_text())["runs"]) == 4
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """Function that runs an experiment of one value on a machine of a name, in a folder."""
+    experiment = Experiment("toy", "Why?", "How.", {"a": 2}, lambda value: {"score": 0.5})
+
+    def run(machine, *more):
+        monkeypatch.setattr(module, "hardware", lambda: machine)
+        monkeypatch.setattr(module, "command_line", lambda: f"python -m toy {' '.join(more)}")
+        return experiment.main(["--out", str(tmp_path / "cards"), *more])
+
+    return run
+
+
+def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
+    assert toy("old machine", "--seeds", "0") == 0
+    path = tmp_path / "cards" / "toy.json"
+    (run,) = json.loads(path.read_text())["runs"]
+    # As an earlier version wrote it.
+    shared = {name: run.pop(name) for name in ("command", "date", "hardware", "versions")}
+    path.write_text(json.dumps({**shared, "runs": [run]}))
+    assert toy("new machine", "--seeds", "0", "1") == 0
+    assert toy("another machine", "--seeds", "0") == 0  # nothing is run
+    runs = json.loads(path.read_text())["runs"]
+    assert [(x["seed"], x["hardware"]) for x in runs] == [(0, "old machine"), (1, "new machine")]
+    lines = (tmp_path / "cards" / "toy.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("- ")] == [
+        "- Command: `python -m toy --seeds 0`",
+        "- Command: `python -m toy --seeds 0 1`",
+        "- Hardware: old machine",
+        "- Hardware: new machine",
+    ]
+
+
+@pytest.mark.parametrize("own", [deep_residuals, facts, lengths, spans, streams])
+def test_the_cards_here_are_those_of_their_runs(own):
+    found = own.EXPERIMENT
+    card = (CARDS / f"{found.name}.md").read_text()
+    assert found.markdown(read_runs(CARDS / f"{found.name}.json")) == card
+
+
+@pytest.mark.parametrize("content", ["{", '{"runs": [{"seed": 0}]}'])
+def test_a_damaged_card_is_one_sentence(toy, content, tmp_path, capsys):
+    (tmp_path / "cards").mkdir()
+    (tmp_path / "cards" / "toy.json").write_text(content)
+    assert toy("machine") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.endswith("toy.json is damaged; delete it.\n")
+
+
+def test_a_file_as_folder_and_ctrl_c_are_one_sentence(toy, tmp_path, capsys, monkeypatch):
+    (tmp_path / "cards").touch()
+    assert toy("machine") == 2
+    assert "toy: --out must be a directory" in capsys.readouterr().err
+    (tmp_path / "cards").unlink()
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Experiment, "_run", stop)
+    assert toy("machine") == 130
+    assert capsys.readouterr().err == "Stopped; the same command runs what the card lacks.\n"
 
 
 @pytest.mark.slow

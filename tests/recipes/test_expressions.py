@@ -20,6 +20,7 @@ from recipes.model_arguments import build_model
         ("act", "act"),
         ("a/b c", "a/b c"),
         ("", ""),
+        ("{[]: 1}", "{[]: 1}"),
         ("Local(32)", Local(32)),
         ("patterns", "patterns"),
         (" Local(window=5, causal=False) ", Local(5, causal=False)),

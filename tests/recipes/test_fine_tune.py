@@ -15,11 +15,11 @@ from recipe_runs import card, error_of
 
 from keras_attn import convert, depth, models, patterns, text
 from keras_attn.text.byte_level_words import LETTERS
-from recipes.fine_tune.best_epoch import BestEpoch
 from recipes.fine_tune.examples import read_examples
 from recipes.fine_tune.initial_model import load_or_build
 from recipes.fine_tune.language_model import LanguageModel
-from recipes.fine_tune.task import Task
+from recipes.fine_tune.model_changes import change_model
+from recipes.fine_tune.task import Task, classifier_of
 from recipes.fine_tune.training import FineTuneRun
 
 SMALL = [
@@ -69,24 +69,6 @@ def loaded(*options):
     return load_or_build(Task({}, parse(*options)), [])
 
 
-def test_training_stops_after_epochs_without_a_lower_loss_and_takes_the_best_weights(tmp_path):
-    """Also where a history is there, of earlier epochs and of one that is trained again."""
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    history = tmp_path / "history.csv"
-    history.write_text("epoch,val_loss\n0,3.0\n1,1.0\n2,0.1\n")
-    callback = BestEpoch(tmp_path / "best.npz", history, patience=2)
-    callback.set_model(model)
-    model.stop_training = False
-    callback.on_train_begin()
-    for epoch, (loss, stops) in enumerate([(0.5, False), (0.7, False), (0.6, True)], start=2):
-        callback.on_epoch_begin(epoch)
-        model.set_weights([np.full((1, 1), epoch), np.zeros(1)])
-        callback.on_epoch_end(epoch, {"val_loss": loss})
-        assert model.stop_training == stops
-    callback.on_train_end()
-    assert model.get_weights()[0] == 2
-
-
 def test_a_saved_model_keeps_its_weights_under_another_pattern_and_dropout(saved):
     model, tokenizer = loaded("--model", saved)
     assert tokenizer.vocabulary_size == model.embedding.vocabulary_size - 1
@@ -97,6 +79,9 @@ def test_a_saved_model_keeps_its_weights_under_another_pattern_and_dropout(saved
     assert attention.dropout == other.dropout == 0.3
     for one, same in zip(model.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(one, same)
+    causal = models.gpt(9, num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=3)
+    causal = change_model(classifier_of(causal, 2, pooling="mean"), parse(*changed))
+    assert causal.encoder.blocks[0].attention.pattern == patterns.Local(2)
     ids = np.array([[5, 6, 7, 8, 9]])
     far = np.array([[5, 6, 7, 8, 4]])
     first = [np.asarray(x({"token_ids": i}))[0, 0] for x in (model, other) for i in (ids, far)]
@@ -169,6 +154,11 @@ def test_data_made_offline_have_labels_and_a_test(task):
         (["--from-scratch"], "--from-scratch is for --model"),
         (["--task", "regression", "--class-weights", "balanced"], "for --task classification"),
         (["--task", "tokens", "--pooling", "mean"], "--pooling does not fit --task tokens"),
+        (["--task", "translation", "--pattern", "dense"], "--pattern does not fit --task translat"),
+        (
+            ["--task", "translation", "--depth", "reversible"],
+            "--depth does not fit --task translat",
+        ),
     ],
 )
 def test_bad_options_are_reported(options, message, capsys):
@@ -371,6 +361,24 @@ def test_a_translator_learns_and_its_export_translates(tmp_path):
     signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
     found = signatures["serving_default"](text=tf.constant(["vier eins zwei drei"]))
     assert found["translation"].numpy().tolist() == [b"four one two three"]
+
+
+def test_a_training_that_stopped_early_is_not_continued(saved, tmp_path):
+    """Without the file that says so; and one of a part of an epoch is no beginning of a longer."""
+    rows = [(letter * 2, "ab"[n % 2]) for n, letter in enumerate("cdefghijklmnopqrstuv")]
+    train = write(tmp_path / "rows.csv", rows)
+    options = ("--train", train, "--model", saved, "--max-length", 9, "--batch-size", 6)
+    options = (*options, "--patience", 1, "--learning-rate", 1e-12, "--out", tmp_path / "out")
+    for _ in range(2):
+        found = FineTuneRun(parse(*options))
+        found.train()
+        assert found.steps() == 2 * 3  # the loss of the second epoch is not lower
+    with pytest.raises(ValueError, match="give another --out"):
+        FineTuneRun(parse(*options, "--steps", 2))
+    part = tmp_path / "part"
+    FineTuneRun(parse(*options, "--steps", 2, "--out", part)).save_settings()
+    with pytest.raises(ValueError, match="part of an epoch=2, now 1"):
+        FineTuneRun(parse(*options, "--steps", 1, "--out", part))
 
 
 @pytest.mark.slow

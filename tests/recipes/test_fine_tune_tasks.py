@@ -10,12 +10,13 @@ import recipe_runs
 from keras_attn import models, text
 from recipes.fine_tune import language_model
 from recipes.fine_tune.classification import Classification
+from recipes.fine_tune.encoded_texts import EncodedTexts, TextBatches
 from recipes.fine_tune.examples import Examples
 from recipes.fine_tune.language_model import LanguageModel
 from recipes.fine_tune.regression import Regression
-from recipes.fine_tune.rows import RowBatches, Rows
 from recipes.fine_tune.scores import class_scores, number_scores
 from recipes.fine_tune.tagging import Tagging
+from recipes.fine_tune.training import FineTuneRun
 from recipes.fine_tune.translation import Translation
 
 
@@ -81,7 +82,9 @@ def test_a_regression_ends_in_the_units_of_its_labels():
 def test_each_epoch_has_all_rows_once_in_an_order_of_its_own():
     lengths = np.array([3, 1, 2, 5, 4])
     ids = np.arange(25).reshape(5, 5)
-    batches = RowBatches(Rows({"token_ids": ids}, lengths, np.arange(5), np.ones(5)), 2, seed=1)
+    batches = TextBatches(
+        EncodedTexts({"token_ids": ids}, lengths, np.arange(5), np.ones(5)), 2, seed=1
+    )
     orders = []
     for epoch in (0, 1, 0):
         found = [batches.batch(epoch, index) for index in range(len(batches))]
@@ -96,6 +99,13 @@ def test_each_epoch_has_all_rows_once_in_an_order_of_its_own():
 PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##able able to ##s go".split()
 
 
+class _Constant:
+    """Predicts the first label everywhere."""
+
+    def __call__(self, inputs, training):
+        return np.broadcast_to(np.eye(2)[0], (*inputs["token_ids"].shape, 2))
+
+
 def test_the_first_token_of_a_word_has_its_label():
     """As the export reads words; a word without tokens, or beyond the length, has none."""
     examples = Examples(
@@ -106,6 +116,10 @@ def test_the_first_token_of_a_word_has_its_label():
     assert rows.inputs["token_ids"].tolist() == [[2, 5, 6, 8, 10, 3], [2, 10, 8, 3, 0, 0]]
     assert rows.targets.tolist() == [[-1, 0, -1, 1, 0, -1], [-1, 1, 0, -1, -1, -1]]
     assert rows.lengths.tolist() == [6, 4]
+    found = task.evaluate(_Constant(), task.batches(rows), examples)
+    assert found["value"] == 3 / 5
+    assert found["signature"].startswith("5 words")
+    assert "1 more have no token within --max-length" in found["signature"]
 
 
 def test_a_row_needs_a_label_for_each_word():
@@ -121,8 +135,20 @@ def test_a_causal_model_predicts_each_next_token_up_to_the_end():
     rows = task.rows(task.model_of(start), tokenizer, Examples(["abb", "a"], None, ["", ""]))
     assert rows.inputs["token_ids"].tolist() == [[4, 5, 5], [4, 3, 0]]
     assert rows.targets.tolist() == [[5, 5, 3], [3, -1, -1]]
-    (inputs, targets, _) = task.batches(Rows(*rows)).batch(0, 0)
+    (inputs, targets, _) = task.batches(EncodedTexts(*rows)).batch(0, 0)
     assert inputs["token_ids"].shape == targets.shape == (2, 3)
+
+
+def test_texts_that_fill_the_length_are_counted(capsys):
+    tokenizer, examples = text.Characters("ab"), Examples(["abb", "a"], None, ["", ""])
+    for length, count in ((5, 0), (4, 1), (3, 1)):
+        task = LanguageModel({}, parse("--task", "language_model", "--max-length", str(length)))
+        start = models.gpt(6, num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=3)
+        run = SimpleNamespace(task=task, model=task.model_of(start), tokenizer=tokenizer)
+        run.options, run.splits = task.options, {"valid": examples}
+        FineTuneRun._rows(run, "valid")
+        said = capsys.readouterr().out
+        assert f"valid: {count} of 2 texts fill" in said if count else not said
 
 
 def test_a_target_begins_with_the_first_token_and_ends_with_the_last():
@@ -168,5 +194,9 @@ def test_special_tokens_are_not_masked(monkeypatch):
     np.testing.assert_array_equal(tokens[~chosen], ids[~chosen])
     assert 0.4 < chosen[~is_special].mean() < 0.6
     assert 0.7 < (tokens == 4)[chosen].mean() < 0.9 and tokens.max() < len(PIECES)
+    assert not np.isin(tokens[chosen], [0, 1, 2, 3]).any()
     again = task.batches(rows).batch(0, 0)[0]["token_ids"]
     np.testing.assert_array_equal(tokens, again)
+    monkeypatch.setattr(language_model, "_RATE", 0.0)
+    _, targets, _ = task.batches(rows).batch(0, 0)
+    assert ((targets >= 0).sum(axis=1) == 1).all()  # each text has one at least

@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from recipe_runs import card, error_of
 
 from keras_attn import patterns
-from recipes.card import read_history
+from recipes.history import read_history
 from recipes.image.architectures import build
 from recipes.image.batches import ShuffledBatches
 from recipes.image.data import Images, read_images
@@ -327,6 +327,10 @@ def test_a_missing_scikit_learn_is_reported(capsys, tmp_path, monkeypatch):
         (("--model", "super_resolution_transformer", "--likelihood", "logistics"), "is for image"),
         (("--pattern", "lsh"), "invalid choice: 'lsh'"),
         (("--preset", "gtrxl"), "--preset must be one of sparse_transformer_cifar10"),
+        (
+            ("--preset", "sparse_transformer_cifar10", "--model", "image_transformer"),
+            "--preset must be one of the model's",
+        ),
         (("--model", "vit", "--patch-size", "3"), "--patch-size must divide the images, (8, 8)."),
         (("--model", "vit", "--pattern", "strided"), "--likelihood and --pattern are for models"),
         (("--with", "colour=1"), "--with must name an argument of image_transformer"),
@@ -363,12 +367,19 @@ def test_images_are_arranged_side_by_side():
     assert (picture[2 * GAP + 48, GAP] == 128).all() and (picture[0] == 128).all()
 
 
-def test_the_identity_has_one_spelling_of_a_directory(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    spellings = ("d", "x/../d", str(tmp_path / "d"), "e")
-    found = [parse("--dataset", "cifar10", "--data-dir", path) for path in spellings]
-    first, *same, other = [options.identity() for options in found]
-    assert same == [first] * 2 and other != first
+def test_a_run_resumes_with_the_same_images_of_any_directory(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), "uint8")
+    options = ("--dataset", "imagenet32", "--data-dir")
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "train.npy", images)
+        np.save(tmp_path / name / "val.npy", images[:3])
+    new_run(tmp_path / "out", *options, tmp_path / "here").save_settings()
+    new_run(tmp_path / "out", *options, tmp_path / "there")
+    images[19, 31, 31, 2] ^= 1
+    np.save(tmp_path / "there" / "train.npy", images)
+    with pytest.raises(ValueError, match="The data have changed since the run"):
+        new_run(tmp_path / "out", *options, tmp_path / "there")
 
 
 def test_a_run_is_not_resumed_with_other_options(capsys, tmp_path):

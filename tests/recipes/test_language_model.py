@@ -15,7 +15,7 @@ from recipe_runs import card
 
 from keras_attn import text
 from keras_attn.callbacks import Resume
-from recipes.card import read_history
+from recipes.history import read_history
 from recipes.language_model.architectures import build
 from recipes.language_model.options import RECENT
 from recipes.language_model.training import LanguageModelRun

@@ -69,6 +69,11 @@ DYNAMIC = ("--with", "dynamic=True")
         (("--model", "gtp"), "invalid choice: 'gtp'"),
         (("--temperature", "0"), "--temperature must be above 0"),
         (("--preset", "bert_base"), "--preset must be one of gpt2_small"),
+        (
+            ("--preset", "gpt2_small", "--model", "llama"),
+            "Received: --preset gpt2_small and --model llama",
+        ),
+        (("--dropout", "1"), "--dropout must be at least 0 and below 1"),
         (("--with", "colour=1"), "--with must name an argument of gpt"),
         (("--with", "vocabulary_size=5"), "--with must name an argument of gpt"),
         (("--with", "num_layers=abc"), "num_layers='abc'"),

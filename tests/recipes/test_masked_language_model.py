@@ -51,6 +51,20 @@ def test_a_run_learns_and_writes_card_and_export(text, tmp_path, capsys):
     assert "started with other options" in capsys.readouterr().err
 
 
+def test_the_perplexity_counts_each_masked_token_alike(text, tmp_path):
+    """Though the last batch has fewer of them."""
+    run = MaskedLanguageModelRun(parse("--text", text, "--out", tmp_path, *SMALL))
+    oracles.scramble(run.model, scale=0.7)
+    segments, losses = run._segments("test"), []
+    for index in range(len(segments)):
+        inputs, targets = segments.batch(0, index)
+        log_probs = np.asarray(keras.ops.log_softmax(run.model(inputs)))
+        losses.append(-np.take_along_axis(log_probs, targets[..., None], -1)[targets > 0])
+    assert len({len(part) for part in losses}) > 1
+    found = run.evaluate()["test"]["perplexity"]
+    assert found == pytest.approx(np.exp(np.concatenate(losses).mean()), rel=1e-4)
+
+
 @pytest.mark.parametrize("model", ["modern_bert", "longformer", "big_bird", "perceiver"])
 def test_other_models_read_both_sides(text, tmp_path, model):
     options = parse("--text", text, "--out", tmp_path, *SMALL, "--model", model)
@@ -154,7 +168,7 @@ def test_a_process_reads_no_other_rows():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--mask-rate", "1"], "--mask-rate must be between 0 and 1"),
+        (["--mask-rate", "1"], "--mask-rate must be above 0 and below 1"),
         (["--num-heads", "3"], "--num-heads must divide --hidden-dim"),
         (["--steps", "0"], "--steps must be at least 1"),
         (["--data-dir", "a", "--text", "b"], "exclude each other"),

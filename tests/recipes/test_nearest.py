@@ -55,3 +55,6 @@ def test_a_directory_without_a_run_has_no_neighbours(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("One two three four. " * 40)
     assert nearest.main([str(tmp_path), "one", "--text", str(tmp_path / "text.txt")]) == 2
     assert "RUN must be the directory of a finished run" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        nearest.main([str(tmp_path), "one", "--count", "-1"])
+    assert "--count must be at least 1. Received: --count -1." in capsys.readouterr().err

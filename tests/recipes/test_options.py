@@ -27,7 +27,7 @@ class Example(Options):
     out: str = changed(Options, "out", "runs/example")
     size: int = option(3, "of a thing", at_least=1)
     rate: float | None = option(None, "default: the inverse of the size", above=0)
-    share: float = option(0.5, within=(0, 1), identity=False)
+    share: float = option(0.5, at_least=0, at_most=1, identity=False)
     lengths: tuple[int, ...] = option((2, 4))
     pair: tuple[int, int] | None = option(None)
     more: tuple[str, ...] = option((), flag="--with", action="append")
@@ -63,7 +63,7 @@ def test_each_kind_of_option_is_parsed():
         ("--size 0", "--size must be at least 1. Received: --size 0."),
         ("--rate 0", "--rate must be above 0. Received: --rate 0.0."),
         ("--rate nan", "--rate must be above 0. Received: --rate nan."),
-        ("--share 1.5", "--share must be between 0 and 1. Received: --share 1.5."),
+        ("--share 1.5", "--share must be at least 0 and at most 1. Received: --share 1.5."),
         ("--size 2", "--lengths must differ from --size."),
         ("--colour 2", "unrecognized arguments: --colour 2"),
     ],

@@ -112,7 +112,7 @@ def test_a_line_of_json_that_is_too_long_is_left_out(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, objects)))
     found, problems = read(tmp_path, ["a.jsonl"])
     assert found == ["a", "c"]
-    assert problems == {"lines that are no JSON object": one("a.jsonl, line 2")}
+    assert problems == {"lines of more than 64 MiB": one("a.jsonl, line 2")}
 
 
 @settings(deadline=None, max_examples=40)

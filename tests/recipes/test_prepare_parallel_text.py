@@ -1,6 +1,7 @@
 """recipes.prepare --source --target: the lines of two files are pairs."""
 
 import gzip
+import hashlib
 import itertools
 import json
 
@@ -88,6 +89,20 @@ def test_pairs_of_json_lines_give_the_same_files(prepared, tmp_path):
         for out in ("one", "two")
     ]
     assert shards[0] == shards[1] and len(shards[0]) == 9
+
+
+def test_all_translations_of_a_source_are_in_the_split_of_its_hash(tmp_path):
+    pairs = [(f"eins {i}", f"{word} {i}") for i in range(40) for word in ("one", "another", "one")]
+    write(tmp_path, "a", pairs)
+    assert prepare(tmp_path / "a.de", tmp_path / "out") == 0
+    places = {
+        pair: int(hashlib.sha256(pair[0].encode()).hexdigest()[:16], 16) / 2**64 for pair in pairs
+    }
+    for split, least, most in (("valid", 0, 0.2), ("test", 0.2, 0.3), ("train", 0.3, 1)):
+        expected = {pair for pair, place in places.items() if least <= place < most}
+        assert sorted(PreparedPairs(tmp_path / "out", split)) == sorted(expected)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["repeats"] == 40
 
 
 @pytest.mark.parametrize("chunk", [7, parallel_text.CHUNK])

@@ -1,14 +1,18 @@
 """recipes.prepare in several processes and engines: none waits for what will not come."""
 
 import concurrent.futures.process
+import errno
 import itertools
+import multiprocessing
+import os
+import signal
 import time
 from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 
-from recipes.prepare import pipeline, plan, pool
+from recipes.prepare import pipeline, plan, pool, steps
 from recipes.prepare.__main__ import main
 from recipes.prepare.options import RecipeOptions
 
@@ -63,6 +67,55 @@ def test_a_worker_ends_with_the_error_of_the_first(arguments, monkeypatch, capsy
     message = own.removeprefix("recipes.prepare: ")
     assert "No document falls to the split valid" in message
     assert others.endswith(f"Worker 0 has ended, and must be started again first: {message}")
+
+
+def test_the_first_worker_ends_with_the_error_of_another(arguments, monkeypatch, capsys, tmp_path):
+    """In a part of the other, which is started again before the first."""
+    size = (tmp_path / "a.txt").stat().st_size
+    (tmp_path / "a.txt").write_bytes(b"a document\n" * (size // 11) + b"\xff\n")
+    more = f"--strict --part {size / 2e6}"
+    meanwhile(monkeypatch, lambda: main(arguments(SECOND + more)))
+    assert main(arguments(FIRST + more)) == 2
+    own, others = capsys.readouterr().err.splitlines()
+    message = own.removeprefix("recipes.prepare: ")
+    assert "--strict allows no documents that are not UTF-8" in message
+    assert others.endswith(f"Worker 1 has ended, and must be started again first: {message}")
+    assert [path.name for path in tmp_path.glob("out/work/failed-*")] == ["failed-1.json"]
+
+    def check_and_stop():
+        assert not [*tmp_path.glob("out/work/failed-*")]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(steps, "_first_passes", lambda *_: check_and_stop())
+    assert main(arguments(SECOND + more)) == 130
+    assert not [*tmp_path.glob("out/work/failed-*")]  # Ctrl-C is no failure
+
+
+def test_any_error_of_a_worker_ends_the_others(arguments, monkeypatch, capsys):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def follow():
+        with monkeypatch.context() as patch:
+            patch.setattr(steps, "_first_passes", fail)
+            assert main(arguments(SECOND + "--part 1e-4")) == 2
+
+    meanwhile(monkeypatch, follow)
+    assert main(arguments(FIRST + "--part 1e-4")) == 2
+    said = capsys.readouterr().err
+    assert "Worker 1 has ended, and must be started again first: No space left on device" in said
+
+
+def test_ctrl_c_ends_an_idle_process_without_a_traceback(capfd):
+    with pool.Pool(2) as two:
+        list(two.map(os.getpgid, [(0,)]))
+        (idle,) = two.memory
+        os.kill(idle, signal.SIGINT)
+        for process in multiprocessing.active_children():
+            if process.pid == idle:
+                process.join(60)
+                assert process.exitcode == -signal.SIGINT
+    assert capfd.readouterr().err == ""
 
 
 def test_a_pipeline_that_ended_starts_again(arguments, monkeypatch, tmp_path):

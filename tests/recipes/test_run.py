@@ -1,12 +1,15 @@
-"""Files that decide whether a run is trained, and their damage."""
+"""What decides whether a run is trained, and what is left of its training."""
 
 import json
 import zipfile
 from types import SimpleNamespace
 
+import keras
+import numpy as np
 import pytest
 
-from recipes.card import read_history
+from keras_attn import distribution
+from recipes.epoch_dataset import EpochDataset
 from recipes.run import MODEL, TRAINED, TrainingRun
 
 
@@ -52,12 +55,68 @@ def test_a_damaged_file_is_reported(out):
         ExistingRun(out).trained_steps()
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", "epoch,loss\n0\n", "epoch,loss\n0,1,2\n"])
-def test_a_damaged_history_is_reported(tmp_path, text):
-    path = tmp_path / "history.csv"
-    assert read_history(path) == []
-    path.write_text("epoch,loss,val\n0,1.5,\n")
-    assert read_history(path) == [{"epoch": 0, "loss": 1.5, "val": None}]
-    path.write_text(text)
-    with pytest.raises(ValueError, match="history.csv is damaged; delete it"):
-        read_history(path)
+class Rows:
+    """Batches of one row."""
+
+    def __init__(self, count):
+        self._count = count
+
+    def __len__(self):
+        return self._count
+
+    def batch(self, epoch, index):
+        return np.full((1, 1), index + 1.0), np.ones((1, 1))
+
+
+class SmallRun(TrainingRun):
+    """A run of a model with one weight; `stopping` ends it."""
+
+    def __init__(self, out, batches=5, epochs=3):
+        settings = {"precision": "float32", "checkpoint_steps": 1, "seed": 0}
+        self.options = SimpleNamespace(out=str(out), epochs=epochs, **settings)
+        self._settings, self.devices = {"recipe": "small"}, distribution.strategy("none")
+        self.model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        self.model.compile("sgd", "mse")
+        self._batches = batches
+
+    def training_data(self):
+        return EpochDataset(Rows(self._batches)), EpochDataset(Rows(2))
+
+
+def test_a_run_is_not_continued_after_a_part_of_an_epoch(tmp_path):
+    """Its other batches would never be read."""
+    part = SmallRun(tmp_path, batches=2, epochs=1)
+    assert part.fit(*part.training_data())
+    whole = SmallRun(tmp_path)
+    with pytest.raises(
+        ValueError, match="ended within an epoch, after 2 steps of 5; give the same"
+    ):
+        whole.fit(*whole.training_data())
+
+
+class StopAfter(keras.callbacks.Callback):
+    """End training after an epoch, and count the epochs and the ends of training."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self._epoch, self.epochs, self.ends = epoch, [], 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._epoch is None and batch == 2:
+            raise KeyboardInterrupt
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs.append(epoch)
+        self.model.stop_training = epoch == self._epoch
+
+    def on_train_end(self, logs=None):
+        self.ends += 1
+
+
+def test_a_run_resumed_within_its_last_epoch_ends_with_it(tmp_path):
+    killed = SmallRun(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        killed.fit(*killed.training_data(), callbacks=[StopAfter(None)])
+    resumed, stop = SmallRun(tmp_path), StopAfter(0)
+    assert resumed.fit(*resumed.training_data(), callbacks=[stop])
+    assert (stop.epochs, stop.ends) == ([0], 1) and resumed.steps() == 5

@@ -95,6 +95,7 @@ def test_a_run_writes_card_export_and_files(finished, data):
     entries = card(finished)
     assert entries["command"].startswith("python -m recipes.translate --data-dir")
     assert entries["parameters"] > 0 and entries["seconds"] > 0 and entries["versions"]["keras"]
+    assert entries["training"]["command"] == entries["command"]
     # A finished run trains no more, and publishes the next version beside the first.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TranslationRun, "train", None)
@@ -157,6 +158,15 @@ def test_an_empty_file_is_reported(capsys, broken, tmp_path):
     assert "val.en is empty" in fails(capsys, broken, tmp_path / "out")
 
 
+def test_an_empty_reference_is_reported_before_training(capsys, broken, tmp_path):
+    for language in ("en", "xx"):
+        write(broken, f"test.{language}", b"one\ntwo\nthree\n")
+    write(broken, "test.xx", b"one\n\nthree\n")
+    sentence = fails(capsys, broken, tmp_path / "out")
+    assert "Line 2 of the file" in sentence and "test.xx is empty" in sentence
+    assert not (tmp_path / "out").exists()
+
+
 def test_invalid_utf8_is_reported(capsys, broken, tmp_path):
     write(broken, "train.en", b"one two\n\xff\xfe\n")
     sentence = fails(capsys, broken, tmp_path / "out")
@@ -165,6 +175,7 @@ def test_invalid_utf8_is_reported(capsys, broken, tmp_path):
 
 def test_a_long_source_is_reported(capsys, broken, tmp_path):
     sentence = fails(capsys, broken, tmp_path / "out", "--max-source-length", "5")
+    assert "--max-source-length does not fit train" in sentence
     assert "item 1 has 8 tokens" in sentence and "max_length=5" in sentence
     assert not (tmp_path / "out").exists()
 
@@ -231,6 +242,7 @@ def test_every_model_trains_on_dates_and_exports(options, monkeypatch, tmp_path)
     few = functools.partial(date_pairs, 211, 7, 5)
     monkeypatch.setattr("recipes.translate.task.date_pairs", few)
     arguments = ("--out", tmp_path / "run", "--epochs", "2", "--tokens-per-batch", "512", *options)
+    arguments = (*arguments, "--validate-every", "2")
     if "lstm" in options:  # others restart their weights in tests of their own
         with recipe_runs.killed_after_an_epoch(monkeypatch):
             assert recipe_runs.run("translate", *arguments) == 130
@@ -238,6 +250,8 @@ def test_every_model_trains_on_dates_and_exports(options, monkeypatch, tmp_path)
     entries = card(tmp_path / "run")
     losses = [row["loss"] for row in entries["history"]]
     assert len(losses) == 2 and losses[1] < losses[0]
+    found = [row["val_exact_match"] for row in entries["history"]]
+    assert found[0] is None and 0 <= found[1] <= 1
     assert set(entries["results"]) == {"val", "test"}
     signature = tf.saved_model.load(str(tmp_path / "run/export/1")).signatures["serving_default"]
     assert signature(text=tf.constant(["5 January 1950"]))["translation"].shape == (1,)

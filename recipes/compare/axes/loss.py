@@ -22,6 +22,6 @@ def values(options):
         "plain": PLAIN,
         "label_smoothed": Changes(loss=smoothed),
         "z_loss": Changes(loss=stable),
-        "auxiliary": Changes(train=losses.AuxiliaryLosses),
-        "multi_token": Changes(train=multi_token),
+        "auxiliary": Changes(wrapper=losses.AuxiliaryLosses),
+        "multi_token": Changes(wrapper=multi_token),
     }

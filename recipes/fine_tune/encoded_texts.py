@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Rows(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Inputs (N, T) by name, their lengths (N,), targets (N,) or (N, T), and weights (N,)."""
 
     inputs: dict
@@ -37,11 +37,11 @@ def encode(tokenizer, examples, model, max_length):
     return inputs, lengths
 
 
-class RowBatches:
+class TextBatches:
     """Batches of rows, each as wide as the longest row in it.
 
     Args:
-        rows: a `Rows`.
+        rows: an `EncodedTexts`.
         batch_size: int.
         seed: int. Each epoch has an order of its own; None for the order of the rows.
     """

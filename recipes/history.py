@@ -1,0 +1,84 @@
+"""History of a run, `history.csv`: a row of losses and metrics for each epoch."""
+
+import csv
+import io
+import os
+import time
+
+import keras
+
+from . import files
+
+
+class EpochSeconds(keras.callbacks.Callback):
+    """Log the duration of each epoch, validation included, as `seconds`."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._started = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["seconds"] = time.monotonic() - self._started
+
+
+class History(keras.callbacks.Callback):
+    """Write the logs of each epoch to a CSV file, which a resumed run continues.
+
+    `keras.callbacks.CSVLogger` decides the columns in the first epoch of each `fit`. Here a metric
+    that a later epoch is the first to log, such as that of a validation every fourth epoch, gets a
+    column too; it is empty in the epochs without it.
+
+    Args:
+        path: str.
+        first: int. The epoch at which training begins; rows of it and of later epochs, which a
+            killed run may have written, are removed.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+
+    def __init__(self, path, first=0):
+        super().__init__()
+        self._path = path
+        self._rows = [row for row in read_history(path) if row["epoch"] < first]
+        _write(path, self._rows)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._rows.append({"epoch": epoch, **(logs or {})})
+        _write(self._path, self._rows)
+
+
+def read_history(path):
+    """Return the rows of a file of `History`, with numbers where there are numbers, else None.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    if not os.path.isfile(path):
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if any(None in row or None in row.values() or not _is_epoch(row.get("epoch")) for row in rows):
+        raise ValueError(f"The file {path} is damaged; delete it, and the card is written without.")
+    return [{name: _number(value) for name, value in row.items()} for row in rows]
+
+
+def _is_epoch(text):
+    return text is not None and text.isdecimal()
+
+
+def _number(text):
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return None
+
+
+def _write(path, rows):
+    columns = dict.fromkeys(name for row in rows for name in row)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    files.write(path, text.getvalue())

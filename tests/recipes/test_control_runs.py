@@ -1,0 +1,309 @@
+"""Runs of the recipe: training, resumption, the test of agents, and their comparison."""
+
+import dataclasses
+import json
+import sys
+from unittest import mock
+
+import keras
+import numpy as np
+import pytest
+import recipe_runs
+from control_options import SMALL
+from other_backend import run_on
+from recipe_runs import card as read_card
+
+from keras_attn import models
+from keras_attn.losses import LabelSmoothedCrossentropy
+from recipes.control import returns, training
+from recipes.control.environments import Environments
+from recipes.control.episodes import Episodes, Windows
+from recipes.control.rollouts import Rollouts
+from recipes.control.training import new_run, run_agent
+from recipes.dry_run import Estimate
+from recipes.settings import save_settings
+
+
+@pytest.fixture(scope="module")
+def options():
+    return recipe_runs.parse("control", *SMALL)
+
+
+PROGRAM = """
+import json, sys
+import numpy as np
+import sys
+
+import keras
+import tensorflow as tf
+
+device = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
+from recipes.control.options import RecipeOptions
+from recipes.control.training import AgentRun
+
+found = {}
+for strategy in ("none", "mirrored"):
+    for name in ("gtrxl", "memoryless"):
+        out = f"{sys.argv[1]}/{strategy}-{name}"
+        arguments = [*sys.argv[2:], "--strategy", strategy, "--out", out]
+        keras.utils.set_random_seed(0)
+        run = AgentRun(name, RecipeOptions.parse(arguments))
+        before = np.concatenate([w.ravel() for w in run.model.get_weights()])
+        run.train()
+        after = np.concatenate([w.ravel() for w in run.model.get_weights()])
+        assert np.abs(after - before).max() > 1e-3
+        rows = open(f"{out}/history.csv").read().splitlines()
+        losses = [float(row.split(",")[rows[0].split(",").index("loss")]) for row in rows[1:]]
+        found[f"{strategy}-{name}"] = losses, after.tolist()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_two_devices_train_as_one(tmp_path):
+    """Two agents, one after the other in one process."""
+    found = run_on("tensorflow", PROGRAM, tmp_path, *SMALL, "--num-envs", "4")
+    for name in ("gtrxl", "memoryless"):
+        losses, after = found[f"none-{name}"]
+        others, weights = found[f"mirrored-{name}"]
+        np.testing.assert_allclose(others, losses, rtol=1e-3)
+        np.testing.assert_allclose(weights, after, atol=2e-4)
+
+
+class Countdowns:
+    """Environments whose episodes have given lengths, with the length as the return."""
+
+    def __init__(self, lengths):
+        self.returns, self._left = [[] for _ in lengths], [iter(own) for own in lengths]
+        self._steps = [0] * len(lengths)
+        self._lengths = [next(own) for own in self._left]
+
+    def step(self):
+        for row, ended in enumerate(self.returns):
+            self._steps[row] += 1
+            if self._steps[row] == self._lengths[row]:
+                ended.append(self._lengths[row])
+                self._steps[row], self._lengths[row] = 0, next(self._left[row])
+
+
+def test_short_episodes_do_not_displace_long_ones_in_the_test():
+    """Five episodes of three environments: the first two of two, and the first of the last."""
+    environments = Countdowns([[9, 1, 1, 1], [1] * 20, [10, 1, 1, 1]])
+    assert returns.first_returns(environments, environments.step, 5) == [9, 1, 1, 1, 10]
+
+
+def test_training_stopped_within_an_epoch_resumes_at_its_rollout_with_new_episodes(
+    tmp_path, monkeypatch
+):
+    """Of two epochs of two rollouts three remain."""
+    options = recipe_runs.parse("control", *SMALL, "--out", tmp_path, "--checkpoint-steps", "1")
+    begun = []
+
+    class Recorded(Rollouts):
+        def collect(self):
+            begun.append((self.environments.states.copy(), self._generator.bit_generator.state))
+            if len(begun) == 2:
+                raise KeyboardInterrupt
+            return super().collect()
+
+    monkeypatch.setattr(training, "Rollouts", Recorded)
+    with pytest.raises(KeyboardInterrupt):
+        new_run("memoryless", options).train()
+    run = new_run("memoryless", options)
+    run.train()
+    assert len(begun) == 2 + 3
+    (states, drawn), (again, redrawn) = begun[0], begun[2]
+    assert not np.array_equal(states, again) and drawn != redrawn
+    assert int(run.training_model.optimizer.iterations) == 2 * 2 * options.passes
+    rows = (tmp_path / "history.csv").read_text().splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["epoch", "0", "1"]
+
+
+def test_agents_without_a_whole_history_are_not_drawn(tmp_path, monkeypatch):
+    row, drawn = {"return": 0.5}, []
+    cards = {
+        "whole": [[row, {"return": None}], [row, row]],
+        "without": [[], []],
+        "uneven": [[row], [row, row]],
+        "offline": [[{"val_accuracy": 1.0}]],
+    }
+    cards = {
+        name: [{"history": rows, "steps": 7, "task": "a task"} for rows in histories]
+        for name, histories in cards.items()
+    }
+
+    def save(figure, path):
+        drawn.extend(line.get_label() for line in figure.axes[0].lines)
+
+    monkeypatch.setattr(returns, "save", save)
+    returns.draw(cards, tmp_path / "returns.png")
+    assert drawn == ["whole"]
+
+
+@pytest.mark.parametrize("name, is_tested", [("memoryless", False), ("decision_transformer", True)])
+def test_another_target_return_tests_only_agents_that_read_it(
+    name, is_tested, tmp_path, monkeypatch
+):
+    given = (*SMALL, "--out", tmp_path)
+    card = dict.fromkeys(("task", "results", "history", "steps", "parameters"))
+    card["options"] = recipe_runs.parse("control", *given).as_dict()
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    tested = mock.Mock()
+    monkeypatch.setattr(training, "new_run", tested)
+    run_agent(name, recipe_runs.parse("control", *given, "--target-return", "0.5"))
+    assert tested.called == is_tested
+
+
+def estimate_of(seconds, done):
+    return Estimate(1, 4, 8, steps=10, done=done, seconds=seconds)
+
+
+@pytest.mark.parametrize("first, measured", [([], 1), ([5.0], 1), ([5.0, 1.0], 0)])
+def test_a_dry_run_measures_seeds_that_have_not_begun_if_the_first_gives_no_time(
+    first, measured, tmp_path, monkeypatch
+):
+    """The first seed has 0, 1 or 2 of 10 rollouts left; each takes a second, the first one five."""
+    options = recipe_runs.parse("control", *SMALL, "--out", tmp_path, "--models", "lstm")
+    options = dataclasses.replace(options, seeds=2)
+    (tmp_path / "lstm-0").mkdir()
+    estimates = iter([estimate_of(first, 10 - len(first)), estimate_of([5.0, 1.0], 0)])
+    new_run = mock.Mock(return_value=mock.Mock(estimate=lambda: next(estimates)))
+    monkeypatch.setattr(training, "new_run", new_run)
+    found, trained = training.estimate_agents(options)
+    assert new_run.call_count == 1 + measured and not trained
+    (estimate,) = found.values()
+    assert estimate.seconds_left == 5 + (10 + len(first) - 1) * 1
+
+
+@pytest.mark.slow
+def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
+    def run(*more):
+        models = ("--models", "gtrxl", "memoryless")
+        return recipe_runs.run("control", "--out", tmp_path, *SMALL, *models, *more)
+
+    assert run() == 0
+    card = read_card(tmp_path / "gtrxl-0")
+    assert card["steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
+    assert -1 <= card["results"]["test"]["value"] <= 1
+    assert (tmp_path / "gtrxl-0" / "export" / "1").is_dir()
+    assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
+    assert "| `memoryless` |" in (tmp_path / "table.md").read_text()
+    seconds = card["seconds"]
+    assert run() == 0  # nothing is trained again
+    assert read_card(tmp_path / "gtrxl-0")["seconds"] == seconds
+    assert run("--discount", "0.5") == 2
+    assert "started with other options" in capsys.readouterr().err
+    # With more episodes it is tested again, not trained.
+    lines = (tmp_path / "memoryless-0" / "history.csv").read_text()
+    arguments = (*SMALL, "--out", tmp_path / "memoryless-0", "--episodes", "7")
+    options = recipe_runs.parse("control", *arguments)
+    assert run_agent("memoryless", options)["results"]["test"]["episodes"] == 7
+    assert (tmp_path / "memoryless-0" / "history.csv").read_text() == lines
+    (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
+    assert run() == 2
+    assert "gtrxl-0/card.json is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_decision_transformer_learns_from_stored_episodes(tmp_path, capsys):
+    """It is trained after the actor that plays, and tested again for another return."""
+
+    def run(*more):
+        models = ("--models", "decision_transformer", "memoryless")
+        return recipe_runs.run("control", "--out", tmp_path, *SMALL, *models, *more)
+
+    assert run("--behaviour", "memoryless", "--target-return", "0.5") == 0
+    out = tmp_path / "decision_transformer-0"
+    found = read_card(out)["results"]["test"]
+    assert found["target"] == 0.5 and found["stored"]["number"] >= 2
+    assert -1 <= found["stored"]["mean"] <= found["stored"]["max"] < 0.5
+    assert "| `decision_transformer` |" in (tmp_path / "table.md").read_text()
+    history = (out / "history.csv").read_bytes()
+    assert run("--behaviour", "memoryless", "--target-return", "-0.5") == 0
+    assert (out / "history.csv").read_bytes() == history
+    assert read_card(out)["results"]["test"]["target"] == -0.5
+    assert run("--behaviour", "random") == 2
+    assert "started with other options" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_return_that_is_asked_for_decides_the_action():
+    """In half of the episodes the action names the state, which is rewarded; in half the next."""
+    random, choices, length = np.random.default_rng(0), 3, 7
+    named = random.integers(choices, size=40 * length)
+    is_good = np.repeat(np.arange(40) % 2 == 0, length)
+    states, starts = np.eye(choices, dtype="float32")[named], np.arange(40 * length) % length == 0
+    actions, rewards = np.where(is_good, named, (named + 1) % choices), np.where(is_good, 1.0, -1.0)
+    episodes = Episodes(states, actions, rewards.astype("float32") / length, starts)
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 16, "intermediate_dim": 32}
+    model = models.decision_transformer(choices, choices, discrete=True, **sizes, max_steps=9)
+    model.compile(keras.optimizers.Adam(0.01), LabelSmoothedCrossentropy(0.0, ignore_class=-1))
+    windows = Windows(episodes, 5, 32, 400, episodes.scale, seed=0)
+    for index in range(len(windows)):
+        model.train_on_batch(*windows.batch(0, index))
+    # At the first step of an episode, before which no action tells good from bad.
+    inputs, _ = windows.ending_at(np.flatnonzero(starts))
+    last = inputs["states"][:, -1].argmax(-1)
+    for sign, expected in ((1, last), (-1, (last + 1) % choices)):
+        inputs["returns"] = sign * np.abs(inputs["returns"])
+        logits = np.asarray(model(inputs))[:, -1]
+        # A model that does not read the return is right in at most half of both.
+        assert (logits.argmax(-1) == expected).mean() > 0.6
+
+
+def test_a_behaviour_must_be_trained_before(tmp_path, capsys):
+    options = ("--models", "decision_transformer", "--behaviour", "gtrxl", *SMALL)
+    assert "must have been trained under the same --out" in recipe_runs.error_of(
+        capsys, "control", "--out", tmp_path, *options
+    )
+
+
+@pytest.mark.parametrize("name, value", [("env", "CartPole-v1"), ("memory", 3)])
+def test_a_behaviour_of_another_environment_or_size_is_refused(name, value, tmp_path, options):
+    """Other differences, as of its learning rate, are allowed."""
+    trained = {"model": "lstm", **options.identity(), "learning_rate": 7.0}
+    (tmp_path / "lstm-0").mkdir()
+    (tmp_path / "lstm-0" / "model.keras").touch()
+    path = tmp_path / "lstm-0" / "settings.json"
+    save_settings(path, trained)
+    out = tmp_path / "decision_transformer-0"
+    options = dataclasses.replace(options, out=str(out), behaviour="lstm")
+    new_run("decision_transformer", options)
+    save_settings(path, {**trained, name: value})
+    with pytest.raises(ValueError, match=f"lstm-0 was started with other .* {name}={value!r}, now"):
+        new_run("decision_transformer", options)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_missing_package_is_reported_before_anything_is_printed(
+    more, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    assert recipe_runs.run("control", "--out", tmp_path / "out", *more) == 2
+    said, error = capsys.readouterr()
+    assert said == "" and "pip install 'keras_attn[rl]'" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_directory_of_another_recipe_is_refused(tmp_path, capsys):
+    save_settings(tmp_path / "settings.json", {"recipe": "image"})
+    assert recipe_runs.run("control", "--out", tmp_path) == 2
+    assert "one of the recipe image, not of control" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [("popgym-NoSuch-v0", "There is no environment"), ("Pendulum-v1", "discrete actions")],
+)
+def test_unfit_environments_are_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        Environments(name, 1, seed=0)
+
+
+def test_a_missing_package_of_an_environment_is_named(monkeypatch):
+    gymnasium = pytest.importorskip("gymnasium")
+    error = gymnasium.error.DependencyNotInstalled("box2D is not installed")
+    monkeypatch.setattr(gymnasium, "make", mock.Mock(side_effect=error))
+    with pytest.raises(ImportError, match="needs another package: box2D is not installed"):
+        Environments("LunarLander-v3", 1, seed=0)
