@@ -1,5 +1,6 @@
 """Entries that make a number repeatable: the command, the machine and the versions."""
 
+import collections
 import os
 import pathlib
 import platform
@@ -24,7 +25,7 @@ def cores():
 
 
 def hardware():
-    """Return processor, its vector instructions, cores that this process may use, and memory."""
+    """Return processor, vector instructions, cores that this process may use, memory, and GPUs."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     entries = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
@@ -33,7 +34,25 @@ def hardware():
     # Processors of one name differ by a factor of two, and TensorFlow uses other kernels.
     vectors = next((f" ({text})" for flag, text in VECTORS.items() if flag in flags), "")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}{vectors}, {cores()} cores, {memory:.0f} GiB"
+    found = [f"{model}{vectors}", f"{cores()} cores", f"{memory:.0f} GiB"]
+    counts = collections.Counter(accelerators())
+    return ", ".join([*found, *(f"{count} x {name}" for name, count in counts.items())])
+
+
+def accelerators():
+    """Return the names of the devices of Keras's backend that are no processor's.
+
+    It imports nothing: before the backend is imported there are none.
+    """
+    keras, jax, tensorflow = map(sys.modules.get, ("keras", "jax", "tensorflow"))
+    backend = keras.config.backend() if keras else None
+    if backend == "jax" and jax:
+        return [device.device_kind for device in jax.devices() if device.platform != "cpu"]
+    if backend == "tensorflow" and tensorflow:
+        details = tensorflow.config.experimental.get_device_details
+        gpus = tensorflow.config.list_physical_devices("GPU")
+        return [details(gpu).get("device_name", "GPU") for gpu in gpus]
+    return []
 
 
 def versions(*names):

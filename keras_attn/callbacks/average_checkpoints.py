@@ -31,10 +31,10 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
     epoch that `Resume` had to repeat, give it in a `WithoutTrainEnd`. Each file is complete or
     absent. A resumed run uses the files of the run that it continues and removes those of epochs at
     or after its first, which belong to another run. The files take `last` times the weights on
-    disk, and the mean three times the weights in memory. Several processes that train one model
-    share the directory, and all end with the mean. On TensorFlow each writes files of its own; on
-    JAX each writes the part of the weights that it holds, and a resumed run may have another number
-    of processes.
+    disk. The mean takes three times the size of float32 weights in memory, beside the model's own.
+    Several processes that train one model share the directory, and all end with the mean. On
+    TensorFlow each writes files of its own; on JAX each writes the part of the weights that it
+    holds, and a resumed run may have another number of processes.
 
     Args:
         directory: str. Directory of the weights, one for each run.
@@ -109,6 +109,7 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
                     parts = read_stored(self.model.weights, state)
                 boxes[:] = map(list, parts)
                 yield [array for part in parts for array in part.values()]
+                del parts, state  # before the next set is read
 
         if not self._last():
             return []
@@ -141,8 +142,8 @@ def average_weights(paths_or_lists):
     """
     is_one = isinstance(paths_or_lists, (str, os.PathLike))
     check_that(not is_one, "a list of files or of lists", paths_or_lists=paths_or_lists)
-    total = None
-    for count, item in enumerate(paths_or_lists, 1):
+    total, dtypes, count = None, [], 0
+    for item in paths_or_lists:
         arrays = _read(item) if isinstance(item, (str, os.PathLike)) else item
         arrays = [np.asarray(array) for array in arrays]
         if total is None:
@@ -150,12 +151,18 @@ def average_weights(paths_or_lists):
         if [array.shape for array in arrays] != [array.shape for array in total]:
             raise ValueError(
                 "All members of `paths_or_lists` must be weights of one model. "
-                f"Received: member {count - 1} has other shapes than those before it"
+                f"Received: member {count} has other shapes than those before it"
             )
-        total = [t + a if _is_float(a) else a for t, a in zip(total, arrays)]
+        total = [np.add(t, a, out=t) if _is_float(a.dtype) else a for t, a in zip(total, arrays)]
+        dtypes = [array.dtype for array in arrays]
+        count += 1
+        del item, arrays  # before the next set is read
     if total is None:
         raise ValueError("`paths_or_lists` must not be empty. Received: paths_or_lists=[]")
-    return [(t / count).astype(a.dtype) if _is_float(a) else a for t, a in zip(total, arrays)]
+    for index, dtype in enumerate(dtypes):  # each sum is freed before the next mean is made
+        if _is_float(dtype):
+            total[index] = np.divide(total[index], count, out=total[index]).astype(dtype)
+    return total
 
 
 def _read(path):
@@ -163,5 +170,5 @@ def _read(path):
         return [state.read(number) for number in range(len(state.shapes))]
 
 
-def _is_float(array):
-    return "float" in array.dtype.name  # includes bfloat16, which NumPy does not call floating
+def _is_float(dtype):
+    return "float" in dtype.name  # includes bfloat16, which NumPy does not call floating

@@ -23,7 +23,8 @@ class Call:
         arguments: dict of the arguments by name; tensors are `keras.KerasTensor`s, one for each.
         output: `keras.KerasTensor`, the first output.
         inside: tuple of the layers whose calls it is a part of, from the outermost on.
-        reads_input: True if an argument is an input of the model, which needs no gradient.
+        reads_input: True if floats among the arguments are an input of the model, which needs no
+            gradient.
     """
 
     layer: keras.layers.Layer
@@ -37,6 +38,11 @@ class Call:
         """The values of an attention layer: by default its queries."""
         value = self.arguments.get("value")
         return self.arguments["query"] if value is None else value
+
+    @property
+    def num_keys(self):
+        """Number of keys of an attention layer."""
+        return self.value.shape[1]
 
     @property
     def repeats(self):
@@ -141,7 +147,9 @@ class _Recorder(keras.Operation):
         return self.specs[id(x)][0]
 
     def _add(self, layer, given, output):
-        reads_input = any(id(x) in self.inputs for x in keras.tree.flatten(list(given.values())))
+        # Masks, ids and positions have no gradient, wherever they come from.
+        tensors = [x for x in keras.tree.flatten(list(given.values())) if id(x) in self.inputs]
+        reads_input = any("float" in keras.backend.standardize_dtype(x.dtype) for x in tensors)
         given = {name: keras.tree.map_structure(self._spec, x) for name, x in given.items()}
         first = keras.tree.flatten(keras.tree.map_structure(self._spec, output))[0]
         self.calls.append(Call(layer, given, first, tuple(self.inside), reads_input))

@@ -29,9 +29,10 @@ def explain(
     model is called once on symbolic tensors. FLOPs are those of products of matrices, as the plan
     of each attention layer computes them, padding and recomputed tiles included; sums, softmax,
     norms and activations are not counted. Bytes of activations are an estimate for a TensorFlow
-    graph without XLA: what each layer keeps for its gradient, and what that takes besides, at the
-    fullest moment of the backward pass. Measured tensors took 0.94 to 1.21 times as much
-    (`recipes.benchmarks.memory`); the process also holds the graph and its kernels.
+    graph without XLA, at the fullest moment of the backward pass: what the layers keep for their
+    gradients, and what the gradient that runs then holds beside it. Measured tensors took 0.94 to
+    1.21 times as much (`recipes.benchmarks.memory`); the process also holds the graph and its
+    kernels.
 
     With a mesh, `devices` is the cost of each device, which computes its rows of the batch and its
     part of the weights. Bytes moved are those that collectives return to it in a step: activations
@@ -102,7 +103,7 @@ def explain(
     sentences = [*notes(calls), *shortages(cost, devices, memory)]
     if mesh is not None:
         sentences += misfits(model, rules, mesh, batch_size)
-    found = layer_costs(model, calls, length), cost, reach(calls, length), sentences
+    found = layer_costs(model, calls), cost, reach(calls), sentences
     return Explanation(name, length, batch_size, *found, devices)
 
 

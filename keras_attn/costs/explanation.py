@@ -51,8 +51,8 @@ class MemoryCost:
         weights, gradients, optimizer: ints. Of the variables, their gradients, the optimizer's.
         training: int. Those, and the most that activations take during a step.
         decoding: int. Weights and caches.
-        per_token: int. Read for each token of one row in decoding: of the weights its share of the
-            batch, and its cache.
+        per_token: int. The most that decoding reads for each token of a row: the row's cache and
+            its share of all weights, an encoder's and those of experts not chosen among them.
     """
 
     weights: int
@@ -159,7 +159,7 @@ class Explanation:
         field, path, steps = ("unknown" if x is None else f"{x:,}" for x in self.reach)
         yield f"receptive field {field}, longest path {path}, sequential operations {steps}"
         decoding = f"decoding takes about {in_bytes(memory.decoding)}"
-        yield f"{decoding}, and reads {in_bytes(memory.per_token)} for each token"
+        yield f"{decoding}, and reads at most {in_bytes(memory.per_token)} a token"
 
     def _device_lines(self):
         of = self.devices

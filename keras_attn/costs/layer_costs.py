@@ -18,7 +18,7 @@ from keras_attn.costs.reach import Reach, most_keys, reach_of
 from keras_attn.layers import MultiHeadAttention
 
 
-def layer_costs(model, calls, length):
+def layer_costs(model, calls):
     """Return a list of the `LayerCost`s of all layers with weights or products."""
     totals = {}
     for call in calls:
@@ -28,7 +28,12 @@ def layer_costs(model, calls, length):
         numbers = [call.repeats * x for x in (*flops, held.kept, held.scores, cache)]
         before = totals.get(id(call.layer), [0] * len(numbers))
         totals[id(call.layer)] = [x + y for x, y in zip(before, numbers, strict=True)]
-    keys = {id(c.layer): most_keys(c.layer.pattern, length) for c in self_attention(calls)}
+    keys = {
+        id(call.layer): most_keys(
+            call.layer.pattern, call.arguments["query"].shape[1], call.num_keys
+        )
+        for call in self_attention(calls)
+    }
     found, order = [], {key: place for place, key in enumerate(totals)}
     for layer, parameters in _parameters(model):
         numbers = totals.get(id(layer), ())
@@ -46,13 +51,15 @@ def self_attention(calls):
     return [c for c in layers if c.layer.pattern.causal or c.arguments["query"] is c.value]
 
 
-def reach(calls, length):
+def reach(calls):
     """Return the `Reach` of the decoder's layers, or of the encoder's if there is no other."""
     found = self_attention(calls)
     found = [call for call in found if call.layer.pattern.causal] or found
     patterns = [call.layer.pattern for call in found for _ in range(call.repeats)]
     steps = sum(call.repeats for call in calls if any(products_of(call)))
-    return reach_of(patterns, length, steps) if patterns else Reach(None, None, steps)
+    if not patterns:
+        return Reach(None, None, steps)
+    return reach_of(patterns, max(call.num_keys for call in found), steps)
 
 
 def memory_cost(model, calls, batch_size, optimizer):

@@ -163,12 +163,12 @@ def cast_bytes(model, of=size_of):
 def peak_of_activations(calls, parts=lambda call: 1):
     """Return the most bytes that activations take in a training step.
 
-    The backward pass goes from the last call to the first, and lets go what each has kept. Of what
-    a call keeps and takes, a device holds one of `parts(call)`; its output it holds whole.
+    The backward pass runs from the last call to the first, and frees what each has kept. A device
+    holds one of `parts(call)` of what a call keeps and of its scratch, and its whole output.
     """
 
     def entry(call):
-        """Return the bytes that a call keeps, and those that its gradient takes besides."""
+        """Return the bytes that a call keeps, and those that only its gradient holds."""
         held, count = bytes_of(call), parts(call)
         return call.repeats * held.kept // count, held.scratch // count + size_of(call.output)
 

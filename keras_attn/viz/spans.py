@@ -136,6 +136,7 @@ def _layers(spans):
     if isinstance(spans, dict):
         spans = [spans]
     is_list = isinstance(spans, (list, tuple, np.ndarray)) and len(spans) > 0
+    is_list = is_list and all("spans" in layer for layer in spans if isinstance(layer, dict))
     check_that(is_list, "of at least one layer, as `model.span_summary()` gives them", spans=spans)
     return list(spans)
 

@@ -8,7 +8,7 @@ runs on a processor too, where that kernel is neither used nor tested. On a GPU,
 from functools import partial
 
 from . import operations
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, compare, measure
 
 MODULE = f"{__package__}.contenders"
@@ -98,7 +98,7 @@ def _torch(name, function, sizes):
 
 def main():
     parser = card_parser("accelerator", __doc__.partition("\n")[0], repetitions=5)
-    add = partial(parser.add_argument, type=int)
+    add = partial(parser.add_argument, type=positive)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     policies = ["float32", "mixed_bfloat16"]
     parser.add_argument("--policies", nargs="+", choices=policies, default=policies[1:])
@@ -132,4 +132,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -5,8 +5,15 @@ import collections
 import pathlib
 
 from . import curves, operations, requirements
-from .attention_cases import KINDS, MODULE, OURS
-from .card import add_contender_argument, card_parser, chosen_among, new_card
+from .attention_cases import KINDS, MODULE, OURS, is_image
+from .card import (
+    add_contender_argument,
+    card_parser,
+    chosen_among,
+    execute,
+    new_card,
+    those_with,
+)
 from .harness import Contender, Worker, measure
 
 CASES = (
@@ -54,22 +61,26 @@ class Picture:
 def run(cases, card, folder, repetitions, only=("",)):
     """Measure cases, and write the card and its picture into a folder after each table.
 
-    A case is a kind (`KINDS`) and a length. Contenders run whose name contains one of `only`.
+    A case is a kind (`KINDS`) and a length. Contenders run whose name contains one of `only`, and
+    tables without one are left out.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     picture = Picture(folder / f"{card.name}.png")
+    groups = [group for kind, length in cases for group in KINDS[kind](length)]
+    chosen_among([contender for group in groups for contender in group.contenders], only)
     gemm = Worker(GEMM, GEMM_SECONDS)
     try:
-        for kind, length in cases:
-            for group in KINDS[kind](length):
-                print(group.title, flush=True)
-                chosen = chosen_among(group.contenders, only)
-                rows, skipped = measure(chosen, repetitions, gemm_rate=lambda: rate_of(gemm))
-                card.add(group.title, rows, skipped, [asked(rows) for asked in group.demands])
-                picture.add(group, rows)
-                card.headline(*headline(card, picture))
-                card.write(folder)
+        for group in groups:
+            chosen = those_with(only, group.contenders)
+            if not chosen:
+                continue
+            print(group.title, flush=True)
+            rows, skipped = measure(chosen, repetitions, gemm_rate=lambda: rate_of(gemm))
+            card.add(group.title, rows, skipped, [asked(rows) for asked in group.demands])
+            picture.add(group, rows)
+            card.headline(*headline(card, picture))
+            card.write(folder)
     finally:
         gemm.stop()
 
@@ -98,6 +109,9 @@ def parse_case(text):
     if kind not in KINDS or not length.isdecimal() or int(length) < 1:
         must = f"must be KIND:LENGTH with a kind among {', '.join(KINDS)}"
         raise argparse.ArgumentTypeError(f"{must}. Received: {text!r}.")
+    if kind == "growth" and not is_image(int(length)):
+        must = "must have the square of a multiple of 16 as LENGTH of growth, such as 4096"
+        raise argparse.ArgumentTypeError(f"{must}. Received: {text!r}.")
     return kind, int(length)
 
 
@@ -113,4 +127,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

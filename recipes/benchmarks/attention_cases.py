@@ -13,6 +13,7 @@ OURS = "keras_attn"
 WINDOWS = (128, 256)
 CHUNK, ROUNDS = 64, 2
 SUMMARY = 8
+QUERY_SHAPE, FLANGE = (8, 16), (8, 8)  # of `BlockLocal2D`
 # Required share of the GEMM rate of exact attention, forward, and forward and backward; causal
 # attention counts half the work.
 ASKED_OF_EXACT = {"dense": (0.70, 0.55), "causal": (0.50, 0.55)}
@@ -185,9 +186,9 @@ def _block_local_1d(length, name):
 
 
 def _block_local_2d(length, name):
-    """Return the contender of a square image in blocks of 8 x 16 that see 8 more on each side."""
+    """Return the contender of a square image in blocks that see some pixels beside them."""
     side = math.isqrt(length)
-    arguments = [side, side], [8, 16], [8, 8]
+    arguments = [side, side], list(QUERY_SHAPE), list(FLANGE)
     pairs = operations.block_local_2d(length, *arguments)
     return ours("BlockLocal2D", list(arguments), length, pairs, name=name)
 
@@ -202,6 +203,12 @@ def long(length):
     own = ours("Local", [256], length, operations.local(length, 256), backward=True)
     asked = partial(requirements.memory, name=own.name, at_most=LONG_MEMORY_MB, whole_process=True)
     yield Group(f"long, {length:,} positions, forward and backward", [own], [asked])
+
+
+def is_image(length):
+    """Return True if so many pixels are a square image of whole blocks."""
+    side = math.isqrt(length)
+    return side**2 == length and all(side % part == 0 for part in QUERY_SHAPE)
 
 
 KINDS = {

@@ -4,7 +4,9 @@ import argparse
 import datetime
 import json
 import pathlib
+import sys
 
+from .. import cli
 from ..provenance import command_line, hardware
 
 CARDS = pathlib.Path(__file__).parent / "cards"
@@ -27,9 +29,27 @@ def card_parser(name, description, repetitions=None):
 
 def positive(text):
     """Read a positive integer, or raise an error for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a positive integer is expected. Received: {text}")
+    return _integer(text, "a positive integer", least=1)
+
+
+def not_negative(text):
+    """Read an integer of at least 0, or raise an error for argparse."""
+    return _integer(text, "an integer of at least 0", least=0)
+
+
+def _integer(text, kind, least):
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{kind} is expected. Received: {text}")
     return int(text)
+
+
+def execute(main):
+    """End the program with the exit code of `main`, or with a sentence and 2 after bad input."""
+    try:
+        sys.exit(main())
+    except (OSError, ValueError) as error:
+        print(f"{main.__globals__['__spec__'].name}: {cli.sentence(error)}", file=sys.stderr)
+        sys.exit(cli.EXIT_USAGE)
 
 
 def add_case_argument(parser, cases):
@@ -46,11 +66,16 @@ def add_contender_argument(parser):
 
 def chosen_among(contenders, parts):
     """Return the contenders with one of the `parts` in their names; end the program if none is."""
-    chosen = [contender for contender in contenders if any(p in contender.name for p in parts)]
+    chosen = those_with(parts, contenders)
     if not chosen:
         names = ", ".join(contender.name for contender in contenders)
         raise SystemExit(f"--contenders must be parts of these names: {names}. Received: {parts}")
     return chosen
+
+
+def those_with(parts, contenders):
+    """Return the contenders with one of the `parts` in their names."""
+    return [contender for contender in contenders if any(p in contender.name for p in parts)]
 
 
 def new_card(arguments, title, method, unit="calls", columns=None, **facts):
@@ -97,10 +122,16 @@ class Card:
         self.content["headline"] = list(lines)
 
     def write(self, folder=CARDS):
-        """Write both files, and return the Markdown."""
+        """Write both files, and return the Markdown.
+
+        A card whose contenders all failed replaces no other one: it is not written.
+        """
+        text, groups = self.markdown(), self.content["groups"]
+        if groups and not any(group["rows"] for group in groups):
+            print(f"{self.name}: no contender has run so far, no card is written.", file=sys.stderr)
+            return text
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        text = self.markdown()
         (folder / f"{self.name}.json").write_text(json.dumps(self.content, indent=1) + "\n")
         (folder / f"{self.name}.md").write_text(text)
         return text

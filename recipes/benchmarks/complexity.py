@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from . import curves
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .contenders.attention_complexity import KERNEL, RESTRICTION
 from .harness import Contender, measure
 
@@ -94,10 +94,12 @@ def draw(measured, length, width, path):
 def main():
     parser = card_parser("complexity", __doc__, repetitions=3)
     parser.add_argument("--cases", nargs="+", choices=LAYERS, default=list(LAYERS))
-    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
-    parser.add_argument("--widths", nargs="+", type=int, default=WIDTHS, help="multiples of 64")
-    parser.add_argument("--length", type=int, default=LENGTH, help="at which the width varies")
-    parser.add_argument("--width", type=int, default=WIDTH, help="at which the length varies")
+    parser.add_argument("--lengths", nargs="+", type=positive, default=LENGTHS)
+    parser.add_argument(
+        "--widths", nargs="+", type=positive, default=WIDTHS, help="multiples of 64"
+    )
+    parser.add_argument("--length", type=positive, default=LENGTH, help="at which the width varies")
+    parser.add_argument("--width", type=positive, default=WIDTH, help="at which the length varies")
     arguments = parser.parse_args()
     length, width = arguments.length, arguments.width
     card = new_card(arguments, "Table 1 of Vaswani et al., measured", METHOD)
@@ -118,4 +120,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -6,7 +6,7 @@ import tempfile
 import numpy as np
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .contenders.corpus import BATCH, CONTEXT, VOCABULARY_SIZE, make_corpus
 from .contenders.pipeline import BUCKETS, save
 from .harness import Contender, measure
@@ -32,9 +32,9 @@ METHOD = (
 
 def main():
     parser = card_parser("corpus", __doc__, repetitions=5)
-    parser.add_argument("--megabytes", type=int, default=4000, help="of text")
-    parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--batches", type=int, default=200, help="of a call")
+    parser.add_argument("--megabytes", type=positive, default=4000, help="of text")
+    parser.add_argument("--shards", type=positive, default=16)
+    parser.add_argument("--batches", type=positive, default=200, help="of a call")
     parser.add_argument("--folder", help="of the corpus (default: a temporary one)")
     arguments = parser.parse_args()
     tokens = arguments.megabytes * 10**6 // CHARACTERS
@@ -91,4 +91,4 @@ def hash_seconds(row):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -3,7 +3,7 @@
 import itertools
 
 from ..provenance import cores
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, compare, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
@@ -14,11 +14,15 @@ OURS = {
     "keras_attn, reloaded compiled SavedModel": "compiled",
 }
 XLA, GRAPH, SAVED_MODEL, COMPILED = OURS
-HUGGING_FACE = "Hugging Face generate"
 PEERS = "ctranslate2", "hugging_face"
 CORES = cores()
-# With one sentence, an operation is over before a second thread has joined it.
+# With one sentence, an operation is over before a second thread has joined it. The limit is of an
+# operation: independent ones of a graph may still run beside one another.
 ONE_THREAD = {name: f"{name}, 1 thread" for name in OURS}
+HUGGING_FACE = {
+    "Hugging Face generate": {},
+    "Hugging Face generate, 1 thread": {"threads": 1},  # for one sentence
+}
 # CTranslate2 is often faster with one thread than with all, so it runs at every setting, and the
 # fastest counts. Replicas share a batch, so they help only where there is more than one sentence.
 CTRANSLATE2_ALONE = "CTranslate2, 1 thread"  # all there is on one core
@@ -32,9 +36,10 @@ METHOD = (
     f"Milliseconds to read {SOURCE_LENGTH} tokens a sentence and write exactly {NEW_TOKENS}, "
     "float32, random weights, vocabulary 8,000, key-value caches on. The end of sentence is made "
     "impossible: by a minimum length for CTranslate2 and Hugging Face, by zero rows of the "
-    "embedding table for keras_attn. A rate counts written tokens. CTranslate2, and keras_attn for "
-    "one sentence, count with their fastest number of threads. Each contender is a process of its "
-    "own and all are asked in turn, {repetitions} times at least 0.15 s."
+    "embedding table for keras_attn. A rate counts written tokens. CTranslate2, and for one "
+    "sentence keras_attn and Hugging Face, count with their fastest number of threads, which for "
+    "these two is that of an operation. Each contender is a process of its own and all are asked "
+    "in turn, {repetitions} times at least 0.15 s."
 )
 
 
@@ -51,7 +56,11 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
         for name, setting in CTRANSLATE2.items()
         if setting.get("workers", 1) <= batch and (CORES > 1 or name == CTRANSLATE2_ALONE)
     ]
-    hugging_face = [Contender(HUGGING_FACE, f"{MODULE}.marian:decoding", options)]
+    hugging_face = [
+        Contender(name, f"{MODULE}.marian:decoding", options | setting)
+        for name, setting in HUGGING_FACE.items()
+        if not setting or (batch == 1 and CORES > 1)
+    ]
     peers = {"ctranslate2": engines, "hugging_face": hugging_face}
     return [*ours, *(each for name in PEERS if name in chosen for each in peers[name])]
 
@@ -64,7 +73,7 @@ def comparisons(rows, beams):
     against_engine = [
         compare(rows, fastest[name], CTRANSLATE2, at_least) for name, at_least in asked.items()
     ]
-    against_python = [compare(rows, fastest[name], [HUGGING_FACE], 1.0) for name in OURS]
+    against_python = [compare(rows, fastest[name], HUGGING_FACE, 1.0) for name in OURS]
     exports = compare(rows, fastest[COMPILED], [fastest[SAVED_MODEL]])
     return [*against_engine, *against_python, exports]
 
@@ -78,8 +87,8 @@ def _fastest(rows, names):
 def main():
     parser = card_parser("decoding", __doc__, repetitions=7)
     parser.add_argument("--sizes", nargs="+", choices=("tiny", "base"), default=("tiny", "base"))
-    parser.add_argument("--batches", nargs="+", type=int, default=(1, 32))
-    parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
+    parser.add_argument("--batches", nargs="+", type=positive, default=(1, 32))
+    parser.add_argument("--beams", nargs="+", type=positive, default=(1, 4))
     known = (*OURS.values(), *PEERS)
     parser.add_argument("--contenders", nargs="+", choices=known, default=known)
     arguments = parser.parse_args()
@@ -97,4 +106,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -3,7 +3,7 @@
 import pathlib
 
 from . import curves, requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure
 
 TARGET = f"{__package__}.contenders.gradient:stack_step"
@@ -18,12 +18,12 @@ METHOD = (
     "let go at once. **plain** is `Stack`, **remat** is `Stack(remat=True)`, **reversible** is "
     "`Reversible`, whose streams stay float32. Weights are float32 under any dtype policy, and no "
     "loss is scaled; the policy is float32 where none is named. Each contender is a process of its "
-    "own. **MB of activations** is the peak memory of the process while it steps, less what it "
-    "held before, when the same graph had already run on 64 positions: weights, graph and compiled "
-    "kernels do not count. Times are those of {repetitions} turns."
+    "own. **MB of activations** is the most that TensorFlow's allocator gives out for tensors in a "
+    "step, less what it held before: weights, graph and compiled kernels do not count. Times are "
+    "those of {repetitions} turns."
 )
 COLUMNS = {
-    "MB of activations": lambda row: "-" if row["memory_mb"] is None else f"{row['memory_mb']:.0f}",
+    "MB of activations": lambda row: f"{row['facts']['tensors_mb']:.0f}",
 }
 
 
@@ -39,9 +39,9 @@ def add_memory(card, layers, picture):
     rows, skipped = measure(chosen, repetitions=1)
     by_kind = {
         kind: {
-            count: row["memory_mb"]
+            count: row["facts"]["tensors_mb"]
             for count in layers
-            if (row := requirements.find(rows, f"{kind}, {count} layers")) and row["memory_mb"]
+            if (row := requirements.find(rows, f"{kind}, {count} layers"))
         }
         for kind in KINDS
     }
@@ -83,11 +83,13 @@ def add_time(card, sizes, policies, repetitions):
 
 def main():
     parser = card_parser("depth", __doc__, repetitions=5)
-    parser.add_argument("--layers", nargs="*", type=int, default=LAYERS, help="of the memory table")
+    parser.add_argument(
+        "--layers", nargs="*", type=positive, default=LAYERS, help="of the memory table"
+    )
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
     for name, value in TIME.items():
         text = f"of the table of step times, by default {value}"
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value, help=text)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=positive, default=value, help=text)
     arguments = parser.parse_args()
     card = new_card(arguments, "Depth in little memory", METHOD, "positions", COLUMNS)
     folder = pathlib.Path(arguments.out)
@@ -101,4 +103,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -1,10 +1,9 @@
 """The forms in which a trained translator is served: how large, how good, how fast."""
 
-import sys
 import tempfile
 
 from . import requirements
-from .card import card_parser, new_card, positive
+from .card import card_parser, execute, new_card, positive
 from .contenders.exports import ENGINES, prepare
 from .harness import Contender, measure
 
@@ -72,4 +71,4 @@ def comparisons(rows):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    execute(main)

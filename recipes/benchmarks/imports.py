@@ -1,6 +1,6 @@
 """Import time of keras_attn over that of Keras: fresh processes, in turn."""
 
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card
 from .harness import Contender, compare, measure_first_calls
 
 TARGET = f"{__package__}.contenders.imports:importing"
@@ -25,4 +25,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

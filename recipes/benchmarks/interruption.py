@@ -1,5 +1,6 @@
 """A run of a recipe that is killed again and again, beside one that is not."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -15,11 +16,13 @@ import numpy as np
 from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.ops.atomic_files import PARTIAL
 
-from ..card import read_history
+from ..history import read_history
 from ..local_ports import cluster_settings
 from ..provenance import versions
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive, sentence
+from .requirements import check
 
+RECIPES = pathlib.Path(__file__).parents[1]
 OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
     "`recipes.{recipe} {options}`, in {processes} process(es) of {devices} device(s), "
@@ -32,17 +35,20 @@ METHOD = (
 
 def main():
     parser = card_parser("interruption", __doc__)
-    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--kills", type=positive, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="most of a life that trains")
-    parser.add_argument("--recipe", default="translate")
+    known = sorted(path.parent.name for path in RECIPES.glob("*/__main__.py"))
+    parser.add_argument("--recipe", choices=known, default="translate")
     parser.add_argument("--options", default=OPTIONS, help="of the recipe (default: %(default)s)")
     parser.add_argument(
         "--processes",
-        type=int,
+        type=positive,
         default=1,
         help="of each start; several need KERAS_BACKEND=jax, and a strategy among the options",
     )
-    parser.add_argument("--devices", type=int, default=1, help="CPU devices of a process, on JAX")
+    parser.add_argument(
+        "--devices", type=positive, default=1, help="CPU devices of a process, on JAX"
+    )
     arguments = parser.parse_args()
     generator = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -54,12 +60,21 @@ def main():
         ]
         killed.finish()
         card = new_card(arguments, "A run that is killed again and again", METHOD)
-        card.headline(*headline(calm, killed, lives))
+        asked = differences(calm, killed)
+        card.headline(*headline(calm, killed, lives), *(f"- {sentence(c)}" for c in asked))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     card.content["versions"] = versions("keras_attn", "keras", backend)
     card.content["lives"] = lives
     print(card.write(arguments.out))
-    return 0
+    return 0 if all(comparison["met"] for comparison in asked) else 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Started:
+    """A started process, and the file that its stderr is written to."""
+
+    process: subprocess.Popen
+    stderr: object
 
 
 class Run:
@@ -88,7 +103,7 @@ class Run:
         processes = self._processes()
 
         def trains():
-            return all(process.poll() is None for process in processes)
+            return all(started.process.poll() is None for started in processes)
 
         while self.newest() == before and trains():
             time.sleep(0.02)
@@ -97,10 +112,10 @@ class Run:
             time.sleep(0.0005)
         if not trains():
             _raise_ended(processes)
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
+        for started in processes:
+            started.process.kill()
+        for started in processes:
+            started.process.wait()
         return {"checkpoint": self.newest(), "in_a_write": self._half_written()}
 
     def newest(self):
@@ -141,55 +156,67 @@ class Run:
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = (
             "0"  # later starts compile nothing
         )
-        said = tempfile.TemporaryFile()  # no pipe, which blocks the process when it is full
+        stderr = tempfile.TemporaryFile()  # no pipe, which blocks the process when it is full
         process = subprocess.Popen(
             [sys.executable, "-m", recipe, "--out", str(self.out), *options],
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=stderr,
         )
-        process.said = said
-        return process
+        return Started(process, stderr)
 
 
 def _wait(processes):
-    for process in processes:
-        process.wait()
-    if any(process.returncode for process in processes):
+    if any([started.process.wait() for started in processes]):
         raise RuntimeError(_said(processes))
 
 
 def _raise_ended(processes):
     """Raise an error, since a process has ended before it was killed."""
-    for process in processes:
-        process.kill()
-        process.wait()
+    for started in processes:
+        started.process.kill()
+        started.process.wait()
     raise RuntimeError(f"The run ended before it was killed.\n{_said(processes)}")
 
 
 def _said(processes):
     """Return the end of what ended processes have written to stderr."""
     texts = []
-    for process in processes:
-        process.said.seek(0)
-        texts.append(process.said.read().decode(errors="replace")[-2000:])
+    for started in processes:
+        started.stderr.seek(0)
+        texts.append(started.stderr.read().decode(errors="replace")[-2000:])
     return "\n".join(texts)
 
 
 def headline(calm, killed, lives):
-    states = zip(calm.state(), killed.state(), strict=True)
-    apart = max(float(np.abs(np.subtract(a, b, dtype="float64")).max()) for a, b in states)
-    losses = zip(calm.losses(), killed.losses(), strict=True)
     in_a_write = sum(life["in_a_write"] for life in lives)
     lines = [f"- Killed {len(lives)} times, {in_a_write} of them in a write."]
     if calm.scores():
         lines.append(f"- Exact match, undisturbed: {calm.scores()}; killed: {killed.scores()}.")
-    return [
-        *lines,
-        f"- Greatest difference of any weight, moment or seed at the end: {apart:g}.",
-        f"- Greatest difference of an epoch's logged loss: {max(abs(a - b) for a, b in losses):g}.",
-    ]
+    return lines
+
+
+def differences(calm, killed):
+    """Return the comparisons of both runs at their end: nothing may differ, and nothing be NaN."""
+    pairs = {
+        "arrays of weights, moments and seeds": zip(calm.state(), killed.state(), strict=True),
+        "logged losses of epochs": zip(calm.losses(), killed.losses(), strict=True),
+    }
+    found = []
+    for name, each in pairs.items():
+        equal = [is_same(*pair) for pair in each]
+        unequal = equal.count(False)
+        statement = f"Of {len(equal)} {name} at the end, {unequal} differ"
+        found.append(check(name, statement, unequal, at_most=0))
+    return found
+
+
+def is_same(a, b):
+    """Return True if two arrays or numbers are equal byte for byte; NaN is equal to nothing."""
+    a, b = np.asarray(a), np.asarray(b)
+    is_alike = a.dtype == b.dtype and a.shape == b.shape
+    return is_alike and a.tobytes() == b.tobytes() and bool((a == a).all())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    execute(main)

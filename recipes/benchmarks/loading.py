@@ -5,7 +5,7 @@ import tempfile
 
 from .. import provenance
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure_first_calls
 from .workload import SHAPES
 
@@ -31,7 +31,7 @@ METHOD = (
 def main():
     parser = card_parser("loading", __doc__, repetitions=3)
     parser.add_argument("--sizes", nargs="+", choices=tuple(SHAPES), default=("tiny",))
-    parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
+    parser.add_argument("--beams", nargs="+", type=positive, default=(1, 4))
     arguments = parser.parse_args()
     card = new_card(arguments, "Loading an export", METHOD, columns=COLUMNS)
     card.content["versions"] = provenance.versions("keras_attn", "tensorflow")
@@ -90,4 +90,4 @@ def comparisons(rows):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -1,6 +1,6 @@
 """Peak memory of training steps, beside what `keras_attn.explain` predicts."""
 
-from .card import card_parser, missing, new_card
+from .card import card_parser, execute, missing, new_card
 from .contenders.memory import build
 from .harness import Contender, Worker, announce
 
@@ -34,7 +34,7 @@ METHOD = (
     "memory, less what the process held before it made the model: it has the graph, its compiled "
     "kernels and gaps between tensors besides, which are not predicted."
 )
-MB = 2**20
+MB = 10**6
 WITHIN = 0.25
 
 
@@ -55,7 +55,8 @@ def main():
             card.content["versions"].update(worker.report["versions"])
         card.content["cases"] = rows
         card.headline(*table(rows), "", *skipped)
-        card.write(arguments.out)
+        if rows:
+            card.write(arguments.out)
     print(card.markdown())
 
 
@@ -86,4 +87,4 @@ def table(rows):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -1,7 +1,6 @@
 """The input pipeline: its rate against that of training, and the cost of padding."""
 
 import pathlib
-import sys
 import tempfile
 
 import numpy as np
@@ -10,7 +9,7 @@ from .. import files
 from ..text.corpus import train_on_sentences
 from ..translate.parallel_text import ParallelText
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
 from .harness import Contender, measure
 
@@ -22,11 +21,12 @@ ROW_LENGTHS = {"multi30k": 64, "peps": 128}
 PARAGRAPHS = 20_000
 NAMES = {NAIVE: "naive padding", BUCKETS: "TokenBatches", PACKED: "PackedBatches"}
 METHOD = (
-    f"Subwords of a vocabulary of {VOCABULARY_SIZE:,}, made beforehand; batches of at most "
-    f"{TOKENS_PER_BATCH:,} ids a side, marks and padding among them. A rate counts real tokens, "
-    "of source and target. **naive padding** takes sentences as they come, shuffled, as many a "
-    "batch as TokenBatches has in the mean, and pads to the longest; **TokenBatches** takes such "
-    "of similar length; **PackedBatches** fills rows of {rows} with several. *padding* is the "
+    f"Subwords of a vocabulary of {VOCABULARY_SIZE:,}, made beforehand. A rate counts real "
+    "tokens, of source and target. **TokenBatches** takes sentences of similar length, and "
+    "**PackedBatches** fills rows of {rows} with several, at most "
+    f"{TOKENS_PER_BATCH:,} ids a side, marks and padding among them. **naive padding** takes "
+    "sentences in any order, as many a batch as TokenBatches has in the mean, and pads to the "
+    "longest, so that its batches have more ids. *padding* is the "
     "share of the ids that a training step computes for nothing. Steps are those of `model.fit` "
     "without XLA on batches spread over an epoch from the shortest on, float32, {steps} a call; "
     f"those of transformer_base are of {BASE_TOKENS:,} ids. Each contender is a process of its "
@@ -39,7 +39,7 @@ def main():
     parser.add_argument(
         "--data-dir", required=True, help="folder with the folders multi30k and peps"
     )
-    parser.add_argument("--steps", type=int, default=4, help="optimizer steps of a call")
+    parser.add_argument("--steps", type=positive, default=4, help="optimizer steps of a call")
     parser.add_argument("--preset", default="transformer_tiny", help="what is trained on pairs")
     arguments = parser.parse_args()
     rows = f"{ROW_LENGTHS['multi30k']} (pairs) or {ROW_LENGTHS['peps']} (paragraphs) tokens"
@@ -47,11 +47,8 @@ def main():
     card = new_card(arguments, "The input pipeline", METHOD, "tokens", columns, rows=rows)
     with tempfile.TemporaryDirectory() as folder:
         pairs, paragraphs = (str(pathlib.Path(folder, f"{name}.npz")) for name in ROW_LENGTHS)
-        try:
-            save(pairs, *pairs_of(arguments.data_dir))
-            save(paragraphs, None, paragraphs_of(arguments.data_dir))
-        except ValueError as error:
-            sys.exit(f"python -m recipes.benchmarks.pipeline: {error}")
+        save(pairs, *pairs_of(arguments.data_dir))
+        save(paragraphs, None, paragraphs_of(arguments.data_dir))
         add_pipeline(card, pairs, arguments.repetitions)
         card.write(arguments.out)
         for group, path, model in (
@@ -144,4 +141,4 @@ def padding_of(row):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

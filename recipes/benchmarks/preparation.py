@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from ..provenance import versions
-from .card import card_parser, new_card, sentence
+from .card import card_parser, execute, new_card, positive, sentence
 from .requirements import check
 
 FILES = 8
@@ -46,8 +46,8 @@ print(json.dumps({
 
 def main():
     parser = card_parser("preparation", __doc__)
-    parser.add_argument("--megabytes", type=int, default=4000, help="default: %(default)s")
-    parser.add_argument("--processes", type=int, default=2, help="default: %(default)s")
+    parser.add_argument("--megabytes", type=positive, default=4000, help="default: %(default)s")
+    parser.add_argument("--processes", type=positive, default=2, help="default: %(default)s")
     parser.add_argument("--tokenizer", default="unigram", choices=("bpe", "unigram"))
     parser.add_argument("--folder", help="for the corpus and its shards (default: a temporary one)")
     arguments = parser.parse_args()
@@ -125,4 +125,4 @@ def headline(megabytes, found, report):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    execute(main)

@@ -12,7 +12,7 @@ from ..language_model.options import RecipeOptions
 from ..text.corpus import Corpus
 from ..text.data import read_text
 from ..text.segments import StridedWindows, make_segments
-from .card import card_parser, missing, new_card, sentence
+from .card import card_parser, execute, missing, new_card, positive, sentence
 from .contenders.quality import FILE, SIZES
 from .harness import Contender, Worker, announce
 from .requirements import check
@@ -48,10 +48,10 @@ def main():
     parser.add_argument("--data-dir", help="folder with train.txt, valid.txt and test.txt")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--train-tokens", type=int, default=4_000_000)
-    parser.add_argument("--test-tokens", type=int, default=200_000)
-    parser.add_argument("--num-layers", type=int, default=6)
-    parser.add_argument("--hidden-dim", type=int, default=256)
+    parser.add_argument("--train-tokens", type=positive, default=4_000_000)
+    parser.add_argument("--test-tokens", type=positive, default=200_000)
+    parser.add_argument("--num-layers", type=positive, default=6)
+    parser.add_argument("--hidden-dim", type=positive, default=256)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--learning-rate", type=float, default=0.001)
     arguments = parser.parse_args()
@@ -75,7 +75,8 @@ def main():
                     found.setdefault(name, {})[seed] = report["facts"]
                 card.content["results"] = found
                 card.headline(*table(found), "", *comparisons(found), *skipped.values())
-                card.write(arguments.out)
+                if found:
+                    card.write(arguments.out)
     print(card.markdown())
 
 
@@ -171,4 +172,4 @@ def comparisons(found):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -2,10 +2,9 @@
 
 import math
 import os
-import sys
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure
 
 MODULE = f"{__package__}.contenders.quantization"
@@ -27,8 +26,8 @@ COLUMNS = {
 def main():
     parser = card_parser("quantization", __doc__, repetitions=3)
     parser.add_argument("run", help="directory of a finished run of recipes.language_model")
-    parser.add_argument("--tokens", type=int, default=100_000, help="default: %(default)s")
-    parser.add_argument("--context", type=int, default=128, help="default: %(default)s")
+    parser.add_argument("--tokens", type=positive, default=100_000, help="default: %(default)s")
+    parser.add_argument("--context", type=positive, default=128, help="default: %(default)s")
     arguments = parser.parse_args()
     for name in ("model.keras", "tokens"):
         if not os.path.exists(os.path.join(arguments.run, name)):
@@ -63,4 +62,4 @@ def comparisons(rows):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    execute(main)

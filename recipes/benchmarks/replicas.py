@@ -1,15 +1,15 @@
 """Training on two replicas that share the cores, beside one device at the same global batch."""
 
 from . import requirements
-from .card import add_case_argument, card_parser, new_card
+from .card import add_case_argument, card_parser, execute, new_card
 from .harness import Contender, measure
 
 TARGET = f"{__package__}.contenders.replicas:training"
 LENGTH = 32
 # (size, rows of the global batch) and the steps of one call.
 CASES = {("tiny", 64): 16, ("base", 64): 3}
-# What the replicas do beside what one device does: run the operations of a step twice, each on half
-# of the rows, add the gradients up, and write the weights and the optimizer's state twice.
+# Two replicas run the operations of a step twice, each on half of the rows, add up the gradients,
+# and write the weights and the optimizer's state twice.
 AT_MOST = 1.15
 KINDS = {"one device": ("none", 1), "two replicas": ("mirrored", 2)}
 METHOD = (
@@ -18,8 +18,7 @@ METHOD = (
     "device** is `--strategy none`; **two replicas** is `--strategy mirrored` on two logical CPU "
     "devices of the same machine, which share its cores, at the same global batch: there is "
     "nothing to gain, and the ratio is what sharing out costs. Each is a process of its own and "
-    "both are asked in turn, {repetitions} times. Calls that took the replicas twice as long as "
-    "their others used the time of one core: the operating system had left both on it."
+    "both are asked in turn, {repetitions} times."
 )
 
 
@@ -54,4 +53,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

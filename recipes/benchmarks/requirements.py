@@ -53,11 +53,11 @@ def memory(rows, name, at_most, whole_process=False):
 
 
 def memory_growth(rows, more, fewer, at_most=None):
-    """Return the peak memory of `more` over that of `fewer`, both without inputs."""
+    """Return the memory of the tensors of `more` over that of `fewer`, both at their peak."""
     rows = [find(rows, name) for name in (more, fewer)]
-    if any(row is None or row["memory_mb"] is None for row in rows):
+    if None in rows:
         return None
-    ratio = rows[0]["memory_mb"] / rows[1]["memory_mb"]
+    ratio = rows[0]["facts"]["tensors_mb"] / rows[1]["facts"]["tensors_mb"]
     statement = f"**{more}** needs {ratio:.2f} times the memory of {fewer}"
     return check(more, statement, ratio, at_most=at_most)
 

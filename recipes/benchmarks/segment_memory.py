@@ -1,7 +1,7 @@
 """Cost of scoring a text segment by segment with a memory, or anew for each token."""
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure
 
 MODULE = f"{__package__}.contenders.segment_memory"
@@ -18,9 +18,11 @@ METHOD = (
 
 def main():
     parser = card_parser("segment_memory", __doc__, repetitions=5)
-    parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
+    parser.add_argument("--contexts", nargs="+", type=positive, default=CONTEXTS)
     arguments = parser.parse_args()
-    card = new_card(arguments, "What a memory spares", METHOD, "tokens")
+    card = new_card(
+        arguments, "Scoring with a memory beside re-reading the context", METHOD, "tokens"
+    )
     ratios = {}
     for context in arguments.contexts:
         print(context, flush=True)
@@ -48,4 +50,4 @@ def table(ratios):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import provenance
 from . import requirements
-from .card import card_parser, new_card, positive, sentence
+from .card import card_parser, execute, new_card, positive, sentence
 from .serving_clients import GrpcConnection, Load, RestConnection
 from .serving_model import InProcess, dates, newest, untrained
 from .serving_process import BATCHING, MemoryLog, first_call_seconds, serving
@@ -190,4 +190,4 @@ def demand(name, what, value, at_least=None, at_most=None):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

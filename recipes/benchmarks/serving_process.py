@@ -34,7 +34,7 @@ print(model.signatures["serving_default"](text=tf.constant(sys.argv[2:])), flush
 
 @dataclasses.dataclass
 class Server:
-    """Addresses of a server; `start_seconds` is the time until it was available."""
+    """Process of a server and its ports."""
 
     rest_port: int
     grpc_port: int

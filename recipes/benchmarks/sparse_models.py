@@ -1,7 +1,7 @@
 """Cost of whole models with sparse attention and of their baselines with full attention."""
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .depth import COLUMNS
 from .harness import Contender, measure
 
@@ -15,10 +15,10 @@ METHOD = (
     "A training step of the models of `recipes.language_model` (6 layers of width 256, one text of "
     "characters, dropout 0.1), float32, in a plain graph (`tf.function`, no XLA): the gradient by "
     "all weights, each of which is summed up and let go at once. **dense** is the same model whose "
-    "sparse layers attend to all keys before them; in `reformer` every second layer is local in "
-    "both. Each contender is a process of its own. **MB of activations** is the peak memory of the "
-    "process while it steps, less what it held before, when the same graph had already run on 64 "
-    "positions. Times are those of {repetitions} turns."
+    "sparse layers attend to all keys before them, by the implementation that `auto` chooses for "
+    "the length; in `reformer` every second layer is local in both. Each contender is a process of "
+    "its own. **MB of activations** is the most that TensorFlow's allocator gives out for tensors "
+    "in a step, less what it held before. Times are those of {repetitions} turns."
 )
 
 
@@ -37,7 +37,7 @@ def contenders(model, context):
 def main():
     parser = card_parser("sparse_models", __doc__, repetitions=3)
     parser.add_argument("--models", nargs="+", choices=list(BASELINES), default=list(BASELINES))
-    parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
+    parser.add_argument("--contexts", nargs="+", type=positive, default=CONTEXTS)
     arguments = parser.parse_args()
     card = new_card(arguments, "Sparse models beside dense ones", METHOD, "tokens", COLUMNS)
     for context in arguments.contexts:
@@ -54,4 +54,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

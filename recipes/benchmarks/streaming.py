@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import requirements
-from .card import card_parser, new_card
+from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure
 
 MODULE = f"{__package__}.contenders.streaming"
@@ -17,14 +17,15 @@ METHOD = (
     f"`export.TokenStream` with `patterns.Sinks({COUNT}, {WINDOW})`: it has read the whole stream "
     "up to the position, as many tokens as the row says, and reads one more token a call. **all "
     "keys** is `patterns.Causal` with a cache that holds a key for each position; its keys are "
-    "zeros. Peak MB is of the whole process, the reading included. Each contender is a process of "
-    "its own and all are asked in turn, {repetitions} times."
+    "zeros. Peak MB is of the whole process while it reads those tokens, not of the reading up to "
+    "the position. Each contender is a process of its own and all are asked in turn, {repetitions} "
+    "times."
 )
 
 
 def main():
     parser = card_parser("streaming", __doc__, repetitions=7)
-    parser.add_argument("--positions", nargs="+", type=int, default=POSITIONS)
+    parser.add_argument("--positions", nargs="+", type=positive, default=POSITIONS)
     arguments = parser.parse_args()
     columns = {"state MB": lambda row: f"{row['facts']['state_mb']:.2f}"}
     card = new_card(arguments, "A stream without end", METHOD, "tokens", columns)
@@ -86,4 +87,4 @@ def angles_table(positions):
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

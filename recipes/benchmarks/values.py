@@ -5,7 +5,7 @@ import dataclasses
 from functools import partial
 
 from . import requirements
-from .card import card_parser, cell, new_card
+from .card import card_parser, cell, execute, new_card, positive
 from .harness import Contender, measure
 
 MODULE = f"{__package__}.contenders.layers"
@@ -168,11 +168,11 @@ def measure_axis(name, arguments):
 def main():
     parser = card_parser("values", __doc__, repetitions=5)
     parser.add_argument("--axes", nargs="+", choices=list(AXES), default=list(AXES))
-    parser.add_argument("--lengths", nargs="+", type=int, help="default: those of the axis")
+    parser.add_argument("--lengths", nargs="+", type=positive, help="default: those of the axis")
     arguments = parser.parse_args()
     for name in arguments.axes:
         print(measure_axis(name, arguments))
 
 
 if __name__ == "__main__":
-    main()
+    execute(main)

@@ -23,6 +23,7 @@ DISTRIBUTIONS = (
     "jax",
     "torch",
     "ctranslate2",
+    "onnxruntime",
     "transformers",
     "local_attention",
     "reformer_pytorch",
@@ -49,12 +50,12 @@ def prepare(target, options, minimum_seconds):
     module, function = target.split(":")
     task = getattr(importlib.import_module(module), function)(**options)
     build_seconds = time.perf_counter() - start
-    restart_peak()
-    before = resident_memory()
+    before = resident_memory() if restart_peak() else None
     first_call = cost(task.call)
     warm_seconds = min(cost(task.call)["seconds"] for _ in range(WARM_UP_CALLS))
     report = {
-        # Memory of the calls, tracing and compiling included, without that of building.
+        # Memory of the calls, tracing and compiling included, without that of building; None where
+        # the system cannot tell them apart.
         "memory_mb": before and peak_memory() - before,
         "units": task.units,
         "facts": task.facts,
@@ -75,16 +76,14 @@ def main(target, options, minimum_seconds):
 
     try:
         call, calls, report = prepare(target, json.loads(options), float(minimum_seconds))
+        answer(report)
+        for _ in sys.stdin:
+            answer(cost(call, calls))
     except ModuleNotFoundError as error:
         answer({"skipped": f"{error.name} is not installed"})
-        return
     except Exception as error:  # Whatever a peer raises must not end the other contenders.
         reason = f"it failed with {type(error).__name__}: {error}".splitlines()[0]
         answer({"skipped": reason, "traceback": traceback.format_exc(limit=-3)})
-        return
-    answer(report)
-    for _ in sys.stdin:
-        answer(cost(call, calls))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The mean of the last epochs' weights."""
 
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
@@ -132,6 +134,16 @@ def test_sums_are_float64():
     expected = np.float32((2.0**24 + 999) / 1000)
     assert average_weights(sets)[0] == expected
     assert average_weights(sets)[0].dtype == np.float32
+
+
+def test_the_mean_takes_three_times_the_weights_in_memory():
+    """Sums of eight bytes a weight, and one set of four at a time."""
+    shapes = [(100_003,)] * 9
+    tracemalloc.start()
+    average_weights([np.ones(shape, "float32") for shape in shapes] for _ in range(3))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / (4 * 9 * 100_003) == pytest.approx(3, abs=0.2)
 
 
 def test_integers_come_from_the_last_epoch_and_low_precision_floats_are_averaged():

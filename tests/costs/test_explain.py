@@ -191,6 +191,28 @@ def test_two_factors_connect_all_positions():
     assert reach_of(*factors).reach == (37, 2, 2)
 
 
+def test_keys_and_reach_are_those_of_the_layers():
+    """Patches and a class token are the keys of an image; a memory's slots come before a text."""
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 7}
+    image = keras_attn.models.vit(3, image_shape=(12, 12, 3), patch_size=4, **sizes)
+    for length in (1, 4096):
+        costs = keras_attn.explain(image, length)
+        assert {layer.most_keys for layer in costs.layers} == {None, 3 * 3 + 1}
+        assert costs.reach.receptive_field == 3 * 3 + 1
+    text = keras_attn.models.transformer_xl(31, memory_length=12, **sizes)
+    costs = keras_attn.explain(text, 4)
+    assert {layer.most_keys for layer in costs.layers} == {None, 12 + 4}
+    assert costs.reach.receptive_field == 12 + 4
+
+
+def test_a_window_reads_a_memory_before_its_first_query():
+    query, memory = keras.Input((4, 8)), keras.Input((12, 8))
+    value = keras.layers.Concatenate(axis=1)([memory, query])
+    attend = layers.MultiHeadAttention(2, 4, pattern=patterns.Local(7))
+    costs = keras_attn.explain(keras.Model([query, memory], attend(query, value)), 4)
+    assert [layer.most_keys for layer in costs.layers] == [7]
+
+
 def test_the_reach_of_a_very_long_input_is_not_known():
     costs = reach_of(patterns.Local(5), length=4099)
     assert costs.reach.receptive_field is None and "receptive field unknown" in str(costs)

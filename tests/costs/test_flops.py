@@ -249,6 +249,16 @@ def test_attention_to_another_sequence_is_counted_by_both_lengths():
     check(keras.Model([short, long], attention()()(query, value)))
 
 
+def test_a_mask_that_is_an_input_does_not_make_queries_inputs():
+    x, mask = keras.Input((T, 3)), keras.Input((T, T), dtype="bool")
+    h = keras.layers.Dense(D)(x)
+    masked = keras.Model([x, mask], attention()()(h, h, attention_mask=mask))
+    plain = keras.Model(x, attention()()(h, h))
+    found = keras_attn.explain(masked, T).total
+    assert found.backward_flops == keras_attn.explain(plain, T).total.backward_flops
+    assert found.backward_flops == 2 * products_of(plain, T, 1)[1]
+
+
 MODELS = {
     "transformer": lambda **sizes: keras_attn.models.transformer(31, **sizes),
     "gpt": lambda **sizes: keras_attn.models.gpt(31, **sizes),

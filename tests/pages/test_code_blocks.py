@@ -7,7 +7,7 @@ from keras_attn.export import Translator
 from keras_attn.models.catalog import PRESETS
 from serving.client import GrpcClient, RestClient, Token
 
-# The examples of the catalogue run in tests/catalogue.
+# The examples of the catalogue run as those of docstrings.
 CATALOGUE = pages.ROOT / "keras_attn/README.md"
 WITH_PYTHON = [page for page in pages.PAGES if page != CATALOGUE and pages.blocks(page, "python")]
 TRAINING = (pages.ROOT / "README.md", pages.ROOT / "keras_attn/layers/README.md")

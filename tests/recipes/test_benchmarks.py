@@ -1,16 +1,19 @@
 """The harness, on contenders whose cost is known."""
 
+import argparse
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
-from recipes.benchmarks import harness, parity
-from recipes.benchmarks.card import Card, table
+from recipes import provenance
+from recipes.benchmarks import harness, parity, training, worker
+from recipes.benchmarks.card import Card, execute, not_negative, positive, table
 from recipes.benchmarks.harness import (
     Contender,
     compare,
@@ -49,13 +52,17 @@ def dying():
     return Task(call=_die_at_the_fourth_call())
 
 
-def _die_at_the_fourth_call():
+def failing_late():
+    return Task(call=_die_at_the_fourth_call(ValueError("too late")))
+
+
+def _die_at_the_fourth_call(error=SystemExit(7)):
     calls = []
 
     def call():
         calls.append(1)
         if len(calls) == 4:  # After the first call and two to warm up: in the first repetition.
-            sys.exit(7)
+            raise error
 
     return call
 
@@ -100,13 +107,14 @@ def test_repeats_calls_until_the_time_is_filled():
 
 def test_contenders_that_cannot_run_are_skipped_with_a_reason():
     rows, skipped = quietly(
-        contender(missing), contender(broken), contender(dying), contender(printing), repetitions=2
+        *map(contender, (missing, broken, dying, failing_late, printing)), repetitions=2
     )
     assert [row["name"] for row in rows] == ["printing"]
     assert skipped == {
         "missing": "a_library_that_nobody_has is not installed",
         "broken": "it failed with ValueError: no such size",
         "dying": "its process ended with exit code 7",
+        "failing_late": "it failed with ValueError: too late",
     }
 
 
@@ -125,7 +133,7 @@ def test_memory_is_what_the_calls_need_beside_the_process():
     rows, _ = quietly(contender(holding, megabytes=64), contender(printing), repetitions=1)
     much, nothing = (row["memory_mb"] for row in rows)
     # The kernel counts pages in batches, and Python's own needs come on top.
-    assert 60 < much < 64 + 24
+    assert 63 < much < 67 + 24
     assert nothing < 24
 
 
@@ -138,8 +146,16 @@ def test_the_peak_is_of_this_process_and_starts_again():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert float(done.stdout) < 100, "not the parent's"
     del much
-    restart_peak()
-    assert peak_memory() < resident_memory() + 50
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    assert resident_memory() == pytest.approx(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, rel=0.02)
+    if restart_peak():
+        assert peak_memory() < resident_memory() + 50
+
+
+def test_a_peak_that_cannot_be_restarted_is_not_of_the_calls(monkeypatch):
+    monkeypatch.setattr(worker, "restart_peak", lambda: False)
+    _, _, report = worker.prepare(f"{__name__}:printing", {}, 0.0)
+    assert report["memory_mb"] is None
 
 
 def test_of_several_processes_the_one_of_median_time_is_reported():
@@ -215,6 +231,72 @@ def test_card_has_further_columns_a_headline_and_bounds(tmp_path):
     assert header.count("|") == rule.count("|") == row.count("|")
     assert text.index("What it shows.") < text.index("## one nap")
     assert "- **nap** holds 3 MB (at most 2 is asked: not met)." in text
+
+
+def test_a_card_without_a_row_replaces_no_other_one(tmp_path, capsys):
+    card = Card("example", "An example", "Sleeping.")
+    card.add("one nap", [], {"nap": "it failed"})
+    assert "nap is not in the table" in card.write(tmp_path)
+    assert not list(tmp_path.iterdir())
+    assert "no contender has run so far, no card is written." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [ValueError("no such run"), FileNotFoundError(2, "None", "x")])
+def test_bad_input_is_a_sentence_and_exit_code_2(error, capsys):
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        execute(main)
+    assert end.value.code == 2
+    assert capsys.readouterr().err in (f"{__name__}: no such run\n", f"{__name__}: x: None\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(positive, "0"), (positive, "-3"), (positive, "x"), (not_negative, "-1")]
+)
+def test_numbers_that_are_too_small_are_refused(kind, text):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"is expected. Received: {text}"):
+        kind(text)
+    assert positive("7") == 7 and not_negative("0") == 0
+
+
+def test_the_first_step_is_of_the_chosen_contenders(monkeypatch, tmp_path):
+    """Without keras_attn's own nothing is compared; without any there is no table."""
+    found, settings = [], {"smoothing": 0.1, "dropout": 0.1}
+
+    def measure(contenders, repetitions):
+        found.append([contender.name for contender in contenders])
+        return [], {name: "it failed" for name in found[-1]}
+
+    monkeypatch.setattr(training, "measure_first_calls", measure)
+    card = Card("example", "An example", "Steps.")
+    for parts in (["torch"], ["KerasHub"], [""]):
+        training.add_first_step(card, "tiny", 32, settings, 1, parts)
+    assert found == [
+        ["KerasHub fit, float32"],
+        ["keras_attn fit, float32", "KerasHub fit, float32"],
+    ]
+    assert [group["comparisons"] for group in card.content["groups"]] == [[], []]
+
+
+def test_the_hardware_names_the_accelerators_of_the_backend(monkeypatch):
+    devices = [types.SimpleNamespace(platform="gpu", device_kind="H100")] * 2
+    devices.append(types.SimpleNamespace(platform="cpu", device_kind="cpu"))
+    keras = types.SimpleNamespace(config=types.SimpleNamespace(backend=lambda: "jax"))
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(devices=lambda: devices))
+    assert provenance.hardware().endswith(" GiB, 2 x H100")
+    monkeypatch.delitem(sys.modules, "keras")
+    assert provenance.hardware().endswith(" GiB")
+
+
+def test_parity_ends_with_1_where_a_test_fails(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["parity", "--out", str(tmp_path)])
+    for result, code in (("passed", False), ("skipped: no torch", False), ("failure: 3", True)):
+        monkeypatch.setattr(parity, "run_tests", lambda folder, r=result: [("test_a one", r)])
+        assert parity.main() == code
+    assert all((parity.ROOT / "tests" / "peers" / f"{name}.py").exists() for name in parity.TESTS)
 
 
 def test_the_card_of_parity_tells_what_passed_and_what_not():

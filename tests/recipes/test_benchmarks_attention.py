@@ -4,12 +4,14 @@ import json
 import os
 import pathlib
 import sys
+import types
 
 import numpy as np
 import pytest
 
 from recipes.benchmarks import attention, complexity, curves, harness, operations, requirements
 from recipes.benchmarks.attention_cases import KINDS
+from recipes.benchmarks.card import Card
 from recipes.benchmarks.contenders import (
     attention_complexity,
     attention_keras,
@@ -122,6 +124,30 @@ def test_every_case_says_what_each_contender_must_compute():
 def test_unknown_cases_are_refused(text):
     with pytest.raises(Exception, match=f"KIND:LENGTH.*Received: '{text}'"):
         attention.parse_case(text)
+
+
+@pytest.mark.parametrize("length", (2048, 4 * 15**2))
+def test_growth_wants_images_of_whole_blocks(length):
+    with pytest.raises(Exception, match="square of a multiple of 16"):
+        attention.parse_case(f"growth:{length}")
+    assert attention.parse_case("growth:2304") == ("growth", 48 * 48)
+
+
+def test_tables_without_a_chosen_contender_are_left_out(tmp_path, monkeypatch):
+    worker = types.SimpleNamespace(stop=lambda: None)
+    monkeypatch.setattr(attention, "Worker", lambda *arguments: worker)
+    found = []
+
+    def measure(contenders, repetitions, gemm_rate):
+        found.append([contender.name for contender in contenders])
+        return [], {}
+
+    monkeypatch.setattr(attention, "measure", measure)
+    cases, card = [("dense", 64), ("layer", 64)], Card("attention", "", "")
+    attention.run(cases, card, tmp_path, 1, only=["torch"])
+    assert found == [["torch SDPA"]] * 2
+    with pytest.raises(SystemExit, match="must be parts of these names.*KerasHub.*nobody"):
+        attention.run(cases, card, tmp_path, 1, only=["nobody"])
 
 
 def results(task):

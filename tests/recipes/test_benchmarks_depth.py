@@ -16,6 +16,18 @@ def test_a_training_step_has_a_gradient(kind):
     assert task.units == 2 * 67 and 0 < task.call() < math.inf
 
 
+def test_a_step_computes_what_the_layers_choose_for_its_length():
+    """A causal layer holds no matrix of the scores of so many positions."""
+    length, megabytes = 1031, {}
+    for how in ("auto", "dense"):
+        sizes = {"batch": 1, "length": length, "width": 64, "implementation": how}
+        task = gradient.stack_step("plain", num_layers=1, **sizes)
+        task.call()
+        megabytes[how] = task.facts["tensors_mb"]
+    scores = 4 * length**2 / 1e6
+    assert 0 < megabytes["auto"] < megabytes["dense"] - scores < megabytes["dense"]
+
+
 @pytest.mark.parametrize(
     "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
 )
@@ -29,8 +41,8 @@ def test_a_training_step_in_mixed_precision(policy):
     assert found[0] != found[1] == pytest.approx(found[0], rel=0.1)
 
 
-def test_memory_growth_is_of_what_comes_beside_the_inputs():
-    rows = [{"name": "2", "memory_mb": 50.0}, {"name": "24", "memory_mb": 60.0}]
+def test_memory_growth_is_of_the_tensors():
+    rows = [{"name": n, "facts": {"tensors_mb": mb}} for n, mb in (("2", 50.0), ("24", 60.0))]
     found = requirements.memory_growth(rows, "24", "2", at_most=1.25)
     assert found["value"] == pytest.approx(1.2) and found["met"]
     assert not requirements.memory_growth(rows, "24", "2", at_most=1.19)["met"]

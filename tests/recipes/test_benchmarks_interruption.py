@@ -3,9 +3,10 @@
 import sys
 import types
 
+import numpy as np
 import pytest
 
-from recipes.benchmarks.interruption import Run
+from recipes.benchmarks.interruption import Run, differences
 
 
 def test_a_run_that_ends_by_itself_is_reported_with_its_error(tmp_path, monkeypatch):
@@ -18,3 +19,22 @@ def test_a_run_that_ends_by_itself_is_reported_with_its_error(tmp_path, monkeypa
         run.kill(0.0, in_a_write=True)
     with pytest.raises(RuntimeError, match="^ls: "):
         run.finish()
+
+
+@pytest.mark.parametrize(
+    ("state", "losses", "met"),
+    [
+        ([np.float32([1, -0.0]), np.int64(7)], [2.5, 1.5], [True, True]),
+        ([np.float32([1, 0.0]), np.int64(7)], [2.5, 1.5], [False, True]),
+        ([np.float32([1, -0.0]), np.int32(7)], [2.5, 1.6], [False, False]),
+        ([np.float32([1, np.nan]), np.int64(7)], [2.5, np.nan], [False, False]),
+    ],
+)
+def test_runs_are_the_same_byte_for_byte(state, losses, met):
+    def run(state, losses):
+        return types.SimpleNamespace(state=lambda: state, losses=lambda: losses)
+
+    calm = run([np.float32([1, -0.0]), np.int64(7)], [2.5, 1.5])
+    assert [found["met"] for found in differences(calm, run(state, losses))] == met
+    broken = run([np.float32([np.nan])], [np.nan])
+    assert [found["met"] for found in differences(broken, broken)] == [False, False]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from recipes.benchmarks import pipeline
+from recipes.benchmarks.card import execute
 from recipes.benchmarks.contenders import pipeline as contenders
 
 RANDOM = np.random.default_rng(0)
@@ -75,7 +76,10 @@ def test_paragraphs_are_cut_to_rows(tmp_path, monkeypatch):
     assert min(lengths) >= 1 and max(lengths) == pipeline.ROW_LENGTHS["peps"] - 1
 
 
-def test_missing_data_is_one_line(tmp_path, monkeypatch):
+def test_missing_data_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["pipeline", "--data-dir", str(tmp_path)])
-    with pytest.raises(SystemExit, match="There is no such directory"):
-        pipeline.main()
+    with pytest.raises(SystemExit):
+        execute(pipeline.main)
+    error = capsys.readouterr().err
+    assert error.startswith("recipes.benchmarks.pipeline: There is no such directory.")
+    assert error.count("\n") == 1

@@ -81,6 +81,7 @@ def test_dynamic_spans_are_drawn_at_each_token():
     "spans, arguments, message",
     [
         ([], {}, "`spans` must be of at least one layer"),
+        ({}, {}, "`spans` must be of at least one layer"),
         (None, {}, "`spans` must be of at least one layer"),
         ([[1.0, np.nan]], {}, "`spans` must be numbers of at least 0, .*nan"),
         ([[-1.0]], {}, "`spans` must be numbers of at least 0"),

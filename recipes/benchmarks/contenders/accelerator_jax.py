@@ -85,4 +85,4 @@ def device_mb():
     import jax
 
     held = jax.devices()[0].memory_stats()
-    return held and held["peak_bytes_in_use"] / 2**20
+    return held and held["peak_bytes_in_use"] / 1e6

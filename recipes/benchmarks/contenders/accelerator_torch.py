@@ -87,6 +87,6 @@ def noting_memory(task):
     def call():
         task.call()
         if torch.cuda.is_available():
-            task.facts["device_mb"] = torch.cuda.max_memory_allocated() / 2**20
+            task.facts["device_mb"] = torch.cuda.max_memory_allocated() / 1e6
 
     return Task(call=call, units=task.units, facts=task.facts)

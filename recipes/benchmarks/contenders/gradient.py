@@ -5,7 +5,6 @@ from ..workload import Task
 from .attention_inputs import sequence
 
 DROPOUT = 0.1
-SHORT = 64
 VOCABULARY_SIZE = 256
 
 
@@ -53,7 +52,8 @@ def language_model_step(options):
 def gradient_task(model, x):
     """The gradient of half the sum of squared outputs by all weights, in a plain graph.
 
-    The model or layer is built, and reads the tensor x (B, T, ...).
+    The model or layer is built, and reads the tensor x (B, T, ...). The fact `tensors_mb` is the
+    most that TensorFlow's allocator has given out in a step for tensors, less weights and inputs.
     """
     import tensorflow as tf
 
@@ -66,7 +66,23 @@ def gradient_task(model, x):
         # Each gradient is reduced at once, so that only the activations stay in memory.
         return tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients])
 
-    signature = [tf.TensorSpec((x.shape[0], None, *x.shape[2:]), x.dtype)]
+    # The length is static: layers choose their implementation by it.
+    signature = [tf.TensorSpec(x.shape, x.dtype)]
     graph = tf.function(step, signature, autograph=False)
-    graph(x[:, :SHORT])  # allocates the memory of the graph itself
-    return Task(call=lambda: float(graph(x)), units=x.shape[0] * x.shape[1])
+    graph.get_concrete_function()
+    held, facts = _tensors("current"), {}
+    tf.config.experimental.reset_memory_stats("CPU:0")
+
+    def call():
+        found = float(graph(x))
+        facts["tensors_mb"] = (_tensors("peak") - held) / 1e6
+        return found
+
+    return Task(call, units=x.shape[0] * x.shape[1], facts=facts)
+
+
+def _tensors(which):
+    """Return the bytes of all tensors, "current" or at their "peak"."""
+    from tensorflow import config
+
+    return config.experimental.get_memory_info("CPU:0")[which]

@@ -4,12 +4,12 @@ from ...provenance import cores
 from ..workload import SHAPES, Task, sentences
 
 
-def decoding(size, batch, source_length, new_tokens, beams):
-    """`generate` with its key-value cache, greedy or beam search."""
+def decoding(size, batch, source_length, new_tokens, beams, threads=None):
+    """`generate` with its key-value cache, greedy or beam search, by all cores or some threads."""
     import torch
     import transformers
 
-    torch.set_num_threads(cores())
+    torch.set_num_threads(threads or cores())
     torch.manual_seed(0)
     shape = SHAPES[size]
     layers = {"layers": shape.num_layers, "attention_heads": shape.num_heads}

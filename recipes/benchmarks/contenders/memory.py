@@ -58,7 +58,7 @@ def training_step(kind, length, batch, **options):
 
     def call():
         loss = step()
-        facts["tensors_mb"] = config.experimental.get_memory_info("CPU:0")["peak"] / 2**20
+        facts["tensors_mb"] = config.experimental.get_memory_info("CPU:0")["peak"] / 1e6
         return loss
 
     return Task(call, batch * length, facts)

@@ -29,14 +29,16 @@ def scoring(form, run, tokens, context):
     lengths = {"max_length": 1, "max_source_length": context - 1}
     with tempfile.TemporaryDirectory() as folder:
         path = export.saved_model(model, folder, quantize=quantize, **lengths)
-        score = tf.saved_model.load(path).signatures["score"]
+        loaded = tf.saved_model.load(path)
         sizes = {
             "megabytes": file_bytes(path) / 1e6,
             "weight_megabytes": file_bytes(path, WEIGHTS) / 1e6,
         }
     batches = [tf.constant(rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
 
-    def call():
+    score = loaded.signatures["score"]
+
+    def call(loaded=loaded):  # The signature does not keep the model that it belongs to alive.
         """Return the log-probability of all rows, and the number of tokens that were scored."""
         total = np.zeros(2)
         for batch in batches:

@@ -64,4 +64,4 @@ def _model(pattern):
 def _megabytes(state):
     import keras
 
-    return sum(x.numpy().nbytes for x in keras.tree.flatten(state)) / 2**20
+    return sum(x.numpy().nbytes for x in keras.tree.flatten(state)) / 1e6
