@@ -30,8 +30,8 @@ def explain(
     of each attention layer computes them, padding and recomputed tiles included; sums, softmax,
     norms and activations are not counted. Bytes of activations are an estimate for a TensorFlow
     graph without XLA, at the fullest moment of the backward pass: what the layers keep for their
-    gradients, and what the gradient that runs then holds beside it. Measured tensors took 0.94 to
-    1.21 times as much (`recipes.benchmarks.memory`); the process also holds the graph and its
+    gradients, and what the gradient that runs then holds beside it. Measured tensors took 0.93 to
+    1.04 times as much (`recipes.benchmarks.memory`); the process also holds the graph and its
     kernels.
 
     With a mesh, `devices` is the cost of each device, which computes its rows of the batch and its

@@ -19,9 +19,10 @@ class Distillation(Configurable, keras.Model):
 
         loss = (1 - weight) L + weight T^2 mean over i of KL(softmax(v_i / T) || softmax(z_i / T))
 
-    where L is the compiled loss of the model's logits z, v are the teacher's logits, and T is the
-    temperature. The mean is over the real tokens of all replicas. No gradient reaches the teacher,
-    which runs as in inference; its `trainable` is set to False.
+    where L is the compiled loss of the model's logits z with the losses that its layers add, v are
+    the teacher's logits, and T is the temperature. The mean is over the real tokens of all
+    replicas. No gradient reaches the teacher, which runs as in inference; its `trainable` is set to
+    False.
 
     It wraps the model that is used afterwards: `fit` the wrapper, and take `.model` to generate and
     export. `evaluate` and `predict` are those of the model. Everything is float64 if the logits
