@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from fork_server import ROOT, ForkedPython, run_python
+from other_backend import needs_jax
 
 
 def test_a_program_prints_and_ends_with_its_code():
@@ -90,6 +91,12 @@ print(json.dumps([float(keras.ops.sum(keras.ops.ones(3))), len(devices)]))
         "tf.config.set_logical_device_configuration(cpu, two)" + code,
     )
     assert json.loads(done.stdout) == [3.0, 2], done.stderr
+
+
+@needs_jax
+def test_programs_on_jax_are_compiled_without_most_optimizations():
+    code = "import jax; print(jax.config.read('jax_disable_most_optimizations'))"
+    assert run_python("-c", code, backend="jax").stdout == "True\n"
 
 
 def test_the_checkout_can_be_imported_from_anywhere(tmp_path):

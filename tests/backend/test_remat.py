@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_attn.backend import layer_kinds
 from keras_attn.backend import remat as remat_module
-from keras_attn.backend.remat import remat, remat_chain
+from keras_attn.backend.remat import chain_recomputations, remat, remat_chain
 
 D = 5
 X, SHARED = oracles.random(3, D), oracles.random(3, D, seed=1)
@@ -147,6 +147,10 @@ def test_a_long_chain_is_split_into_segments(name, run, monkeypatch):
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     assert [float(layer.calls) for layer in layers] == [2.0] * 7
+
+
+def test_the_backward_pass_computes_functions_of_chains_of_more_than_16_twice():
+    assert [chain_recomputations(count) for count in (1, 16, 17, 64)] == [1, 1, 2, 2]
 
 
 def test_a_graph_of_equal_layers_is_built_once():

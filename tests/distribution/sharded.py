@@ -20,7 +20,7 @@ import numpy as np
 from kills import die_in_writing
 
 from keras_attn.backend.replicas import whole_value
-from keras_attn.callbacks import AverageCheckpoints, Resume
+from keras_attn.callbacks import AverageCheckpoints, Resume, WithoutTrainEnd
 from keras_attn.callbacks.background_writer import wait_for_writes
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
@@ -92,7 +92,7 @@ def main(directory, data, model, way=None, number=None):
         die_in_writing(int(number))
     while epoch < EPOCHS:
         # Only the end of the last `fit` sets the mean.
-        used = callbacks if epoch == EPOCHS - 1 else [Without(average), *callbacks[1:]]
+        used = callbacks if epoch == EPOCHS - 1 else [WithoutTrainEnd([average]), *callbacks[1:]]
         model.fit(
             Batches(epoch, batch),
             shuffle=False,
@@ -105,16 +105,6 @@ def main(directory, data, model, way=None, number=None):
     weights = [whole_value(v) for v in [*model.weights, *model.optimizer.variables]]
     if jax.process_index() == 0:
         np.savez(os.path.join(directory, "end.npz"), *weights)
-
-
-class Without(keras.callbacks.CallbackList):
-    """A callback without the end of its training."""
-
-    def __init__(self, callback):
-        super().__init__([callback])
-
-    def on_train_end(self, logs=None):
-        pass
 
 
 if __name__ == "__main__":

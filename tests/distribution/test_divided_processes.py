@@ -38,8 +38,6 @@ def alone(tmp_path_factory):
 @pytest.mark.parametrize(
     "mesh, processes",
     [
-        ((1, 8, False), 1),
-        ((4, 2, False), 1),
         ((1, 8, False), 2),  # one replica spans both processes
         ((4, 2, True), 4),
     ],

@@ -13,8 +13,8 @@ from recipes.local_ports import cluster_settings
 pytestmark = [pytest.mark.slow, needs_jax]
 
 SCRIPT = Path(__file__).resolve().parent / "limited_memory.py"
-# MB. Weights and Adam's moments take 1,222, gradients 407, a process without a model 400 to 700.
-LIMIT = 1900
+# MB. Weights and Adam's moments take 612, gradients 204, a step copies of some.
+LIMIT = 900
 
 
 def trained(processes, **variables):

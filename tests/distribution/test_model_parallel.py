@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 # What adds the same to all scores of a query changes no probability: key biases, and those rows of
 # a projection of relative positions whose sinusoid hardly varies.
 WITHOUT_GRADIENT = re.compile(r".*(key_bias|relative(_\d+)?/kernel)")
-MESHES = ("both", "tensor", "zero")  # "both" of every model, all of `gpt`
+MESHES = ("both", "zero")  # "both" of every model, all of `gpt`
 # Weights of Keras's own layers that stand for a user's.
 OF_THE_USER = ("simple_rnn_cell", "layer_normalization")
 
@@ -39,7 +39,7 @@ def fit(tmp_path_factory):
 
 def test_models_end_with_the_weights_of_one_device(models):
     trained = {name: found for name, found in models.items() if "moved" in found}
-    assert len(trained) == 7 and min(found["moved"] for found in trained.values()) > 0.01
+    assert len(trained) == 3 and min(found["moved"] for found in trained.values()) > 0.01
     for name, found in trained.items():
         assert max(found[mesh] for mesh in MESHES if mesh in found) < 1e-6, name
     assert trained["models.gpt"].keys() >= set(MESHES)
@@ -67,11 +67,15 @@ def test_a_model_that_fits_its_mesh_takes_the_memory_of_its_parts(fit, mesh, mos
     assert found["share"] <= most and found["loaded_share"] <= most
 
 
-@pytest.mark.parametrize("mesh", ["2", "8"])
-def test_a_divided_model_trains_predicts_generates_and_is_saved_as_on_one_device(fit, mesh):
-    found = fit[mesh]
+def test_a_divided_model_trains_predicts_and_generates_as_on_one_device(fit):
+    found = fit["trained"]
     assert found["difference"] < 1e-5 and found["outputs"] < 1e-4
-    assert found["rows"] == 11 and found["same_ids"] and found["loaded"]
+    assert found["rows"] == 11 and found["same_ids"]
+
+
+@pytest.mark.parametrize("mesh", ["2", "8"])
+def test_a_divided_model_is_saved_as_on_one_device(fit, mesh):
+    assert fit[mesh]["loaded"]
 
 
 def test_a_step_of_a_divided_model_exchanges_sums_only(fit):

@@ -40,7 +40,7 @@ def made(kind):
         head = MaskedTokenHead(embedding)
         model = models.MaskedLanguageModel(embedding, None, None, None, depth(), head)
     else:
-        sizes = {"num_layers": 3, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
+        sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
         model = models.universal_transformer(SIZE, **sizes, depth="act", halting_bias=-1.0)
     oracles.scramble(model, seed=4, scale=0.7)
     for act in model.halting_depths.values():  # some tokens take few steps, and some many
@@ -72,9 +72,16 @@ MODULES = {
     "token classifier": lambda model: export.ClassPredictor(model),
     "tokens": lambda model: export.TokenGenerator(model, max_length=MAX_LENGTH),
     "masked": lambda model: export.TokenEncoder(model),
+    "translator": lambda model: export.Translator(model, TOKENIZER, max_length=MAX_LENGTH),
 }
 OF_TEXTS, OF_IDS = ("causal", "classifier"), ("token classifier", "tokens", "masked")
 MODEL_OF = {"token classifier": "classifier", "tokens": "causal"}
+
+
+@functools.cache
+def module_of(kind):
+    """Return the functions of a model's export, which are traced once."""
+    return MODULES[kind](made(MODEL_OF.get(kind, kind)))
 
 
 def rows_alone(model, ids, lengths):
@@ -89,8 +96,7 @@ def rows_alone(model, ids, lengths):
 
 @pytest.mark.parametrize("kind", OF_TEXTS)
 def test_steps_of_a_text_are_those_of_each_row_alone(kind):
-    model = made(kind)
-    module = MODULES[kind](model)
+    model, module = made(kind), module_of(kind)
     assert set(module.signatures) >= {"halting", "serving_default"}
     outputs = module.halting(tf.constant(TEXTS))
     lengths = outputs["lengths"].numpy()
@@ -104,14 +110,13 @@ def test_steps_of_a_text_are_those_of_each_row_alone(kind):
 def test_steps_of_ids_are_those_of_each_row_alone(kind):
     model = made(MODEL_OF.get(kind, kind))
     ids, lengths = np.array([[5, 7, 4, 9], [6, 8, 5, 5], [4, 4, 4, 4]]), [4, 2, 0]
-    outputs = MODULES[kind](model).halting(ids, lengths)
+    outputs = module_of(kind).halting(ids, lengths)
     assert set(outputs) == {"steps", "remainders"} and outputs["steps"].shape == ids.shape
     check_rows(outputs, "", lengths, rows_alone(model, ids, lengths))
 
 
 def test_steps_of_both_sides_of_a_translation():
-    model = made("translator")
-    translator = export.Translator(model, TOKENIZER, max_length=MAX_LENGTH)
+    model, translator = made("translator"), module_of("translator")
     outputs, plain = translator.halting(tf.constant(TEXTS)), translator.text(tf.constant(TEXTS))
     for name in ("translation", "score"):
         np.testing.assert_array_equal(outputs[name], plain[name])
@@ -141,8 +146,7 @@ def test_steps_of_both_sides_of_a_translation():
 
 def test_empty_batches_have_outputs_of_the_same_names():
     for kind in ("causal", "translator"):
-        make = MODULES.get(kind) or (lambda model: export.Translator(model, TOKENIZER))
-        module = make(made(kind))
+        module = module_of(kind)
         full, empty = module.halting(tf.constant(TEXTS)), module.halting(tf.zeros([0], tf.string))
         assert full.keys() == empty.keys()
         assert all(x.shape[0] == 0 for x in empty.values())
@@ -165,8 +169,7 @@ def test_a_saved_model_gives_the_same_steps(kind, tmp_path):
     how = {"tokenizer": TOKENIZER, "max_length": MAX_LENGTH}
     directory = export.saved_model(model, tmp_path, **how)
     served = tf.saved_model.load(directory).signatures["halting"](text=tf.constant(TEXTS))
-    make = MODULES.get(kind) or (lambda model: export.Translator(model, TOKENIZER, max_length=5))
-    for name, expected in make(model).halting(tf.constant(TEXTS)).items():
+    for name, expected in module_of(kind).halting(tf.constant(TEXTS)).items():
         if expected.dtype == tf.float32:
             np.testing.assert_allclose(served[name], expected, atol=1e-5)
         else:

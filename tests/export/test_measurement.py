@@ -1,17 +1,20 @@
 """`export.measure`: several forms of a model answer the same lines, and one is chosen."""
 
+import functools
 import math
 import os
 import re
 
 import numpy as np
+import onnx
 import oracles
 import pytest
+import tensorflow as tf
 
 from keras_attn import export, models, text
 from keras_attn.export import measurement
 from keras_attn.export.__main__ import main
-from keras_attn.export._measurement.forms import open_ctranslate2
+from keras_attn.export._measurement.forms import OPENERS, form_of, open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
 
 LINES = ["ab", "", "dcb", "u", "opop"]
@@ -166,33 +169,61 @@ def test_ctranslate2_writes_an_empty_answer_where_python_does(tmp_path):
     assert answer(["ab"]) == [""]
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A function (kind) -> paths of a model's exports, its tokenizer's path and its answers."""
+
+    @functools.cache
+    def written(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
+        sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
+        model = getattr(models, kind)(tokenizer.vocabulary_size, **sizes)
+        oracles.scramble_decoder(model)
+        tokenizer.save(folder / "tokenizer.model")
+        paths = [
+            export.saved_model(model, folder / "plain", tokenizer=tokenizer, max_length=LONGEST),
+            export.onnx(model, folder / "model.onnx", max_length=LONGEST),
+            export.ctranslate2(model, folder / "ct2", tokenizer),
+        ]
+        whole = export.Translator if kind == "transformer" else export.TextGenerator
+        in_python = whole(model, tokenizer, max_length=LONGEST)
+        outputs = in_python.text(LINES)
+        answers = outputs["translation" if kind == "transformer" else "continuation"]
+        answers = [line.decode() for line in np.asarray(answers)]
+        assert len(set(answers)) > 2 and answers[1] == ""
+        return paths, folder / "tokenizer.model", answers
+
+    return written
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transformer", "gpt"])
-def test_every_form_answers_as_the_model_in_python(tmp_path, capsys, kind):
-    tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
-    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
-    model = getattr(models, kind)(tokenizer.vocabulary_size, **sizes)
-    oracles.scramble_decoder(model)
-    tokenizer.save(tmp_path / "tokenizer.model")
-    (tmp_path / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
-    file = str(tmp_path / "model.onnx")
-    paths = [
-        export.saved_model(model, tmp_path / "plain", tokenizer=tokenizer, max_length=LONGEST),
-        export.onnx(model, file, max_length=LONGEST),
-        export.ctranslate2(model, tmp_path / "ct2", tokenizer),
-        export.onnx(model, str(tmp_path / "step.onnx"), what="step"),
-    ]
-    whole = export.Translator if kind == "transformer" else export.TextGenerator
-    in_python = whole(model, tokenizer, max_length=LONGEST)
-    outputs = in_python.text(LINES)
-    expected = outputs["translation" if kind == "transformer" else "continuation"]
-    expected = [line.decode() for line in np.asarray(expected)]
-    assert len(set(expected)) > 2 and expected[1] == ""
-    options = {"tokenizer": tmp_path / "tokenizer.model", "max_length": LONGEST}
-    found = measure(paths, LINES, batch_sizes=[1, 3], threads=[1], repetitions=1, **options)
-    *right, step = found
-    assert [one.answers for one in right] == [expected] * 3
-    assert all(math.isfinite(s) and s > 0 for one in right for s in one.seconds.values())
-    assert "greedy" in step.failure
-    (without,) = measure([file], LINES, batch_sizes=[1], threads=[1], repetitions=1)
-    assert "tokenizer" in without.failure
+def test_every_form_answers_as_the_model_in_python(written, monkeypatch, kind):
+    for which in ("intra", "inter"):  # TensorFlow has started in this process
+        name = f"set_{which}_op_parallelism_threads"
+        monkeypatch.setattr(tf.config.threading, name, lambda threads: None)
+    paths, tokenizer, expected = written(kind)
+    for path, form in map(form_of, paths):
+        answer, _ = OPENERS[form](path, 1, tokenizer, LONGEST)
+        for lines in (LINES, LINES[:1], LINES[2:]):
+            assert answer(lines) == [expected[LINES.index(line)] for line in lines], form
+    with pytest.raises(ValueError, match="The export reads ids: give the tokenizer's file"):
+        OPENERS["ONNX"](paths[1], 1, None, LONGEST)
+
+
+@pytest.mark.slow
+def test_an_export_answers_in_a_process_of_its_own_or_says_why_not(written, tmp_path):
+    (plain, *_), _, expected = written("gpt")
+    step = str(tmp_path / "step.onnx")
+    names = "token_ids", "logits"
+    tensors = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in names]
+    node = onnx.helper.make_node("Identity", names[:1], names[1:])
+    graph = onnx.helper.make_graph([node], "step", tensors[:1], tensors[1:])
+    opset = onnx.helper.make_opsetid("", 13)
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=[opset]), step)
+    one_way = {"batch_sizes": [1, 3], "threads": [1], "repetitions": 1}
+    found, failed = measure([plain, step], LINES, **one_way)
+    assert found.answers == expected
+    assert all(math.isfinite(s) and s > 0 for s in found.seconds.values())
+    assert "greedy" in failed.failure

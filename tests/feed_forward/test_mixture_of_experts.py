@@ -169,8 +169,9 @@ def test_losses_equal_the_formulas_and_exist_in_training_only():
 
 
 def test_the_balance_loss_of_uniform_routing_is_one():
-    layer = MixtureOfExperts(FeedForward(F), E, E, balance_loss=1.0)
+    layer = built(scale=2.0, balance_loss=1.0)
     layer(X, training=True)
+    assert abs(float(layer.losses[0]) - 1) > 1e-3
     layer.router_kernel.assign(np.zeros((D, E)))
     layer(X, training=True)
     assert float(layer.losses[0]) == pytest.approx(1, abs=1e-6)

@@ -140,8 +140,7 @@ def test_half_a_square_pays_early(length, num_keys, pays):
 @pytest.mark.parametrize("name", WHOLE)
 def test_more_queries_than_keys(name):
     """The queries are the last positions; before the first key, causal patterns find none."""
-    pattern, _ = CASES[name]
-    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation="blockwise")
+    layer = built(name, "blockwise")
     positions = {"query_positions": np.arange(-8, 5), "key_positions": np.arange(5)}
     query, value = X[:, :13], X[:, :5]
     np.testing.assert_allclose(layer(query, value), layer(query, value, **positions), atol=1e-6)

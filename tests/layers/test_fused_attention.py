@@ -197,9 +197,3 @@ def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypa
             layer(X, X, value_mask=STARTS)
         assert len(kernel) == uses
         kernel.clear()
-
-
-def test_this_machine_has_no_kernel():
-    """These tests run on processors."""
-    tensors = [ops.ones((1, N, T, H), dtype="float16")] * 3
-    assert not fused.has_fused_attention(*tensors)

@@ -101,5 +101,5 @@ def test_positions_and_weights_are_those_of_the_parts(layer):
 def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="`block` must be a `Block`. Received: block='stack'"):
         PositionedBlock("stack", "sinusoidal")
-    with pytest.raises(ValueError, match="position"):
+    with pytest.raises(ValueError, match="Unknown position. Received: position='nowhere'"):
         PositionedBlock(positioned().block, "nowhere")

@@ -56,6 +56,15 @@ def test_output_equals_the_formula():
         assert int(state["index"]) == start
 
 
+def test_in_a_graph_a_key_after_the_last_slot_takes_the_place_of_the_first_one():
+    layer = MultiHeadAttention(3, 4)
+    key = oracles.random(2, 3, 7, 4)
+    full = extend_cache(KVCache(7).initial(layer, 2), key, -key)
+    further = oracles.random(2, 3, 1, 4, seed=1)
+    state = tf.function(extend_cache)(full, tf.constant(further), tf.constant(-further))
+    np.testing.assert_array_equal(state["key"], np.concatenate([further, key[:, :, 1:]], axis=2))
+
+
 def test_batch_size_and_length_may_be_tensors():
     layer = MultiHeadAttention(3, 4)
 
@@ -107,14 +116,14 @@ def test_invalid_arguments_raise(length):
     ids=repr,
 )
 def test_ring_cache_keeps_the_window(pattern, slots):
-    """The number of slots is the distance to the farthest key of a query."""
+    """The slots are one more than the distance to the farthest key, or all."""
     layer = MultiHeadAttention(2, 4, pattern=pattern)
     assert KVCache(100).initial(layer, 1)["key"].shape[2] == slots
     assert KVCache(100, whole=True).initial(layer, 1)["key"].shape[2] == 100
     distance = np.arange(100)[:, None] - np.arange(100)
     allowed = np.asarray(pattern.allowed(np.arange(100), np.arange(100)))
     farthest = np.max(np.where(allowed, distance, 0))
-    assert farthest + 1 == slots if slots < 100 else farthest + 1 <= slots
+    assert slots == 100 or farthest + 1 == slots
 
 
 @pytest.mark.parametrize(

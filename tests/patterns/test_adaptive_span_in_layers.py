@@ -66,6 +66,19 @@ def test_loss_of_dynamic_spans(implementation):
     np.testing.assert_allclose(layer.losses[0], 0.01 * spans.mean(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_weight_decay_can_leave_out_the_spans(dynamic):
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, dynamic=dynamic))
+    weights = layer.trainable_weights
+    for weight in weights:
+        weight.assign(np.full(weight.shape, 0.5))
+    optimizer = keras.optimizers.SGD(1.0, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["span"])
+    optimizer.apply([np.zeros(w.shape, "float32") for w in weights], weights)
+    kept = {w.path for w in weights if np.all(w.numpy() == 0.5)}
+    assert kept == {w.path for w in layer.pattern.trainable_weights} != set()
+
+
 @pytest.mark.parametrize("span_loss, end", [(1e6, 0.0), (-1e6, 1.0)])
 def test_spans_stay_inside_after_a_step(span_loss, end):
     """However far an optimizer goes, downwards here by the loss and upwards against it."""

@@ -62,6 +62,17 @@ def test_outputs_equal_the_formulas():
     np.testing.assert_allclose(layer.after(X, Y), norm(layer.norm, 2 * X + Y), atol=1e-5)
 
 
+def test_weight_decay_can_leave_out_the_factor():
+    layer = built(ReZero, norm=LayerNorm())
+    before = {w.name: oracles.numpy_of(w) for w in layer.trainable_weights}
+    optimizer = keras.optimizers.SGD(1.0, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["factor"])
+    weights = layer.trainable_weights
+    optimizer.apply([np.zeros(w.shape, "float32") for w in weights], weights)
+    after = {w.name: oracles.numpy_of(w) for w in layer.trainable_weights}
+    assert {name for name in before if np.all(after[name] == before[name])} == {"factor"}
+
+
 @pytest.mark.parametrize(
     "limit, other",
     [(lambda: LayerScale(1.0), PreNorm), (lambda: DeepNorm(3, scale=1.0), PostNorm)],

@@ -72,11 +72,12 @@ def test_buckets_equal_the_formula(sizes):
 
 
 def test_edges_of_the_buckets():
-    """Half of the buckets hold one distance, and the last begins at the largest distance."""
+    """Half of the buckets hold one distance; the last begins after 128 (511 / 128)^(126 / 127)."""
     score, distances = Disentangled(), np.arange(600, dtype="int32")
     rows = np.asarray(score.buckets(distances)) - 256
     np.testing.assert_array_equal(rows[:129], distances[:129])
-    assert rows[511] == rows[599] == 255 > rows[129] - 1
+    edge = int(128 * (511 / 128) ** (126 / 127))
+    assert rows[edge] == 254 and set(rows[edge + 1 :]) == {255}
     assert score.buckets(np.array([-512, -511], "int32")).numpy().tolist() == [0, 1]
 
 

@@ -1,18 +1,12 @@
-"""The operations that an exported graph repeats at every step of decoding."""
-
-from pathlib import Path
-
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+"""The operations that a graph repeats at every step of decoding."""
 
 
-def count_loop_operations(directory):
-    """Return the number of operations of the longest loop body in a SavedModel.
+def count_loop_operations(graph):
+    """Return the number of operations of the longest loop body in a `GraphDef`.
 
     Those of the functions that the body calls count too, such as both sides of a branch. Constants
     do not: they are there before the loop begins.
     """
-    saved = SavedModel.FromString((Path(directory) / "saved_model.pb").read_bytes())
-    (graph,) = (meta.graph_def for meta in saved.meta_graphs)
     functions = {function.signature.name: function for function in graph.library.function}
 
     def called(node):

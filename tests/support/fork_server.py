@@ -22,6 +22,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# JAX compiles most programs of tests once and runs them a few times. It reads this variable when
+# it is imported, so the server needs it; the processes that a program starts need it too.
+FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
 # Keras runs on other backends without TensorFlow installed: an import of it is an error there.
 FORBID_TENSORFLOW = """
 import sys
@@ -133,7 +137,7 @@ def _server(backend):
     forbid = "" if backend == "tensorflow" else FORBID_TENSORFLOW
     process = subprocess.Popen(
         [sys.executable, "-c", forbid + SERVER, str(theirs.fileno())],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": ""},
+        env={**FAST, **os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": ""},
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],
@@ -166,9 +170,7 @@ class ForkedPython:
     ):
         if environment is None:
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        # Programs are compiled once and run a few times: a third of the time is saved on JAX.
-        fast = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-        environment = {**fast, **environment, "KERAS_BACKEND": backend}
+        environment = {**FAST, **environment, "KERAS_BACKEND": backend}
         self.args, self.returncode, self._status = arguments, None, None
         job = {"arguments": [str(a) for a in arguments], "environment": environment}
         given, opened = {}, []

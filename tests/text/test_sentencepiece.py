@@ -102,7 +102,7 @@ def test_the_smallest_vocabulary_named_by_the_error_suffices():
     # Four marks, the letters, and the space.
     assert needed == 4 + len(set("".join(SENTENCES)))
     assert SentencePiece.train(SENTENCES, needed).vocabulary_size == needed
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=f"`vocabulary_size` must be at least {needed},"):
         SentencePiece.train(SENTENCES, needed - 1)
 
 
