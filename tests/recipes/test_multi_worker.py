@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 OPTIONS = [
     *("--model", "transformer_xl", "--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6"),
     *("--intermediate-dim", "7", "--context", "11", "--batch-size", "4", "--dropout", "0"),
-    *("--steps", "12", "--epochs", "2", "--checkpoint-steps", "3", "--warmup-steps", "2"),
+    *("--steps", "40", "--epochs", "4", "--checkpoint-steps", "3", "--warmup-steps", "2"),
 ]
 
 
@@ -79,7 +79,7 @@ def calm(data, prepared, tmp_path_factory):
 def test_one_process_writes(calm):
     out, (first, second) = calm
     assert "Card:" in first and "Card:" not in second
-    assert len(card(out)["history"]) == 2 and card(out)["steps"] == 12
+    assert len(card(out)["history"]) == 4 and card(out)["steps"] == 40
     assert (out / "export" / "1" / "saved_model.pb").exists()
     workers = {path.stem.partition("-worker-")[2] for path in (out / "checkpoint").glob("*.npz")}
     assert workers == {"0-of-2", "1-of-2"}
@@ -137,7 +137,7 @@ def test_processes_with_other_options_are_refused(data, out):
 def test_a_dry_run_of_two_processes_writes_nothing(data, out):
     before = sorted(path.name for path in out.iterdir())
     first, second = finished(workers(data, out, *[("--dry-run",)] * 2, backend="jax"))
-    assert "Steps:  12" in first and "the median of 4" in first and "Steps" not in second
+    assert "Steps:  40" in first and "the median of 4" in first and "Steps" not in second
     assert sorted(path.name for path in out.iterdir()) == before
 
 
@@ -194,7 +194,7 @@ def test_two_processes_on_jax_train_as_one_and_tensorflow_ends_it_alone(prepared
     assert "Trained:" in first and "Trained:" not in second
     check_losses(two, one)
     finished([start(data, two)])
-    assert card(two)["steps"] == 12 and card(two)["results"]["test"]["value"] > 0
+    assert card(two)["steps"] == 40 and card(two)["results"]["test"]["value"] > 0
     assert (two / "export" / "1" / "saved_model.pb").exists()
 
 
