@@ -5,11 +5,13 @@ All runs are in one process, which imports and starts JAX once.
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from other_backend import needs_jax, run_on
 from recipe_processes import started
+from shared_results import shared
 
 from keras_attn import models, text
 
@@ -122,13 +124,18 @@ print(json.dumps(problems))
 @pytest.fixture(scope="module")
 def runs(data, tmp_path_factory):
     """Train each recipe on one device and on the mesh; return the folder and the problems."""
-    folder, found = tmp_path_factory.mktemp("runs"), []
-    for name, (recipe, *options) in RUNS.items():
-        options = [option.format(data=data) for option in options]
-        for where, more in (("alone", ()), ("mesh", MESH)):
-            found.append((f"{folder / name}/{where}", recipe, [*options, *more]))
-    flags = "--xla_force_host_platform_device_count=4"
-    return folder, run_on("jax", PROGRAM, json.dumps(found), XLA_FLAGS=flags)
+
+    def train():
+        folder, found = tmp_path_factory.mktemp("runs"), []
+        for name, (recipe, *options) in RUNS.items():
+            options = [option.format(data=data) for option in options]
+            for where, more in (("alone", ()), ("mesh", MESH)):
+                found.append((f"{folder / name}/{where}", recipe, [*options, *more]))
+        flags = "--xla_force_host_platform_device_count=4"
+        return str(folder), run_on("jax", PROGRAM, json.dumps(found), XLA_FLAGS=flags)
+
+    folder, problems = shared(tmp_path_factory, "recipes_on_a_mesh", train)
+    return Path(folder), problems
 
 
 @pytest.mark.parametrize("name", RUNS)
