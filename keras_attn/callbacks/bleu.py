@@ -114,7 +114,9 @@ def _in_pairs(references, **sentences):
             f"Received: {len(references)} references for {len(texts)} sentences"
         )
     empty = next((number for number, text in enumerate(references) if not text), None)
-    check_that(empty is None, "sentences that are not empty", references=f"an empty number {empty}")
+    check_that(
+        empty is None, "sentences that are not empty", references=f"an empty one at index {empty}"
+    )
     return texts, references
 
 

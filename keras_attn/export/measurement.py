@@ -73,7 +73,7 @@ def measure(
         lines: list of str, such as a hundred real requests.
         references: list of str. A good answer to each line, for BLEU; needs sacrebleu.
         tokenizer: path of the tokenizer's file, for exports that read ids.
-        batch_sizes: list of ints. Numbers of lines in a request.
+        batch_sizes: list of ints. Numbers of lines in a request; all lines at most.
         threads: list of ints, by default 1 and the number of cores.
         max_length: int. Longest answer in tokens of CTranslate2; the others have theirs.
         repetitions: int. Number of turns.
@@ -120,6 +120,7 @@ def measure(
         for value in given[name]:
             check_sizes(**{name: value})
     check_sizes(max_length=max_length, repetitions=repetitions)
+    batch_sizes = list(dict.fromkeys(min(size, len(lines)) for size in batch_sizes))
     for path in exports:
         check_paths(exports=path)
     found = [form_of(os.path.abspath(path)) for path in exports]
@@ -227,7 +228,7 @@ def format_measurements(measurements, loss=0.5):
     has_bleu = bool(answered) and answered[0].bleu is not None
     rows = [
         ["export", "form", "threads", "MB", "s to open"]
-        + [_size_name(size) + ", ms" for size in sizes]
+        + [_size_name(size) + ", ms a line" for size in sizes]
         + ["same answers", *(["BLEU"] if has_bleu else [])]
     ]
     for found in answered:

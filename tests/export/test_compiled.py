@@ -107,6 +107,20 @@ def test_ids_are_those_of_the_plain_export(loaded, rows, width):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_negative", [True, False])
+def test_an_id_outside_the_vocabulary_is_refused_as_by_the_plain_export(
+    loaded, tokenizer, is_negative
+):
+    size = tokenizer.vocabulary_size
+    token = -1 if is_negative else size
+    ids, lengths = np.array([[5, token, 7]], "int32"), np.array([3], "int32")
+    for each in loaded:
+        message = rf"{token} is not in \[0, {size}\)"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            each.signatures["ids"](source_ids=ids, source_lengths=lengths)
+
+
+@pytest.mark.slow
 def test_the_session_loader_of_tensorflow_alone_compiles_and_gives_the_same(exported, loaded):
     """In a process of its own, whose log tells when XLA compiles for the first time."""
     program = """

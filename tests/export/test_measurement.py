@@ -185,6 +185,7 @@ def written(tmp_path_factory):
             export.saved_model(model, folder / "plain", tokenizer=tokenizer, max_length=LONGEST),
             export.onnx(model, folder / "model.onnx", max_length=LONGEST),
             export.ctranslate2(model, folder / "ct2", tokenizer),
+            export.ctranslate2(model, folder / "numbers"),  # whose tokens are ids
         ]
         whole = export.Translator if kind == "transformer" else export.TextGenerator
         in_python = whole(model, tokenizer, max_length=LONGEST)
@@ -208,7 +209,7 @@ def test_every_form_answers_as_the_model_in_python(written, monkeypatch, kind):
         answer, _ = OPENERS[form](path, 1, tokenizer, LONGEST)
         for lines in (LINES, LINES[:1], LINES[2:]):
             assert answer(lines) == [expected[LINES.index(line)] for line in lines], form
-    with pytest.raises(ValueError, match="The export reads ids: give the tokenizer's file"):
+    with pytest.raises(ValueError, match="The export reads ids: `tokenizer` must be the file"):
         OPENERS["ONNX"](paths[1], 1, None, LONGEST)
 
 

@@ -4,6 +4,7 @@ Each opener returns a function from lines to lines, and the precision that its e
 that is known.
 """
 
+import json
 import os
 
 import numpy as np
@@ -104,8 +105,8 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
     reads_prompt = os.path.isfile(os.path.join(path, "vocabulary.json"))
     engine = ctranslate2.Generator if reads_prompt else ctranslate2.Translator
     engine = engine(path, compute_type="default", intra_threads=threads)
-    names, targets = tokenizer.for_sources().vocabulary(), tokenizer.vocabulary()
-    ids = {token: i for i, token in enumerate(targets)}
+    names = _vocabulary(path, "source")
+    ids = {token: i for i, token in enumerate(_vocabulary(path, "target"))}
 
     def answer(lines):
         rows = _encode(tokenizer, lines, with_end=False)
@@ -120,6 +121,14 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
         return _decode(tokenizer, found, rows if reads_prompt else None)
 
     return answer, engine.compute_type
+
+
+def _vocabulary(path, side):
+    """Return the names of a directory's ids, pieces or numbers, on one side."""
+    kinds = f"{side}_vocabulary.json", "shared_vocabulary.json", "vocabulary.json"
+    files = [os.path.join(path, kind) for kind in kinds]
+    with open(next(filter(os.path.isfile, files)), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def _continue(generator, prompts, max_length):
@@ -149,7 +158,7 @@ OPENERS = {
 
 def _load(path):
     if path is None:
-        raise ValueError("The export reads ids: give the tokenizer's file, `tokenizer`.")
+        raise ValueError("The export reads ids: `tokenizer` must be the file of its tokenizer.")
     return text.load(path)
 
 
