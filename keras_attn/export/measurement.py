@@ -238,12 +238,14 @@ def format_measurements(measurements, loss=0.5):
         known = [found.path, found.form, str(found.threads), f"{found.file_bytes / 1e6:.1f}"]
         rows.append([*known, f"{found.seconds_to_open:.1f}", *times, same, *score])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
-    lines = [line.rstrip() for line in lines]
-    for found in measurements:
-        if found.failure is not None:
-            lines.append(f"{found.path}, {found.form}, did not answer: {found.failure}")
-    return [*lines, "", *(_advice(answered, size, loss) for size in sizes)]
+    table = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
+    table = [line.rstrip() for line in table] if answered else []
+    failures = dict.fromkeys(  # an export that fails alike with each number of threads fails once
+        f"{found.path}, {found.form}, did not answer: {found.failure}"
+        for found in measurements
+        if found.failure is not None
+    )
+    return [*table, *failures, "", *(_advice(answered, size, loss) for size in sizes)]
 
 
 def _advice(answered, size, loss):

@@ -116,6 +116,17 @@ def test_the_report_has_a_row_for_each_export():
     assert all(len(row) == len(cells[0]) for row in cells)
 
 
+def test_an_export_that_fails_with_each_number_of_threads_is_reported_once_without_a_table():
+    failed = [Measurement("a", "ONNX", threads, 1, failure="no tokenizer") for threads in (1, 2)]
+    assert format_measurements(failed) == ["a, ONNX, did not answer: no tokenizer", ""]
+
+
+def test_a_request_has_at_most_all_lines(exports):
+    found = measure(exports, LINES, batch_sizes=[2, 32, 64], threads=[1], repetitions=1)
+    assert all(list(one.seconds) == [2, len(LINES)] for one in found if one.failure is None)
+    assert any(one.failure is None for one in found)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
