@@ -50,7 +50,7 @@ class Estimate(NamedTuple):
 
     def _seconds_left(self, seconds):
         left = self.steps - self.done
-        return seconds[0] + (left - 1) * _per_step(seconds) if left else 0.0
+        return seconds[0] + (left - 1) * seconds_per_step(seconds) if left else 0.0
 
     def lines(self):
         """Yield the lines that show the estimate."""
@@ -72,12 +72,12 @@ class Estimate(NamedTuple):
 
     def _time(self, seconds):
         first = f"the first {self.unit} takes {seconds[0]:.3g} s, since it compiles"
-        others = f"each other {_per_step(seconds):.3g} s, the median of {len(seconds) - 1}"
+        others = f"each other {seconds_per_step(seconds):.3g} s, the median of {len(seconds) - 1}"
         known = others if len(seconds) > 1 else "no other was measured"
         return f"about {duration(self._seconds_left(seconds))}: {first}; {known}"
 
 
-def _per_step(seconds):
+def seconds_per_step(seconds):
     """Return the median without the first step, which compiles; the first if there is no other."""
     return float(np.median(seconds[1:] or seconds))
 

@@ -234,7 +234,8 @@ class TrainingRun:
         model, resume = self.compiled_model, self.resume_callback()
         epoch, done = resume.restore(model)
         self._check_whole_epochs(epoch, len(train))
-        is_left = epoch < self.epochs
+        if self.is_finished(epoch):
+            return False
         if worker_of(model)[0] == 0:  # of several processes only one writes
             callbacks = [*callbacks, *self.log_callbacks(epoch)]
         if done:
@@ -245,10 +246,14 @@ class TrainingRun:
             if model.stop_training and not is_last:  # which another `fit` would reset
                 for callback in callbacks:
                     callback.on_train_end()
-                return is_left
+                return True
         if epoch < self.epochs:
             self._fit(train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
-        return is_left
+        return True
+
+    def is_finished(self, epoch):
+        """Return True if the epochs before this one have ended the training."""
+        return epoch >= self.epochs
 
     def log_callbacks(self, epoch):
         """Return callbacks that write settings, seconds, losses and metrics to files."""

@@ -6,7 +6,6 @@ import gc
 import glob
 import json
 import os
-import statistics
 import time
 
 import keras
@@ -182,8 +181,7 @@ class Comparison:
         return {
             "bits_per_character": history["val_bits_per_character"],
             "parameters": model.count_params(),
-            # Without the first step, which compiles, unless there is no other.
-            "seconds_per_step": statistics.median(seconds.seconds[1:] or seconds.seconds),
+            "seconds_per_step": dry_run.seconds_per_step(seconds.seconds),
         }
 
     def _compile(self, changes):

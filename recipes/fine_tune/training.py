@@ -43,6 +43,7 @@ class FineTuneRun(TrainingRun):
             settings["part of an epoch"] = options.steps
         super().__init__(options, settings)
         self.task = TASKS[options.task](self.splits, options)
+        self.best = BestEpoch(self.path("best.npz"), options.patience)
         with self.scope():
             texts = self.task.texts(self.splits["train"])
             start, self.tokenizer = load_or_build(self.task, texts)
@@ -71,12 +72,13 @@ class FineTuneRun(TrainingRun):
 
     def train(self):
         """Train, or resume training, and take the weights of the best epoch."""
-        best = BestEpoch(self.path("best.npz"), self.options.patience)
-        best.set_model(self.model)
-        epoch, _ = self.resume_callback().restore(self.model)
-        if best.is_finished(epoch) or not self.fit(*self.training_data(), callbacks=[best]):
-            best.on_train_end()  # the checkpoint has the last epoch's weights
+        self.best.set_model(self.model)
+        if not self.fit(*self.training_data(), callbacks=[self.best]):
+            self.best.on_train_end()  # the checkpoint has the last epoch's weights
         self.task.finish(self.model)
+
+    def is_finished(self, epoch):
+        return super().is_finished(epoch) or self.best.is_finished(epoch)
 
     def data_bytes(self):
         return sum(rows.nbytes for rows in self.rows.values())

@@ -50,7 +50,7 @@ def share(model):
 
 
 def saved(model, place, path):
-    """What a test compares of a model's file, which a mesh and one device load."""
+    """Save a model, load it on the mesh and on one device, and return what a test compares."""
     model.save(path)
     loaded = keras.saving.load_model(path)
     keras.distribution.set_distribution(None)

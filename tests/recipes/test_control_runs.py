@@ -31,10 +31,8 @@ def options():
 
 PROGRAM = """
 import json, sys
-import numpy as np
-import sys
-
 import keras
+import numpy as np
 import tensorflow as tf
 
 device = tf.config.list_physical_devices("CPU")[0]
@@ -96,7 +94,7 @@ def test_short_episodes_do_not_displace_long_ones_in_the_test():
 def test_training_stopped_within_an_epoch_resumes_at_its_rollout_with_new_episodes(
     tmp_path, monkeypatch
 ):
-    """Of two epochs of two rollouts three remain."""
+    """The second of four rollouts is interrupted, so the resumed run makes three."""
     options = recipe_runs.parse("control", *SMALL, "--out", tmp_path, "--checkpoint-steps", "1")
     begun = []
 

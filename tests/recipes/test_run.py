@@ -1,4 +1,4 @@
-"""What decides whether a run is trained, and what is left of its training."""
+"""A finished run trains no more, and a stopped run trains the epochs that are left."""
 
 import json
 import zipfile
@@ -69,7 +69,7 @@ class Rows:
 
 
 class SmallRun(TrainingRun):
-    """A run of a model with one weight; `stopping` ends it."""
+    """A run of a dense layer with one input and one output."""
 
     def __init__(self, out, batches=5, epochs=3):
         settings = {"precision": "float32", "checkpoint_steps": 1, "seed": 0}

@@ -127,7 +127,7 @@ def _vocabulary(path, side):
     """Return the names of a directory's ids, pieces or numbers, on one side."""
     kinds = f"{side}_vocabulary.json", "shared_vocabulary.json", "vocabulary.json"
     files = [os.path.join(path, kind) for kind in kinds]
-    with open(next(filter(os.path.isfile, files)), encoding="utf-8") as file:
+    with open(next(filter(os.path.isfile, files), files[-1]), encoding="utf-8") as file:
         return json.load(file)
 
 
