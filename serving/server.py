@@ -49,9 +49,9 @@ def serve(flags, stopping):
 
         given = flags.model_config_file, flags.model_name, flags.model_base_path
         configs = config_files.read_model_configs(*given)
-        for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
-            if port:
-                check_address(api, flags.host, port)
+        for api, flag in (("gRPC", "port"), ("REST", "rest_api_port")):
+            if port := getattr(flags, flag):
+                check_address(f"{api} (--{flag})", flags.host, port)
         metrics_path = config_files.read_metrics_path(flags.monitoring_config_file)
         credentials, options = config_files.read_credentials(flags.ssl_config_file), None
         if flags.enable_batching:

@@ -21,6 +21,8 @@ def write_saved_model(model, path, version, beams, length_penalty, batches, leng
     free_version(path, version)  # raises before anything slow
     sizes = {"batches": batches, "lengths": lengths}
     given = {name: value for name, value in sizes.items() if value is not None}
+    if given and options["compile"] is None:
+        raise ValueError(f"--{next(iter(given))} needs --compile.")
     options["buckets"] = Buckets(**given) if given else None
     strategy = None if beams == 1 else generation.Beam(beams, length_penalty)
     return _write(saved_model, model, path, version=version, strategy=strategy, **options)

@@ -200,10 +200,10 @@ def test_a_wrong_address_is_reported_before_models_load(tmp_path, monkeypatch, a
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        expected = f"{api} cannot listen on 127.0.0.1:{port}: Address already in use"
+        expected = f"{api} (--{flag}) cannot listen on 127.0.0.1:{port}: Address already in use"
         assert refusal("127.0.0.1", port) == expected
     assert refusal("no.such.host.invalid", port).startswith(
-        f"{api} cannot listen on no.such.host.invalid:{port}: "
+        f"{api} (--{flag}) cannot listen on no.such.host.invalid:{port}: "
     )
     # An address of documentation (RFC 5737), which no machine has.
     assert refusal("192.0.2.1", port).endswith(": Cannot assign requested address")
