@@ -285,7 +285,12 @@ def _mesh_sizes(mesh):
 def _check_bounds(field, value):
     bounds = {name: field.metadata[name] for name in _BOUNDS}
     given = [name for name, bound in bounds.items() if bound is not None]
-    if value is not None and not all(_BOUNDS[name][1](value, bounds[name]) for name in given):
-        flag = f"--{field.name.replace('_', '-')}"
-        wanted = " and ".join(f"{_BOUNDS[name][0]} {bounds[name]}" for name in given)
-        raise OptionError(f"{flag} must be {wanted}. Received: {flag} {value}.")
+    numbers = () if value is None else value if isinstance(value, tuple) else (value,)
+    wanted = " and ".join(f"{_BOUNDS[name][0]} {bounds[name]}" for name in given)
+    fits = all(_BOUNDS[name][1](number, bounds[name]) for name in given for number in numbers)
+    if fits and all(math.isfinite(n) for n in numbers if isinstance(n, float)):
+        return
+    flag, received = f"--{field.name.replace('_', '-')}", " ".join(map(str, numbers))
+    raise OptionError(
+        f"{flag} must be {wanted if not fits else 'finite'}. Received: {flag} {received}."
+    )

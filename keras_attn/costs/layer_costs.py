@@ -16,6 +16,7 @@ from keras_attn.costs.memory import (
 from keras_attn.costs.products import own_kernels, own_weights, products_of
 from keras_attn.costs.reach import Reach, most_keys, reach_of
 from keras_attn.layers import MultiHeadAttention
+from keras_attn.scores import Bias, Score
 
 
 def layer_costs(model, calls):
@@ -115,12 +116,21 @@ def _kind(layer):
 
 
 def notes(calls):
-    """Return sentences on layers that are counted by their kernels only, or not at all."""
+    """Return sentences on users' layers and scores that do not count their own products."""
     found = {}
     for call in calls:
-        module = type(call.layer).__module__
-        if module.split(".")[0] not in ("keras", "keras_attn") and not counts_itself(call.layer):
+        kind = type(call.layer)
+        if _is_of_users(kind) and not counts_itself(call.layer):
             has_kernels = bool(own_kernels(call.layer))
             how = "counted by the kernels" if has_kernels else "not counted"
-            found[type(call.layer).__name__] = f"{type(call.layer).__name__} is {how}."
+            found[kind] = f"{kind.__name__} is {how}."
+        score = getattr(call.layer, "score", None)
+        for kind in map(type, getattr(score, "terms", [score])):
+            is_plain = getattr(kind, "products_of_tile", None) is Score.products_of_tile
+            if is_plain and _is_of_users(kind) and not issubclass(kind, Bias):
+                found[kind] = f"{kind.__name__} is counted as a dot product."
     return list(found.values())
+
+
+def _is_of_users(kind):
+    return kind.__module__.split(".")[0] not in ("keras", "keras_attn")

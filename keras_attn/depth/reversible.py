@@ -5,7 +5,6 @@ from keras import backend, ops
 
 from keras_attn.backend.reversible import reversible
 from keras_attn.depth.stack import Stack
-from keras_attn.layers.parallel_block import ParallelBlock
 from keras_attn.layers.transformer_block import TransformerBlock
 from keras_attn.ops.checks import check_choice
 from keras_attn.registry import build_once, register
@@ -29,7 +28,7 @@ class Reversible(Stack):
 
     Args:
         block, num_layers: as `Stack`; the blocks are `TransformerBlock`s with
-            `residual="pre_norm"`.
+            `residual="pre_norm"`, or with another residual that ends in the same sum.
         remat: must be False: the backward pass recomputes activations anyway.
         drop: as `Stack`; what both sublayers of a block add is multiplied by b_l.
         join: "mean", or "concatenate", which makes the output twice as wide.
@@ -39,8 +38,8 @@ class Reversible(Stack):
         not kept; with `join="concatenate"` (B, T, 2 D).
 
     Raises:
-        ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, `join` is
-            unknown, or `remat` is True.
+        ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"` or computes
+            anything else, `join` is unknown, or `remat` is True.
 
     Example:
         >>> import keras, keras_attn
@@ -65,8 +64,7 @@ class Reversible(Stack):
                 "case. Received: remat=True."
             )
         for index, layer in enumerate(self.blocks):
-            in_turn = isinstance(layer, TransformerBlock) and not isinstance(layer, ParallelBlock)
-            if not in_turn or not isinstance(layer.residual, PreNorm):
+            if not _only_adds(layer):
                 residual = getattr(layer, "residual", None)
                 raise ValueError(
                     "`block` must give a `TransformerBlock` with `residual='pre_norm'`, whose sum "
@@ -115,6 +113,18 @@ class Reversible(Stack):
         if isinstance(spec, tuple):
             return spec
         return keras.KerasTensor(self._joined_shape(x.shape), dtype=spec.dtype)
+
+
+def _only_adds(block):
+    """Return True if a block applies its sublayers in turn, and adds the output of each."""
+    if getattr(type(block), "apply", None) is not TransformerBlock.apply:
+        return False
+    kinds = ("attention", "cross_attention", "feed_forward")
+    residuals = [getattr(block, f"{kind}_residual", None) for kind in kinds]
+    classes = [type(residual) for residual in residuals if residual is not None]
+    return all(
+        (c.after, getattr(c, "call", None)) == (PreNorm.after, PreNorm.call) for c in classes
+    )
 
 
 def _step(residual, sublayer, scale):

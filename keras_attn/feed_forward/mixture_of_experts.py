@@ -99,8 +99,9 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
     ):
         super().__init__(**kwargs)
         expert = registry.revive(expert)
-        is_template = isinstance(expert, FeedForward) and not expert.built and expert.chunks == 1
-        check_that(is_template, "an unbuilt `FeedForward` without chunks", expert=expert)
+        is_template = _is_joined(expert) and not expert.built and expert.chunks == 1
+        wanted = "an unbuilt `FeedForward` without chunks or a `call` of its own"
+        check_that(is_template, wanted, expert=expert)
         check_sizes(num_experts=num_experts, top_k=top_k)
         check_choice(("renormalized", "probability"), router=router)
         check_numbers(0, balance_loss=balance_loss, z_loss=z_loss)
@@ -240,3 +241,9 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
 
     def compute_output_shape(self, x_shape):
         return x_shape
+
+
+def _is_joined(expert):
+    """Return True if a layer is a `FeedForward` that differs from it by `join` at most."""
+    own = (type(expert).call, type(expert)._apply) if isinstance(expert, FeedForward) else None
+    return own == (FeedForward.call, FeedForward._apply)

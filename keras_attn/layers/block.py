@@ -67,7 +67,7 @@ class Block(MaskedLayer):
 
     Attributes:
         attention, cross_attention, feed_forward: the sublayers, whose states a cache keeps; None
-            where there is none.
+            where there is none. A block without `attention` cannot decode with a cache.
         needs_closing_norm: True if the block leaves its output unnormalised, so a stack adds a
             final norm.
 

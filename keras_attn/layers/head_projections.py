@@ -243,7 +243,7 @@ class HeadProjections(LowRankKernels):
         return y if bias is None else ops.add(y, bias)
 
     def _join(self, names, x):
-        """Return the kernels as one matrix, and the biases, in the dtype of x.
+        """Return the kernels for x as one matrix, and the biases, in the layer's compute dtype.
 
         The columns of several kernels are in the groups of heads that `rows_to_heads` cuts: where
         devices hold the heads of a model, each joins those that it has.
@@ -262,7 +262,7 @@ class HeadProjections(LowRankKernels):
         def join(kind, *rows):
             parts = [part(name, kind, rows) for name in names]
             joined = ops.concatenate(parts, axis=-1) if several else parts[0]
-            return ops.cast(ops.reshape(joined, (*rows, -1)), x.dtype)
+            return ops.cast(ops.reshape(joined, (*rows, -1)), self.compute_dtype)
 
         return join("kernel", x.shape[-1]), join("bias") if self.use_bias else None
 

@@ -98,7 +98,8 @@ class MultiHeadAttention(HeadProjections):
             of 0 is padding. The queries are the last T of S tokens, or the new ones in a cache.
         query_positions: int (T,) or (B, T); by default the last T of S positions.
         key_positions: int (S,) or (B, S); by default 0 .. S-1.
-        use_causal_mask: bool. Same as `pattern & Causal()`, by positions.
+        use_causal_mask: bool. Same as `pattern & Causal()`, by positions: T queries are the last of
+            S keys, where Keras's layer takes them for the first.
         cache: dict from `keras_attn.memory.KVCache`. One with an `"index"` is extended by the T
             new keys and values, and S counts its slots; one without is complete and only read.
         return_attention_scores: bool. They are a matrix: what a plan saves is lost.

@@ -176,7 +176,7 @@ class TransformerBlock(Block):
             kinds = [kind for kind, is_asked in asked.items() if is_asked]
             for kind, value in zip(kinds, others, strict=True):
                 extras[kind][name] = value
-        return self.drop(output, training=call.training)
+        return self._dropped(name, output, query, call)
 
     def _looks_up(self, call):
         return call.memory is not None and self.retrieves
@@ -193,6 +193,15 @@ class TransformerBlock(Block):
         output = self.feed_forward(x, training=call.training, **arguments)
         if has_cache:
             output, extras["cache"]["feed_forward"] = output
+        return self._dropped("feed_forward", output, x, call)
+
+    def _dropped(self, name, output, x, call):
+        """Return the output of a sublayer for `x` after dropout; refuse one of another width."""
+        if output.shape[-1] != x.shape[-1]:
+            raise ValueError(
+                f"`{name}` must return as many features as it reads, which are added to them. "
+                f"Received: {output.shape[-1]} features for {x.shape[-1]}."
+            )
         return self.drop(output, training=call.training)
 
     def _check_call(self, x, call):

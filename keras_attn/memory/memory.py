@@ -3,15 +3,16 @@
 from keras import ops
 
 from keras_attn.ops.checks import check_shape
+from keras_attn.registry import Value
 
 
-class Memory:
+class Memory(Value):
     """Base class of memories of what the layers of a model read in earlier segments.
 
     The state is explicit: a dict of tensors, which are inputs and outputs of a model under the same
     names. The depth reads `memory` (B, L, M, D) and `memory_length` (B,), the number of filled
     slots, which are the last ones. A subclass defines `initial` and `extend`, and passes no
-    gradient on from one segment to the next.
+    gradient on from one segment to the next. A memory is saved with its model.
 
     Attributes:
         lengths: tuple of the names of the state's numbers of slots, int32 (B,), `memory_length`
@@ -35,6 +36,9 @@ class Memory:
 
     def extend(self, state, hidden, padding_mask=None, depth=None):
         """Return the state after a segment.
+
+        A model calls this on symbolic tensors, whose numbers of rows and positions are None: wrap
+        what needs sizes in a `keras.Operation`.
 
         Args:
             state: as before the segment; of any number of slots.

@@ -7,11 +7,11 @@ from keras_attn.memory.memory import Memory
 from keras_attn.ops.checks import check_mask, check_shape, check_sizes
 from keras_attn.ops.shapes import pad, size, slice_axis
 from keras_attn.ops.sorting import row_starts, sort_order, take_rows
-from keras_attn.registry import Configurable, Value, register
+from keras_attn.registry import Configurable, register
 
 
 @register
-class SegmentMemory(Memory, Value):
+class SegmentMemory(Memory):
     """Keep the last inputs of each layer, so that a text can be read segment by segment.
 
         m_l' = SG(last M of [m_l; h_l]),   h_l the input of layer l,   SG stops the gradient
@@ -25,7 +25,9 @@ class SegmentMemory(Memory, Value):
 
     Positions of keys count from the memory's first slot: scores and patterns may depend on
     distances, and a pattern with blocks at fixed positions (`Fixed`, `BlockLocal1D`) needs memory
-    and segments of whole blocks. Padding must be at the end of a segment, and is not remembered.
+    and segments of whole blocks. The first keys of `Sinks`, `Global` and `Prefix` are the memory's
+    first slots, not the text's first tokens. Padding must be at the end of a segment, and is not
+    remembered.
 
     Use it for texts, streams and episodes that are longer than one segment.
 

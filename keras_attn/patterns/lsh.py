@@ -51,8 +51,9 @@ class LSH(Pattern):
     Args:
         chunk_length: int.
         num_rounds: int. May differ between training and evaluation.
-        num_buckets: even int; by default two for each chunk. Above 128 they are pairs of two
-            hashes, at least so many.
+        num_buckets: even int; by default two for each chunk, padded ones too, so that outputs
+            depend on the length to which a batch is padded. Above 128 they are pairs of two hashes,
+            at least so many.
         causal: bool.
         across_buckets: bool. If True, a query attends to all keys of both chunks, whatever
             their bucket: at no more time a better approximation of full attention.

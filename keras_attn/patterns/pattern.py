@@ -9,6 +9,25 @@ from keras_attn.attention.inputs import positions_tensor
 from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.registry import Value, resolve
 
+# What holds for one `mask_mod`: a class with another one does not inherit it.
+OF_A_RULE = {
+    "allowed",
+    "attend",
+    "attend_blockwise",
+    "cache_sinks",
+    "cache_size",
+    "causal",
+    "decode_keys",
+    "dense_mask_and_bias",
+    "extra_products",
+    "keys_per_query",
+    "mask",
+    "prefers_blockwise",
+    "simple_rule",
+    "supports_segments",
+    "tiles",
+}
+
 
 class Pattern(Value):
     """The keys that a query may attend to, as a function of integer positions.
@@ -20,6 +39,10 @@ class Pattern(Value):
     plan, overridden by patterns that know how to leave out the other pairs. Patterns combine:
     `p & q` allows the pairs that both allow, `p | q` those that either does. A pattern is saved
     with the layer that holds it.
+
+    A subclass of another pattern that overrides `mask_mod` gets the plan, the cache and the
+    attributes of this class, since those it would inherit are of another rule; `&` narrows a
+    pattern and keeps its plan.
 
     Attributes:
         causal: True if no query attends to a key after its own position.
@@ -55,10 +78,9 @@ class Pattern(Value):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if "mask_mod" in cls.__dict__:  # such as a subclass of `Causal` with another rule
-            for name in ("simple_rule", "supports_segments"):
-                if name not in cls.__dict__:
-                    setattr(cls, name, getattr(Pattern, name))
+        if "mask_mod" in cls.__dict__:
+            for name in OF_A_RULE - cls.__dict__.keys():
+                setattr(cls, name, getattr(Pattern, name))
         signature = inspect.signature(cls.mask_mod)
         is_static = isinstance(inspect.getattr_static(cls, "mask_mod"), staticmethod)
         try:

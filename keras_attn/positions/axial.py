@@ -85,7 +85,7 @@ class Axial(Position):
     def call(self, x, positions=None):
         places = grid_coordinates(grid_positions(x, positions, self.shape), self.shape)
         parts = [ops.take(*part, axis=0) for part in zip(self.tables, places, strict=True)]
-        return x + ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
+        return ops.add(x, ops.cast(ops.concatenate(parts, axis=-1), self.compute_dtype))
 
 
 def _integers(**argument):

@@ -110,9 +110,11 @@ class ImageCoordinates(Position):
             places = grid_coordinates(positions, (self.height, self.width * self.channels))
             half = x.shape[-1] // 2
             widths = half, x.shape[-1] - half
-            parts = [sinusoids(p, width, dtype=x.dtype) for p, width in zip(places, widths)]
+            parts = [
+                sinusoids(p, width, dtype=self.compute_dtype) for p, width in zip(places, widths)
+            ]
             vectors = ops.concatenate(parts, axis=-1)
-        return x + ops.cast(vectors, x.dtype)
+        return ops.add(x, ops.cast(vectors, self.compute_dtype))
 
     def _shape(self):
         return self.height, self.width, self.channels

@@ -16,7 +16,8 @@ class Learned(Position):
 
         x_p + P[p],   P (max_length, D)
 
-    Time and memory O(T D), weights max_length * D. A sequence longer than the table is refused.
+    Time and memory O(T D), weights max_length * D. A sequence longer than the table is refused;
+    only a graph of unknown length that XLA compiles reads the last row for the rest.
 
     Use it for texts up to a fixed length, as in BERT and GPT-2.
 
@@ -57,4 +58,4 @@ class Learned(Position):
     def call(self, x, positions=None):
         positions = grid_positions(x, positions, (self.max_length,))
         # A take, not a slice: a dynamic length beyond the table fails instead of wrapping.
-        return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
+        return ops.add(x, ops.cast(ops.take(self.table, positions, axis=0), self.compute_dtype))

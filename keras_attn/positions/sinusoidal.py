@@ -54,5 +54,6 @@ class Sinusoidal(Position):
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         positions = check_positions(positions, "positions", *x.shape[:2])
-        table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength, x.dtype)
-        return x + ops.cast(table, x.dtype)
+        dtype = self.compute_dtype
+        table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength, dtype)
+        return ops.add(x, ops.cast(table, dtype))

@@ -50,5 +50,6 @@ class Timestep(Sinusoidal):
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         x = super().call(x, ops.convert_to_tensor(positions) + 1)
         step = ops.convert_to_tensor(step, "int32") + 1
-        table = sinusoids(step, x.shape[-1], self.layout, self.max_wavelength, x.dtype)
-        return x + ops.cast(table, x.dtype)
+        dtype = self.compute_dtype
+        table = sinusoids(step, x.shape[-1], self.layout, self.max_wavelength, dtype)
+        return ops.add(x, ops.cast(table, dtype))

@@ -14,7 +14,8 @@ from keras_attn.scores.score import ScoreLayer
 class Bias(ScoreLayer):
     """Base class of terms that are added to the logits of a score: `DotProduct() + ALiBi()`.
 
-    A bias of one's own overrides `of_distances`, or `of_pairs` if it needs both positions. Weights
+    A bias of one's own overrides `of_distances`, or `of_pairs` if it needs both positions; of
+    another bias it inherits neither if it overrides one. Weights
     are created in `build(query_shape, key_shape)`, from shapes (B, N, T, H) and (B, N, S, H); they
     get their gradients in every plan.
 
@@ -36,6 +37,13 @@ class Bias(ScoreLayer):
     """
 
     uses_positions = True
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        own = {"of_distances", "of_pairs"} & cls.__dict__.keys()
+        if len(own) == 1:  # the other one would be that of another bias
+            for name in {"of_distances", "of_pairs", "is_relative"} - cls.__dict__.keys():
+                setattr(cls, name, Bias.__dict__[name])
 
     def of_distances(self, distances):
         """Return (N, L) for distances i - j, int32 (L,), of a query at i and a key at j."""

@@ -12,6 +12,10 @@ class Score(registry.Value):
     for any tile of queries and keys. A score of one's own overrides `__call__`; one with weights is
     a subclass of `ScoreLayer` and overrides `call`. A score is saved with the layer that holds it.
 
+    Positions are int32 (T,), (B, T) or (B or 1, N or 1, T), or a range that stands for them, which
+    `keras_attn.scores.positions_by_head` turns into a tensor. A term of positions alone is easier
+    written as a `Bias`.
+
     Attributes:
         shares_query: True asks the layer to project queries and keys by one projection.
         uses_positions: True if logits depend on positions too: plans ask such a score for a

@@ -52,9 +52,11 @@ class RecipeOptions(
     lookback: int | None = option(
         None, "of block_local_1d (default: the block's length)", at_least=0
     )
-    query_shape: tuple[int, int] | None = option(None, "of block_local_2d: a block", **_SHAPE)
+    query_shape: tuple[int, int] | None = option(
+        None, "of block_local_2d: a block", at_least=1, **_SHAPE
+    )
     flange: tuple[int, int] | None = option(
-        None, "of block_local_2d: the margin above and at each side", **_SHAPE
+        None, "of block_local_2d: the margin above and at each side", at_least=0, **_SHAPE
     )
     stride: int | None = option(
         None, "of strided and fixed (default: the tokens of a row)", at_least=1

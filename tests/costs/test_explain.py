@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_attn
-from keras_attn import depth, layers, patterns
+from keras_attn import depth, layers, patterns, scores
 from keras_attn.compat.unallocated import without_values
 from keras_attn.costs.__main__ import main
 from keras_attn.models.catalog import PRESETS
@@ -90,6 +90,27 @@ def test_a_layer_of_ones_own_without_kernels_is_named():
     x = layers.MultiHeadAttention(2, 3)(x, x)
     costs = keras_attn.explain(keras.Model(inputs, Unknown()(x)), 5)
     assert "Unknown is not counted." in str(costs)
+
+
+class Squared(scores.Score):
+    def __call__(self, query, key, query_positions=None, key_positions=None):
+        return keras.ops.matmul(query, keras.ops.swapaxes(key, -1, -2)) ** 2
+
+
+class Counted(Squared):
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        return 2 * length * num_keys * head_dim
+
+
+def test_a_score_of_ones_own_that_counts_no_products_is_named():
+    def found(score):
+        x = inputs = keras.Input((None, 4))
+        outputs = layers.MultiHeadAttention(2, 3, score=score)(x, x)
+        return keras_attn.explain(keras.Model(inputs, outputs), 5).notes
+
+    expected = ["Squared is counted as a dot product."]
+    assert found(Squared()) == found(Squared() + scores.ALiBi()) == expected
+    assert found(Counted()) == found(scores.DotProduct()) == []
 
 
 def test_a_length_that_a_layer_refuses_is_refused_in_its_words():

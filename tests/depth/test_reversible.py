@@ -11,6 +11,7 @@ import tensorflow as tf
 from depth.twins import in_turn
 from scripts import result_of
 
+from keras_attn import residuals
 from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.depth import reversible as module
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
@@ -201,12 +202,30 @@ def test_conformance():
     check_layer(stack(1, 0.0, "concatenate"), (B, T, D), only=checks).raise_if_any()
 
 
+class Half(residuals.PreNorm):
+    """Adds half of the sublayer's output."""
+
+    def call(self, x, y):
+        return x + y / 2
+
+
+class Damped(TransformerBlock):
+    """A block with an `apply` of its own."""
+
+    def apply(self, x, call):
+        y, extras = super().apply(x, call)
+        return (x + y) / 2, extras
+
+
 def test_invalid_arguments_raise():
     def post(index):
         return TransformerBlock(MultiHeadAttention(2, 3), FeedForward(5))
 
     with pytest.raises(ValueError, match="`block`.*'pre_norm'.*PostNorm"):
         Reversible(post, 2)
+    for residual, block in ((Half(), TransformerBlock), ("pre_norm", Damped)):
+        with pytest.raises(ValueError, match="whose sum can be undone. Received: .* at 0"):
+            Reversible([block(MultiHeadAttention(2, 3), FeedForward(5), residual=residual)])
     with pytest.raises(ValueError, match="`join` must be one of 'mean', 'concatenate'.*'sum'"):
         stack(join="sum")
     config = stack(2).get_config()

@@ -349,6 +349,15 @@ def test_invalid_arguments_raise(arguments, sentence):
         MixtureOfExperts(**arguments)
 
 
+def test_an_expert_with_a_call_of_its_own_is_refused():
+    class Zero(FeedForward):
+        def call(self, x, training=None):
+            return 0 * super().call(x, training=training)
+
+    with pytest.raises(ValueError, match="without chunks or a `call` of its own"):
+        MixtureOfExperts(Zero(F), E)
+
+
 def test_an_expert_that_is_built_is_refused():
     expert = FeedForward(F)
     expert.build(X.shape)

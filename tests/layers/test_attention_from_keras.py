@@ -69,3 +69,17 @@ def test_keras_aligns_its_causal_mask_to_the_first_keys_and_we_to_the_last():
     layer.build(last.shape, x.shape)
     whole = layer(x, x, use_causal_mask=True)
     np.testing.assert_allclose(layer(last, x, use_causal_mask=True), whole[:, -2:], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+def test_integers_are_read_as_floats(dtype):
+    x = (np.abs(QUERY) > 0.5).astype(dtype)
+    theirs, ours = keras.layers.MultiHeadAttention(N, H), MultiHeadAttention(N, H)
+    for layer in (theirs, ours):
+        layer.build(x.shape, x.shape)
+    oracles.scramble(theirs)
+    ours.set_weights(theirs.get_weights())
+    found = ours(x, x)
+    assert found.dtype == "float32"
+    expected = theirs(*2 * [x.astype("float32")])
+    np.testing.assert_allclose(found, expected, atol=1e-5)

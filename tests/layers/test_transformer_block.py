@@ -246,6 +246,14 @@ def attention(**arguments):
         (lambda: block(cross=True)(X), "`context`.*None"),
         (lambda: built(cross=True)(X), "`context`.*None"),
         (lambda: built()(X[0]), r"`query`.*\(5, 11\)"),
+        (
+            lambda: TransformerBlock(attention(), keras.layers.Dense(1))(X),
+            f"`feed_forward` must return as many features as it reads.*: 1 features for {D}",
+        ),
+        (
+            lambda: TransformerBlock(attention(output_shape=3), FeedForward(F))(X),
+            f"`attention` must return as many features as it reads.*: 3 features for {D}",
+        ),
     ],
 )
 def test_invalid_arguments_raise(call, message):

@@ -15,7 +15,7 @@ from segments import B, D, L, T, X, built, run, same_cuts, state_of
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.memory import SegmentMemory
+from keras_attn.memory import Memory, SegmentMemory
 from keras_attn.patterns import AdaptiveSpan, Fixed, Local, PerHead, Strided
 
 RESIDUALS = pytest.mark.parametrize("residual", segments.RESIDUALS)
@@ -360,3 +360,13 @@ def test_invalid_masks_and_states_raise():
             memory.reset(memory.initial(2, 3, 6), rows)
     with pytest.raises(ValueError, match=r"`padding_mask` must have shape \(2, 5\)"):
         memory.extend(memory.initial(2, 3, 6), oracles.random(2, 3, 5, 6), np.ones((2, 4), bool))
+
+
+def test_a_memory_of_ones_own_is_known_by_its_arguments():
+    @keras.saving.register_keras_serializable("test")
+    class Last(Memory):
+        def __init__(self, count):
+            self.count = count
+
+    saved = keras.saving.serialize_keras_object(Last(3))
+    assert keras.saving.deserialize_keras_object(saved) == Last(3) != Last(5)

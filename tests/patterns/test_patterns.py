@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn import patterns
+from keras_attn import layers, patterns
 from keras_attn.patterns import (
     BlockLocal1D,
     Causal,
@@ -19,6 +19,7 @@ from keras_attn.patterns import (
     PerHead,
     Prefix,
     Random,
+    Sinks,
     Strided,
 )
 
@@ -220,3 +221,42 @@ def test_a_pattern_of_ones_own_is_a_function_of_positions():
     expected = [[(t + s) % 2 == 0 for s in range(4)] for t in range(4)]
     np.testing.assert_array_equal(np.asarray(weights)[0, 0] > 0, expected)
     assert MultiHeadAttention.from_config(layer.get_config()).pattern == Even()
+
+
+@pytest.mark.parametrize("pattern", TRUTH, ids=repr)
+def test_a_subclass_with_another_rule_inherits_nothing_of_the_other(pattern):
+    class Paged(type(pattern)):
+        def mask_mod(self, i, j):
+            return super().mask_mod(i, j) & (i // 5 == j // 5)
+
+    paged = Paged(**pattern.get_config())
+    for name in ("attend", "tiles", "cache_size", "decode_keys", "keys_per_query", "mask"):
+        assert getattr(Paged, name) is getattr(Pattern, name)
+    assert (paged.simple_rule, paged.supports_segments, Paged.causal) == (None, False, False)
+    assert paged.cache_sinks == 0
+    i = np.arange(13)
+    expected = [[TRUTH[pattern](t, s) and t // 5 == s // 5 for s in range(13)] for t in range(13)]
+    np.testing.assert_array_equal(paged.allowed(i, i), expected)
+
+
+@pytest.mark.parametrize("pattern", [Strided(4), Fixed(4, 1), Dense(), Sinks(1, 3)], ids=repr)
+def test_each_way_obeys_the_rule_of_a_subclass(pattern):
+    @keras.saving.register_keras_serializable("test")
+    class Paged(type(pattern)):
+        causal = True
+
+        def mask_mod(self, i, j):
+            return super().mask_mod(i, j) & (i // 5 == j // 5) & (j <= i)
+
+    def layer(way):
+        keras.utils.set_random_seed(3)
+        own = Paged(**pattern.get_config())
+        made = layers.MultiHeadAttention(2, 3, pattern=own, implementation=way)
+        made.build((1, 13, 5), (1, 13, 5))
+        return made
+
+    x = np.random.default_rng(0).normal(size=(1, 13, 5)).astype("float32")
+    blockwise, dense = (np.asarray(layer(way)(x, x)) for way in ("blockwise", "dense"))
+    np.testing.assert_allclose(blockwise, dense, atol=1e-6)
+    changed = np.concatenate([x[:, :5] + 1, x[:, 5:]], axis=1)
+    np.testing.assert_array_equal(layer("blockwise")(changed, changed)[:, 5:], blockwise[:, 5:])
