@@ -85,7 +85,8 @@ def generation_options(config, is_encoder_decoder):
     if "max_new_tokens" in options:
         found["max_length"] = options["max_new_tokens"]
     elif is_encoder_decoder:
-        found["max_length"] = options.get("max_length", 20) - 1  # without the first token
+        # An option counts the first token; without one, transformers generates 20 tokens after it.
+        found["max_length"] = options.get("max_length", 21) - 1
     if is_encoder_decoder:
         start = options.get("decoder_start_token_id", options.get("bos_token_id"))
         check_that(start is not None, "the id of a token", decoder_start_token_id=start)
@@ -121,6 +122,8 @@ def _choice(options, is_encoder_decoder):
         if is_sampled:
             _refuse("do_sample", options)
         early_stopping = options.get("early_stopping", False)
+        if options.get("length_penalty", 1.0) < 0:
+            _refuse("length_penalty", options)
         return Beam(beams, options.get("length_penalty", 1.0), "power", early_stopping)
     if is_sampled:
         return Sample(

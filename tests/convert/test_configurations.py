@@ -12,7 +12,9 @@ LLAMA3 = {
     **{"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 16},
     **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
 }
-# Old values, new values.
+YARN = {"rope_type": "yarn", "factor": 4.0}
+LENGTH = "original_max_position_embeddings"
+# Old values, and new values of which transformers 5.24 makes the same `rope_parameters`.
 ROTARY = {
     "default": ({}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),
     "theta": ({"rope_theta": 5e5}, {"rope_parameters": {"rope_theta": 5e5}}),
@@ -36,6 +38,33 @@ ROTARY = {
             }
         },
     ),
+    "a scaling replaces parameters": (
+        {"rope_scaling": LINEAR},
+        {"rope_parameters": {"rope_theta": 1e6, "rope_type": "default"}, "rope_scaling": LINEAR},
+    ),
+    "a scaling and a base replace parameters": (
+        {"rope_theta": 5e5, "rope_scaling": {**YARN, LENGTH: 300}},
+        {
+            **{"rope_parameters": {"rope_theta": 1e6}, "rope_theta": 5e5},
+            "rope_scaling": {**YARN, LENGTH: 300},
+        },
+    ),
+    "an empty scaling replaces nothing": (
+        {"rope_theta": 1e6},
+        {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {}},
+    ),
+    "parameters without a base": (
+        {"rope_theta": 5e5, "rope_scaling": LINEAR},
+        {"rope_theta": 5e5, "rope_parameters": LINEAR},
+    ),
+    "yarn to the longest text": (
+        {"rope_scaling": {**YARN, LENGTH: 512}},
+        {"rope_parameters": YARN, "max_position_embeddings": 512},
+    ),
+    "yarn by two lengths": (
+        {"rope_scaling": {**YARN, LENGTH: 200}},
+        {"rope_parameters": {**YARN, LENGTH: 300}, LENGTH: 200, "max_position_embeddings": 512},
+    ),
 }
 
 
@@ -54,7 +83,12 @@ def test_gemma_3_has_a_base_for_each_type_of_layers():
             SLIDING: {"rope_theta": 1e4, "rope_type": "default"},
         }
     }
-    for values in (old, new):
+    by_hand = {
+        "rope_parameters": {FULL: {"rope_theta": 1e6}, SLIDING: {}},
+        "rope_scaling": LINEAR,
+        "rope_local_base_freq": 1e4,
+    }
+    for values in (old, new, by_hand):
         config = Config("folder", values)
         full = read_rotary(config, FULL, theta=1e6)
         sliding = read_rotary(config, SLIDING, "rope_local_base_freq", 1e4)

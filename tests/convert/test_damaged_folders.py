@@ -52,6 +52,23 @@ def with_tensor(folder, name, tensor):
     return checkpoint_folders.write_folder(folder, config, {**weights, **extra})
 
 
+def without_tensors(name, part):
+    """Write a folder without the tensors in whose names a part is."""
+
+    def write(folder):
+        config, weights, _ = checkpoint_folders.load_golden(name)
+        kept = {name: value for name, value in weights.items() if part not in name}
+        assert len(kept) < len(weights)
+        checkpoint_folders.write_folder(folder, config, kept)
+
+    return write
+
+
+def with_modules(content):
+    """Write a folder with a file of the modules of a sentence encoder."""
+    return lambda folder: (write(folder, "bert_features") / "modules.json").write_text(content)
+
+
 def rope(**options):
     return option("llama", rope_parameters={"rope_theta": 1e4, **options})
 
@@ -121,6 +138,7 @@ def without_classes(folder):
     checkpoint_folders.write_folder(folder, config, weights)
 
 
+NO_LENGTH = {"max_position_embeddings": None}
 DAMAGES = {
     "classes missing": (without_classes, "lack the tensor 'score.weight'"),
     "an id of padding below 0": (
@@ -217,6 +235,18 @@ DAMAGES = {
         rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=16, beta_fast=8),
         "beta_fast=8",
     ),
+    "yarn with another amplitude": (
+        rope(rope_type="yarn", factor=2.0, attention_factor=1.5),
+        "attention_factor=1.5",
+    ),
+    "llama3 with another range": (
+        rope(rope_type="llama3", factor=2.0, high_freq_factor=8.0),
+        "high_freq_factor=8.0",
+    ),
+    "yarn without a length": (
+        option("llama", rope_parameters={"rope_type": "yarn", "factor": 2.0}, **NO_LENGTH),
+        "need the option 'original_max_position_embeddings'",
+    ),
     "a type of layers too few": (
         option("gemma3", layer_types=["full_attention"]),
         "for each of 3 layers",
@@ -233,8 +263,32 @@ DAMAGES = {
     ),
     "tokens of a BigBird": (
         lambda folder: with_tensor(folder, "big_bird_features", "classifier.weight"),
-        "hold the tensor 'classifier.weight'",
+        "classifies tokens or choices is not converted",
     ),
+    "choices of a RoBERTa": (
+        lambda folder: with_tensor(folder, "roberta_classifier", "classifier.weight"),
+        "classifies tokens or choices is not converted",
+    ),
+    "tokens of a BERT": (
+        without_tensors("bert_classifier", "pooler"),
+        "no 'pooler.dense': a model that classifies tokens is not converted",
+    ),
+    "tokens of a DistilBERT": (
+        without_tensors("distilbert_classifier", "pre_classifier"),
+        "no 'pre_classifier': a model that classifies tokens is not converted",
+    ),
+    **{
+        f"several labels of a {name}": (
+            option(name, problem_type="multi_label_classification"),
+            "'multi_label_classification' is not converted",
+        )
+        for name in ("distilbert_classifier", "gpt2_classifier", "vit")
+    },
+    "a layer after the pooling": (
+        with_modules('[{"type": "sentence_transformers.models.Dense"}]'),
+        "The module 'Dense' of modules.json is not converted",
+    ),
+    "modules in an object": (with_modules("{}"), "'modules.json' is cut or damaged"),
     "no biases in BigBird": (option("big_bird", use_bias=False), "use_bias=False is not converted"),
     "another attention of BigBird": (
         option("big_bird", attention_type="etc"),

@@ -44,8 +44,9 @@ def test_options_of_a_translator():
     ],
 )
 def test_strategies_of_encoder_decoders(config, strategy):
+    """Without a length transformers generates 20 tokens after the first."""
     found = generation_options({**START, **config}, is_encoder_decoder=True)
-    assert found == {"strategy": strategy, "eos_id": -1, "max_length": 19, "bos_id": 9}
+    assert found == {"strategy": strategy, "eos_id": -1, "max_length": 20, "bos_id": 9}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,11 @@ def test_options_in_quotes_are_refused(name):
 def test_options_without_a_counterpart_are_refused(config, is_encoder_decoder, name):
     with pytest.raises(ValueError, match=f"Received: {name}="):
         generation_options({**START, **config}, is_encoder_decoder)
+
+
+def test_a_length_penalty_below_0_has_no_counterpart():
+    with pytest.raises(ValueError, match="`length_penalty` of the checkpoint has no counterpart"):
+        generation_options({**START, "num_beams": 2, "length_penalty": -1.0}, True)
 
 
 def test_options_that_are_no_dict_are_refused():

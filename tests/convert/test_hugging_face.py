@@ -1,6 +1,7 @@
 """Models converted from folders of Hugging Face give the outputs of transformers."""
 
 import functools
+import json
 
 import checkpoint_folders
 import numpy as np
@@ -88,6 +89,24 @@ def test_planted_mistakes_exceed_the_tolerance(convert, name):
         with changed(*change(model)):
             assert difference(model, arrays) > 10 * TOLERANCE, mistake
     assert difference(model, arrays) <= TOLERANCE  # nothing stays changed
+
+
+def test_a_sentence_encoder_of_first_tokens_has_no_pooler(tmp_path):
+    """The outputs of transformers are those of the pooler, which is computed here beside it."""
+    config, weights, arrays = checkpoint_folders.load_golden("bert_features")
+    folder = checkpoint_folders.write_folder(tmp_path, config, weights)
+    (folder / "1_Pooling").mkdir()
+    pooling = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    names = ("Transformer", "Pooling", "Normalize")
+    modules = [{"type": f"sentence_transformers.models.{name}"} for name in names]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    model, _ = from_hugging_face(folder)
+    kernel, bias = (
+        next(value for name, value in weights.items() if name.endswith(f"pooler.dense.{kind}"))
+        for kind in ("weight", "bias")
+    )
+    assert difference(lambda inputs: np.tanh(model(inputs) @ kernel.T + bias), arrays) <= TOLERANCE
 
 
 def test_big_bird_has_as_many_positions_as_transformers_computes_by_full_attention(tmp_path):

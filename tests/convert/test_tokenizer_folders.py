@@ -155,8 +155,11 @@ def edited(tmp_path, name, *edits):
     return tmp_path / name
 
 
+WORD = {"id": 9999, "content": "newword", "special": False, "normalized": True}
 UNKNOWN = {
-    "Chinese": ("bert", ["normalizer", "handle_chinese_chars"], False, "chars is False"),
+    "cleaning": ("bert", ["normalizer", "clean_text"], False, "clean_text is False"),
+    "word": ("gpt2", ["added_tokens"], [WORD], "cuts the added token 'newword' out of texts"),
+    "word beside pieces": ("t5", ["added_tokens"], [WORD], "cuts the added token 'newword'"),
     "length": ("bert", ["model", "max_input_chars_per_word"], 200, "per_word is 200"),
     "rules": ("bert", ["normalizer", "type"], "NFKC", "it combines WordPiece, NFKC and Bert"),
     "model": ("bert", ["model", "type"], "WordLevel", "it combines WordLevel"),
@@ -184,6 +187,46 @@ def test_unknown_rules_are_named_and_have_no_graph(case, tmp_path):
     folder = edited(tmp_path, name, (keys, value))
     with pytest.warns(UserWarning, match=f"has no graph: .*{sentence}"):
         assert read_tokenizer(folder) is None
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
+def test_added_words_in_older_files_have_no_graph(name, tmp_path):
+    """Special tokens are plain text, and so are marks that are not normalised."""
+    old_files(name, tmp_path)
+    settings = {**CLASSES[name], "mask_token": {"content": "<more>"}}
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(settings))
+    (tmp_path / "added_tokens.json").write_text('{"<more>": 9999}')
+    assert read_tokenizer(tmp_path) is not None
+    (tmp_path / "added_tokens.json").write_text('{"<more>": 9999, "newword": 10000}')
+    with pytest.warns(UserWarning, match="has no graph: it cuts the added token 'newword' out"):
+        assert read_tokenizer(tmp_path) is None
+    mark = {**WORD, "normalized": False}
+    path.write_text(json.dumps({**settings, "added_tokens_decoder": {"9999": mark}}))
+    assert read_tokenizer(tmp_path) is not None
+    path.write_text(json.dumps({**settings, "added_tokens_decoder": {"9999": WORD}}))
+    with pytest.warns(UserWarning, match="the added token 'newword'"):
+        assert read_tokenizer(tmp_path) is None
+
+
+def test_settings_of_the_class_replace_the_rules_of_its_file(tmp_path):
+    """As in transformers, whose class without rules of its own computes by the file."""
+    folder = edited(tmp_path, "bert")
+
+    def read(**settings):
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+        return read_tokenizer(folder)
+
+    def rules(**settings):
+        config = read(**settings).get_config()
+        return config["lower_case"], config["strip_accents"]
+
+    assert rules() == (True, None)
+    assert rules(do_lower_case=False, strip_accents=True) == (False, True)
+    assert rules(tokenizer_class="BertTokenizerFast", do_lower_case=False) == (False, None)
+    assert rules(tokenizer_class="PreTrainedTokenizerFast", do_lower_case=False) == (True, None)
+    with pytest.warns(UserWarning, match="its handle_chinese_chars is False"):
+        assert read(tokenize_chinese_chars=False) is None
 
 
 def test_a_model_that_is_not_beside_its_file_is_missed(tmp_path):

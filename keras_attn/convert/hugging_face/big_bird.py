@@ -11,6 +11,7 @@ from keras_attn.convert.hugging_face.text_classifier import (
     head_options,
     pooling_files,
     read_classifier,
+    refuse_tokens,
 )
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
 from keras_attn.ops.activations import get_activation
@@ -27,6 +28,7 @@ def convert(checkpoint, overrides):
     It has as many positions as transformers computes by full attention.
     """
     checkpoint.strip("bert.")
+    refuse_tokens(checkpoint)
     checkpoint.drop_copy("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
     checkpoint.drop_copy("cls.predictions.decoder.bias", "cls.predictions.bias")
     config = checkpoint.config

@@ -3,7 +3,7 @@
 import dataclasses
 
 from keras_attn import models
-from keras_attn.convert.hugging_face.text_classifier import label_options
+from keras_attn.convert.hugging_face.text_classifier import label_options, read_num_classes
 from keras_attn.convert.hugging_face.weights import copy_part
 from keras_attn.ops.checks import check_that
 
@@ -28,7 +28,7 @@ def with_classifier(family, name, pad_id=None):
         if not checkpoint.has(f"{HEAD}.weight"):
             _check_no_classes(checkpoint)
             return family.convert(checkpoint, overrides)
-        num_classes = checkpoint.shape(f"{HEAD}.weight")[0]
+        num_classes = read_num_classes(checkpoint, HEAD)
         found = {"pad_id": _read_pad_id(checkpoint.config, pad_id), **overrides}
         model = _classifier(family.convert(checkpoint, found), num_classes)
         copy_part(checkpoint, model, "head", HEAD)

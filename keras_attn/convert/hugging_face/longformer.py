@@ -25,11 +25,6 @@ def convert(checkpoint, overrides):
     As by default in transformers, the first token of a classifier is global, and else none is.
     """
     checkpoint.strip("longformer.")
-    if checkpoint.has("classifier.weight"):
-        checkpoint.refuse(
-            "A Longformer that classifies tokens or choices is not converted, only one that "
-            "classifies texts."
-        )
     num_global = int(checkpoint.has(f"{roberta.CLASSIFIER[1]}.weight"))
     given = {**arguments(checkpoint.config), "num_global": num_global}
     model = roberta.read_model(checkpoint, models.longformer, given, overrides)

@@ -4,7 +4,11 @@ from keras_attn import models
 from keras_attn.convert.hugging_face import bert
 from keras_attn.convert.hugging_face.family import Family
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.text_classifier import copy_classifier, read_classifier
+from keras_attn.convert.hugging_face.text_classifier import (
+    copy_classifier,
+    read_classifier,
+    refuse_tokens,
+)
 from keras_attn.convert.hugging_face.weights import LastRows, copy_blocks, copy_table
 
 PARTS = {
@@ -53,6 +57,7 @@ def read_model(checkpoint, function, given, overrides):
         checkpoint: a `Checkpoint`, whose names have no prefix.
         function: builds the `MaskedLanguageModel`, by the arguments `given` and the `overrides`.
     """
+    refuse_tokens(checkpoint)
     checkpoint.drop_copy("lm_head.decoder.weight", "embeddings.word_embeddings.weight")
     checkpoint.drop_copy("lm_head.decoder.bias", "lm_head.bias")
     model = build(function, given, overrides)

@@ -2,6 +2,7 @@
 
 from keras_attn import positions
 
+_LENGTH = "original_max_position_embeddings"
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
@@ -9,7 +10,9 @@ def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
     """Return the `Rotary` of a configuration.
 
     New files have `rope_parameters`, old ones `rope_theta` and `rope_scaling`, whose kind is
-    `rope_type` or `type`.
+    `rope_type` or `type`. A file with both is read as transformers reads it: `rope_scaling`
+    replaces the parameters of all layers, their base too, and updates those of a type of layers;
+    `rope_theta` is the base of parameters without one.
 
     Args:
         config: a `Config`.
@@ -17,17 +20,19 @@ def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
         theta_key: str. Old key of the base.
         theta: float. Base where none is given.
     """
-    options = config.options("rope_parameters")
-    if options is None:
-        # `rope_scaling` is of layers with `rope_theta`; those with a key of their own have none.
-        scaling = config.options("rope_scaling") if theta_key == "rope_theta" else None
-        options = {"rope_theta": config.number(theta_key, theta), **(scaling or {})}
-    elif kind is not None:
-        options = options.get(kind) or {}
+    options = config.options("rope_parameters") or {}
+    # `rope_scaling` is of layers with `rope_theta`; those with a key of their own have none.
+    scaling = (config.options("rope_scaling") or {}) if theta_key == "rope_theta" else {}
+    if kind is not None:
+        options = {**(options.get(kind) or {}), **scaling}
+    else:
+        options = dict(scaling or options)
+        if (length := config.get(_LENGTH)) is not None:
+            options[_LENGTH] = length  # in place of that of the parameters
     fraction = options.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if fraction != 1:
         config.refuse(f"The option partial_rotary_factor={fraction!r} is not converted, only 1.")
-    base = options.get("rope_theta", theta)
+    base = options.get("rope_theta", config.number(theta_key, theta))
     return positions.Rotary(base, layout="half", scaling=_read_scaling(config, options))
 
 
@@ -56,7 +61,7 @@ def rotary_options(position):
     found["factor"] = scaling.factor
     if type(scaling) is positions.Interpolation:
         return {"rope_parameters": found}
-    found["original_max_position_embeddings"] = scaling.length
+    found[_LENGTH] = scaling.length
     if type(scaling) is positions.Llama3:
         found |= _LLAMA3
     elif not scaling.truncate:
@@ -74,10 +79,14 @@ def _read_scaling(config, options):
         config.refuse(
             f"The rope_type {kind!r} is not converted, only default, linear, llama3 and yarn."
         )
-    factor = _needed(config, options, kind, "factor")
+    factor = options.get("factor")
+    if factor is None:
+        config.refuse(f"Rotary positions with the rope_type {kind!r} need the option 'factor'.")
     if kind == "linear":
         return positions.Interpolation(factor)
-    length = _needed(config, options, kind, "original_max_position_embeddings")
+    length = options.get(_LENGTH) or config.get("max_position_embeddings")
+    if length is None:
+        config.refuse(f"Rotary positions with the rope_type {kind!r} need the option {_LENGTH!r}.")
     if kind == "llama3":
         _require(config, options, **_LLAMA3)
         return positions.Llama3(factor, length)
@@ -85,13 +94,6 @@ def _read_scaling(config, options):
     _require(config, options, beta_fast=32, beta_slow=1, mscale=None, mscale_all_dim=None)
     _require(config, options, attention_factor=scaling.amplitude)
     return scaling
-
-
-def _needed(config, options, kind, name):
-    value = options.get(name, config.get(name))
-    if value is None:
-        config.refuse(f"Rotary positions with the rope_type {kind!r} need the option {name!r}.")
-    return value
 
 
 def _require(config, options, **values):

@@ -19,8 +19,8 @@ def refuse(problem, folder):
     raise ValueError(f"{problem} Received: folder={os.fspath(folder)!r}.")
 
 
-def read_json(folder, name):
-    """Return the dict in a JSON file of a folder."""
+def read_json(folder, name, kind=dict):
+    """Return the content of a JSON file of a folder: a dict, or a list if that is the `kind`."""
     path = pathlib.Path(folder, name)
     if not path.is_file():
         refuse(f"The folder has no file {name!r}: copy it from the checkpoint.", folder)
@@ -28,8 +28,9 @@ def read_json(folder, name):
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:  # of JSON or of UTF-8
         values = None
-    if not isinstance(values, dict):
-        refuse(f"The file {name!r} is cut or damaged: it holds no JSON object.", folder)
+    if not isinstance(values, kind):
+        wanted = "object" if kind is dict else "array"
+        refuse(f"The file {name!r} is cut or damaged: it holds no JSON {wanted}.", folder)
     return values
 
 

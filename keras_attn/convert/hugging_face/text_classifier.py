@@ -9,14 +9,17 @@ from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.weights import copy_part
 
 # In folders of sentence encoders.
-POOLING = "1_Pooling/config.json"
+MODULES, POOLING = "modules.json", "1_Pooling/config.json"
+# `Normalize` divides a vector by its norm, which leaves its direction.
+_READ_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
     """Return the `Classifier` whose tensors a checkpoint has, of a masked language model's parts.
 
     Without a classifier in the checkpoint its outputs are features: those of the pooler, if there
-    is one, at the first position; in a folder of a sentence encoder the mean of all positions.
+    is one, at the first position; in a folder of a sentence encoder those of the last layer at the
+    first position or their mean, without the pooler.
 
     Args:
         checkpoint: a `Checkpoint`.
@@ -24,14 +27,42 @@ def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
         pooler, classifier: names of linear layers.
         activation: of the pooler.
     """
-    num_classes = None
+    has_pooler = checkpoint.has(f"{pooler}.weight")
     if checkpoint.has(f"{classifier}.weight"):
-        num_classes = checkpoint.shape(f"{classifier}.weight")[0]
-    pooling = _read_pooling(checkpoint.config) if num_classes is None else "first"
-    if pooling == "mean":
+        if not has_pooler:
+            checkpoint.refuse(
+                f"The weights have a classifier {classifier!r} but no {pooler!r}: a model that "
+                "classifies tokens is not converted, only one that classifies texts."
+            )
+        num_classes = read_num_classes(checkpoint, classifier)
+        return build_classifier(model, num_classes, "first", activation)
+    pooling = _read_pooling(checkpoint.config)
+    if pooling is not None:
         checkpoint.ignore(f"{pooler}.*")
-    is_pooled = num_classes is not None or checkpoint.has(f"{pooler}.weight")
-    return build_classifier(model, num_classes, pooling, activation if is_pooled else None)
+        return build_classifier(model, None, pooling, None)
+    return build_classifier(model, None, "first", activation if has_pooler else None)
+
+
+def read_num_classes(checkpoint, name):
+    """Return the number of classes of the linear layer `name`; refuse several labels of an input.
+
+    Their probabilities are sigmoids of the logits, those of a `Classifier` a softmax.
+    """
+    if checkpoint.config.get("problem_type") == "multi_label_classification":
+        checkpoint.refuse(
+            "A classifier with the problem_type 'multi_label_classification' is not converted, "
+            "only one that gives an input one class."
+        )
+    return checkpoint.shape(f"{name}.weight")[0]
+
+
+def refuse_tokens(checkpoint):
+    """Refuse a classifier of tokens or choices, which has one layer where that of texts has two."""
+    if checkpoint.has("classifier.weight"):
+        checkpoint.refuse(
+            "A model that classifies tokens or choices is not converted, only one that classifies "
+            "texts."
+        )
 
 
 def build_classifier(model, num_classes, pooling, activation):
@@ -112,8 +143,19 @@ def pooling_files(model):
 
 
 def _read_pooling(config):
-    if config.folder is None or not pathlib.Path(config.folder, POOLING).is_file():
-        return "first"
+    """Return the pooling of a sentence encoder; None for another encoder."""
+    if config.folder is None:
+        return None
+    if pathlib.Path(config.folder, MODULES).is_file():
+        for module in read_json(config.folder, MODULES, list):
+            name = module.get("type", "").rpartition(".")[2]
+            if name not in _READ_MODULES:
+                config.refuse(
+                    f"The module {name!r} of {MODULES} is not converted, only "
+                    f"{', '.join(_READ_MODULES)}."
+                )
+    if not pathlib.Path(config.folder, POOLING).is_file():
+        return None
     options = read_json(config.folder, POOLING)
     modes = [name for name, value in options.items() if name.startswith("pooling_mode") and value]
     kinds = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean"}

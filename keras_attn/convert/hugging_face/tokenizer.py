@@ -5,7 +5,7 @@ import warnings
 
 from keras_attn.convert.hugging_face import tokenizer_json
 from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
-from keras_attn.convert.hugging_face.tokenizer_json import NoGraph, special_ids
+from keras_attn.convert.hugging_face.tokenizer_json import NoGraph, check_added, special_ids
 from keras_attn.ops.checks import check_paths
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
 
@@ -31,7 +31,8 @@ def read_tokenizer(folder, vocabulary_size=None):
 
     It reads `tokenizer.json` of a known kind, `vocab.txt`, `vocab.json` with `merges.txt`, a
     SentencePiece model, or Marian's three files. The ids equal Hugging Face's, except that no
-    text becomes a special token; SentencePiece models give the ids of the SentencePiece library.
+    text becomes a special token or an added mark; SentencePiece models give the ids of the
+    SentencePiece library.
 
     Args:
         folder: str. A folder that `save_pretrained` wrote.
@@ -96,6 +97,7 @@ def _read(files):
     }
     if all((files / name).is_file() for name in _MARIAN):
         vocabularies = [_json(files / name) for name in ("vocab.json", "target_vocab.json")]
+        check_added(_added_tokens(files, settings), vocabularies[0])
         models = [(files / name).read_bytes() for name in _MARIAN[:2]]
         return Marian(*models, *filter(None, vocabularies))
     model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
@@ -141,10 +143,23 @@ def _class_of(files, settings):
     return {"gpt2": "GPT2"}.get(model_type, model_type.capitalize())
 
 
+def _added_tokens(files, settings):
+    """Return the tokens besides the vocabulary, as `tokenizer.json` has them."""
+    if "added_tokens_decoder" in settings:
+        return [{"id": int(i), **token} for i, token in settings["added_tokens_decoder"].items()]
+    names = [token for name, token in settings.items() if name.endswith("_token")]
+    for name in ("additional_special_tokens", "extra_special_tokens"):
+        names += settings.get(name) or []
+    special = [name.get("content") if isinstance(name, dict) else name for name in names]
+    older = _json(files / "added_tokens.json")
+    return [{"id": i, "content": token, "special": token in special} for token, i in older.items()]
+
+
 def _wordpiece(files, settings):
     if not settings.get("tokenize_chinese_chars", True):
         raise NoGraph("it does not split Chinese characters.")
     pieces = _text(files / "vocab.txt").removesuffix("\n").split("\n")
+    check_added(_added_tokens(files, settings), pieces)
     lower_case, strip = settings.get("do_lower_case", True), settings.get("strip_accents")
     return tokenizer_json.build(WordPiece, pieces, lower_case, strip)
 
@@ -158,8 +173,7 @@ def _byte_level(files, settings):
     merges = _text(files / "merges.txt").split("\n")
     merges = [line for line in merges if line and not line.startswith("#version")]
     _check_merges(merges, vocabulary, files)
-    added = settings.get("added_tokens_decoder", {})
-    added = [{"id": int(i), **token} for i, token in added.items()]
+    added = _added_tokens(files, settings)
     ids, special = special_ids(vocabulary, added, settings, defaults)
     template = None
     if defaults is _ROBERTA[2]:
@@ -193,6 +207,7 @@ def _check_merges(merges, vocabulary, files):
 def _sentencepiece(model, files, settings):
     name = _class_of(files, settings)
     tokenizer = SentencePiece(model)
+    check_added(_added_tokens(files, settings), tokenizer.vocabulary())
     if name in ("T5", "Mt5", "MT5"):
         count, end = settings.get("extra_ids", 100), tokenizer.vocabulary_size
         special = {f"<extra_id_{i}>": end + count - 1 - i for i in range(count)}

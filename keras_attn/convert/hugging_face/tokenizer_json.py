@@ -3,6 +3,15 @@
 from keras_attn.text import ByteLevelBPE, SentencePiece, Template, WordPiece
 from keras_attn.text.byte_level_words import PATTERNS
 
+# Of each rule of BERT's normaliser, the setting of the class of tokenizers.
+_BERT_SETTINGS = {
+    "lowercase": "do_lower_case",
+    "strip_accents": "strip_accents",
+    "handle_chinese_chars": "tokenize_chinese_chars",
+}
+# The classes that compute by the file alone.
+_ANY_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")
+
 
 class NoGraph(ValueError):
     """A reason why no graph computes the ids of a tokenizer."""
@@ -19,7 +28,7 @@ def read(content, settings, model=None):
     kind = content["model"].get("type")
     steps = _kind(content["normalizer"]), _kind(content["pre_tokenizer"])
     if kind == "WordPiece" and steps == ("BertNormalizer", "BertPreTokenizer"):
-        return _wordpiece(content)
+        return _wordpiece(content, settings)
     is_bytes = kind == "BPE" and not content["model"].get("byte_fallback")
     if is_bytes and steps[0] in (None, "NFC"):
         return _byte_level(content, settings)
@@ -38,15 +47,31 @@ def build(make, *arguments, **options):
         raise NoGraph(str(error)) from error
 
 
+def check_added(added, vocabulary):
+    """Raise `NoGraph` for an added word, which Hugging Face cuts out of a text before all rules.
+
+    A mark that is special or not normalised, such as Qwen's `<tool_call>`, stays plain text.
+
+    Args:
+        added: list of the added tokens, dicts of `content`, `special` and `normalized`.
+        vocabulary: the tokens besides them.
+    """
+    for token in added:
+        is_mark = token.get("special", True) or not token.get("normalized", True)
+        if not is_mark and token["content"] not in vocabulary:
+            raise NoGraph(f"it cuts the added token {token['content']!r} out of texts.")
+
+
 def special_ids(vocabulary, added, settings, defaults=()):
     """Return the ids of padding, first and last token, and those of all special tokens.
 
     Args:
         vocabulary: dict of the id of each token; added tokens of text are put into it.
-        added: list of the added tokens, dicts of `id`, `content` and `special`.
+        added: list of the added tokens, dicts of `id`, `content`, `special` and `normalized`.
         settings: dict. `tokenizer_config.json`.
         defaults: dict of the texts of "pad", "bos" and "eos" where `settings` names none.
     """
+    check_added(added, vocabulary)
     special = {token["content"]: token["id"] for token in added if token.get("special", True)}
     vocabulary.update((token["content"], token["id"]) for token in added)
     ids = {}
@@ -63,8 +88,11 @@ def _kind(rules):
     return rules and rules["type"]
 
 
-def _wordpiece(content):
-    model, normalizer = content["model"], content["normalizer"]
+def _wordpiece(content, settings):
+    model, normalizer = content["model"], dict(content["normalizer"])
+    if settings.get("tokenizer_class") not in _ANY_CLASS:
+        given = {rule: name for rule, name in _BERT_SETTINGS.items() if name in settings}
+        normalizer.update((rule, settings[name]) for rule, name in given.items())
     expected = {
         "unk_token": "[UNK]",
         "continuing_subword_prefix": "##",

@@ -10,7 +10,7 @@ from keras_attn.convert.hugging_face.family import (
     read_part,
 )
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.text_classifier import label_options
+from keras_attn.convert.hugging_face.text_classifier import label_options, read_num_classes
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part
 
 BLOCK = {
@@ -30,7 +30,7 @@ OPTIONS = {**ENCODER_OPTIONS, "patch_size": "embedding.patch_size"}
 def convert(checkpoint, overrides):
     """Return a `Classifier` with the weights of a checkpoint."""
     checkpoint.strip("vit.")
-    num_classes = checkpoint.shape("classifier.weight")[0]
+    num_classes = read_num_classes(checkpoint, "classifier")
     model = build(models.vit, arguments(checkpoint.config, num_classes), overrides)
     copy_weights(checkpoint, model)
     return model
