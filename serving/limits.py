@@ -12,7 +12,7 @@ _POINTER = 8  # bytes of a string in an array, beside the string itself
 class Limits:
     """Bounds of requests; the flags of the same names set them."""
 
-    max_request_bytes: int = 256 << 20  # of a request's body or message
+    max_request_bytes: int = 256 << 20  # of a request's body, also decompressed, or message
     max_json_depth: int = 256  # lists and objects inside each other
     max_string_bytes: int = 16 << 20  # of one string of a tensor
     max_rows: int = 4096  # the first axis of a tensor

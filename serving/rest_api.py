@@ -19,6 +19,7 @@ from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 from keras_attn.export.versions import MAX_VERSION
 
 from . import metrics
+from .content_encoding import decode_body
 from .errors import Code, ServingError, require
 from .event_stream import EventStream
 from .examples import read_examples
@@ -100,7 +101,7 @@ class RestApi:
         workers = self._models if request.method == "POST" else self._states
         with catch_errors(record) as failure, workers.admit():
             body = await self._read(request, request_context)
-            arguments = request.method, path, body, request_context, record
+            arguments = request, path, body, request_context, record
             watch = asyncio.create_task(_watch(request.receive, request_context))
             try:
                 work = functools.partial(self._process, *arguments)
@@ -115,7 +116,7 @@ class RestApi:
         with catch_errors(record) as failure, self._models.admit():
             body = await self._read(request, request_context)
             watch = asyncio.create_task(_watch(request.receive, request_context))
-            events = self._events(match, body, request_context, record)
+            events = self._events(request, match, body, request_context, record)
             try:
                 following = functools.partial(next, events, None)
                 while event := await self._models.run(following, request_context):
@@ -125,14 +126,12 @@ class RestApi:
                 await self._models.run(events.close, request_context)
         await answer.end(failure.error)
 
-    def _events(self, match, body, request_context, record):
+    def _events(self, request, match, body, request_context, record):
         """Yield the events of a streaming request, a generator that lends the model."""
         spec = _model_spec(*match.groups())
         if self._manager.knows(spec.name):
             record.model, record.api = spec.name, "stream"
-        document = parse_object(body)
-        self._limits.check_depth(document, body)
-        wanted = StreamRequest.read(document)
+        wanted = StreamRequest.read(self._parse(request, body))
         with self._manager.use(spec) as servable:
             yield from stream_tokens(servable, wanted, self._limits, request_context)
 
@@ -153,7 +152,15 @@ class RestApi:
             raise ServingError(Code.CANCELLED, "The client has gone away") from error
         return bytes(body)
 
-    def _process(self, method, path, body, request_context, record):
+    def _parse(self, request, body):
+        """Return the JSON object of a body."""
+        body = decode_body(body, request.headers.get("content-encoding", ""), self._limits)
+        document = parse_object(body)
+        self._limits.check_depth(document, body)
+        return document
+
+    def _process(self, request, path, body, request_context, record):
+        method = request.method
         pattern = {"POST": _POST, "GET": _GET}.get(method)
         match = pattern and pattern.fullmatch(path)
         malformed = f"Malformed request: {method} {path}"
@@ -168,8 +175,7 @@ class RestApi:
             answer = self._metadata if action == "metadata" else self._status
             return dump(answer(spec))
         require(action in ("predict", "classify", "regress"), malformed)
-        document = parse_object(body)
-        self._limits.check_depth(document, body)
+        document = self._parse(request, body)
         spec.signature_name = read_signature_name(document)
         return dump(getattr(self, f"_{action}")(spec, document, request_context))
 

@@ -21,7 +21,7 @@ _OPS_BY_VERSION = {
         Fill FloorDiv FloorMod GatherNd GatherV2 Greater GreaterEqual HashTableV2 Identity
         IdentityN If InvertPermutation IsFinite IsNan LeftShift Less LessEqual Log Log1p LogSoftmax
         LogicalAnd LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 MatMul Max Maximum
-        Mean MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad PadV2
+        Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad PadV2
         PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
         RandomUniform Range ReadVariableOp RealDiv Reciprocal ReduceJoin Relu Reshape RestoreV2
         RightShift Round Rsqrt RsqrtGrad SaveV2 Select SelectV2 Shape ShapeN ShardedFilename

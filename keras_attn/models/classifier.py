@@ -146,10 +146,9 @@ class _Pool(keras.layers.Layer):
 
     def call(self, x, mask=None):
         if self.pooling == "first":
-            return x[:, 0]
+            return ops.sum(x[:, :1], axis=1)  # Not by an index, which a text without tokens lacks.
         dtype = keras.backend.result_type(x.dtype, "float32")
         real = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
-        # Not by an index, which a text without tokens lacks.
         real = ops.cast(last_of(real) if self.pooling == "last" else real, dtype)
         total = ops.einsum("bt,btd->bd", real, ops.cast(x, dtype))
         count = ops.maximum(ops.sum(real, axis=1, keepdims=True), 1)

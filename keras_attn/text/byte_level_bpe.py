@@ -39,8 +39,9 @@ class ByteLevelBPE(Tokenizer):
 
     No text is unknown, and `decode` gives valid UTF-8 back byte by byte. The ids equal those of
     Hugging Face's tokenizer, except that special tokens, such as "<|endoftext|>", are plain text if
-    they occur in a text. U+10FFFE and U+10FFFF, which are no characters, must not occur. A pair is
-    merged if its join is a piece, as in SentencePiece, whose operation merges in the graph.
+    they occur in a text, and that U+10FFFE and U+10FFFF, which are no characters, are read as
+    U+FFFD. A pair is merged if its join is a piece, as in SentencePiece, whose operation merges in
+    the graph.
     Encoding a word of n bytes takes O(n log n); a batch encodes each of its words once.
 
     Args:

@@ -16,8 +16,9 @@ PATTERNS = {
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
 }
-# Two code points that no text holds. The first is put into white space before its last character
-# if that one belongs to the next word. The second replaces NUL, at which `regex_split` ends a text.
+# Two code points that are no characters, of which a text gets U+FFFD in their place. The first is
+# put into white space before its last character if that one belongs to the next word. The second
+# replaces NUL, at which `regex_split` ends a text.
 _BORDER, _NUL = "\U0010ffff", "\U0010fffe"
 
 
@@ -55,7 +56,7 @@ class WordSplitter:
         self._borders = [(f"({space})({last})({no_space})", rf"\1{_BORDER}\2\3")]
 
     def _prepared(self, text):
-        text = valid(text)
+        text = replace(valid(text), [(f"[{_BORDER}{_NUL}]", "\ufffd")])
         if self._normal_form is not None:
             text = normalize(text, self._normal_form)
         return replace(text, [("^([^ ])", r" \1")]) if self._add_space else text

@@ -57,7 +57,7 @@ class Regression(TextTask):
 
     def _number(self, label):
         try:
-            value = float(label)
+            value = math.nan if isinstance(label, bool) else float(label)
         except (TypeError, ValueError):
             value = math.nan
         if not math.isfinite(value):

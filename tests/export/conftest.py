@@ -44,3 +44,29 @@ def assert_warmup_records_match():
                     np.testing.assert_array_equal(found[key], value)
 
     return check
+
+
+@pytest.fixture(scope="session")
+def assert_ids_are_checked():
+    """A function that sends wrong ids and lengths in the place of those of a good request."""
+
+    def check(run, size, request, ids="token_ids", lengths="lengths"):
+        def refuses(message, **changed):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                run(**{**inputs, **changed})
+
+        inputs = {name: tf.constant(value) for name, value in request.items()}
+        run(**inputs)
+        for wrong in (-1, size):
+            values = np.array(request[ids], "int32")
+            values[-1, -1] = wrong
+            refuses(rf"must be in \[0, {size}\)", **{ids: tf.constant(values)})
+            if lengths is not None:  # beyond a row's end any id may be
+                before = np.array(request[lengths], "int32") - 1
+                run(**{**inputs, ids: tf.constant(values), lengths: tf.constant(before)})
+        for wrong in (-2, 99) if lengths is not None else ():
+            values = np.array(request[lengths], "int32")
+            values[-1] = wrong
+            refuses("one number for each row, from 0", **{lengths: tf.constant(values)})
+
+    return check

@@ -58,18 +58,6 @@ def test_a_batch_is_padded_by_its_last_row_and_cut_to_its_bucket(rows, width, lo
     np.testing.assert_array_equal(found_lengths, read)
 
 
-@pytest.mark.parametrize("token, is_known", [(16, True), (17, False), (-1, False)])
-def test_a_batch_with_an_id_outside_the_vocabulary_is_not_compiled(token, is_known):
-    """XLA would read the nearest row of the embedding."""
-    dispatch = BUCKETS.dispatch(
-        lambda *inputs: inputs, lambda *inputs: tuple(-x for x in inputs), 0, vocabulary_size=17
-    )
-    ids = np.array([[3, 4], [5, token]], "int32")
-    found, lengths = tf.function(dispatch, autograph=False)(ids, np.array([2, 2], "int32"))
-    assert lengths.numpy().tolist() == ([2, 2] if is_known else [-2, -2])
-    assert abs(found.numpy()[1, 1]) == abs(token)
-
-
 def test_what_cannot_be_compiled_is_refused_in_one_sentence(tmp_path, monkeypatch):
     model = models.transformer(19, **SIZES)
 

@@ -107,12 +107,14 @@ def test_steps_of_a_text_are_those_of_each_row_alone(kind):
 
 
 @pytest.mark.parametrize("kind", OF_IDS)
-def test_steps_of_ids_are_those_of_each_row_alone(kind):
+def test_steps_of_ids_are_those_of_each_row_alone(kind, assert_ids_are_checked):
     model = made(MODEL_OF.get(kind, kind))
     ids, lengths = np.array([[5, 7, 4, 9], [6, 8, 5, 5], [4, 4, 4, 4]]), [4, 2, 0]
     outputs = module_of(kind).halting(ids, lengths)
     assert set(outputs) == {"steps", "remainders"} and outputs["steps"].shape == ids.shape
     check_rows(outputs, "", lengths, rows_alone(model, ids, lengths))
+    request = {"token_ids": ids[:1].astype("int32"), "lengths": [4]}
+    assert_ids_are_checked(module_of(kind).halting, SIZE, request)
 
 
 def test_steps_of_both_sides_of_a_translation():

@@ -92,6 +92,15 @@ def test_bits_are_those_of_the_metric(subject):
         assert float(bits[row]) == pytest.approx(float(metric.result()), rel=1e-4)
 
 
+@pytest.mark.parametrize("value", [-1, V])
+def test_values_that_no_image_has_are_refused(subject, value):
+    _, signatures, _ = subject
+    images = IMAGES.copy()
+    images[1, 0, 2, 1] = value
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"images must be in \[0, {V}\)"):
+        signatures["score"](images=tf.constant(images))
+
+
 def test_the_bits_of_sampled_images_are_their_score(subject):
     _, signatures, _ = subject
     images, score = sampled(signatures, 7, seed=3)

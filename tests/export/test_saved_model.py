@@ -181,7 +181,7 @@ def test_signatures_are_named_and_dynamic(signatures):
             assert all(size is None for size in spec.shape)
 
 
-def test_ids_beyond_the_length_are_ignored(signatures, tokenizer):
+def test_ids_beyond_the_length_are_ignored(signatures, tokenizer, assert_ids_are_checked):
     """A server pads with a tensor's first element, which is a token like any other."""
     serve = signatures["ids"]
     source_ids, lengths = (x.numpy() for x in tokenizer.encode([TEXTS[0], TEXTS[3]]))
@@ -193,6 +193,9 @@ def test_ids_beyond_the_length_are_ignored(signatures, tokenizer):
     np.testing.assert_allclose(clean["score"], dirty["score"], rtol=1e-6)
     nothing = serve(source_ids=tf.constant(padded), source_lengths=tf.constant([0, 0]))
     assert not nothing["ids"].numpy().any() and not nothing["score"].numpy().any()
+    names = "source_ids", "source_lengths"
+    request = dict(zip(names, (source_ids[:1, : lengths[0]], lengths[:1]), strict=True))
+    assert_ids_are_checked(serve, tokenizer.vocabulary_size, request, *names)
 
 
 def test_a_server_has_all_operations_of_the_export(exported):

@@ -105,6 +105,12 @@ def test_signatures_are_named_and_dynamic(signatures):
     }
 
 
+def test_ids_outside_the_vocabulary_are_refused(signatures, assert_ids_are_checked):
+    state = signatures["initial_memory"](batch_size=tf.constant(1))
+    request = {"token_ids": [[5, 7, 9]], "lengths": [3], **state}
+    assert_ids_are_checked(signatures["step"], V, request)
+
+
 def test_a_memory_without_slots_and_one_row_work(model, whole):
     steps = export.SegmentSteps(model)
     nothing = {"memory": np.zeros((1, L, 0, D)), "memory_length": [0]}

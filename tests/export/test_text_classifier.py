@@ -75,6 +75,25 @@ def test_one_class_is_a_value_and_no_class_gives_features(parts):
     np.testing.assert_allclose(features, model(np.array([[4, 5, 3]])), atol=1e-6)
 
 
+def test_batches_without_rows_and_texts_without_tokens_are_answered(parts):
+    model = classifier(parts, 3, pooling="first")
+    module = export.TextClassifier(model, TOKENIZER, LABELS)
+    found = module.text(tf.zeros([0], tf.string))
+    shapes = {"label": (0,), "probabilities": (0, 3), "labels": (0, 3)}
+    assert {name: tuple(x.shape) for name, x in found.items()} == shapes
+    found = module.classify(np.zeros((1, 0), "int32"), np.array([0]))
+    bias = np.asarray(model.head.bias, "float64")
+    np.testing.assert_allclose(found["probabilities"][0], np.exp(bias) / np.exp(bias).sum(), 1e-5)
+
+
+def test_rows_that_the_model_cannot_read_are_refused(parts, assert_ids_are_checked):
+    module = export.TextClassifier(classifier(parts, 3), TOKENIZER, LABELS)
+    request = {"token_ids": [[5, 7], [8, 4]], "lengths": [2, 2]}
+    assert_ids_are_checked(module.classify, 11, request)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 5 ids.*positions.*6"):
+        module.classify(np.ones((1, 6), "int32"), [6])
+
+
 def test_labels_and_tokenizers_that_do_not_fit_are_refused(parts, tmp_path):
     model = classifier(parts, 3)
     with pytest.raises(ValueError, match="list of 3 strings.*Received: labels=\\['a', 'b'\\]"):

@@ -129,7 +129,9 @@ def test_a_depth_with_a_metric_exports(tmp_path):
     assert "score" in tf.saved_model.load(path).signatures
 
 
-def test_ids_beyond_a_rows_length_are_ignored(model, tmp_path, assert_warmup_records_match):
+def test_ids_beyond_a_rows_length_are_ignored(
+    model, tmp_path, assert_warmup_records_match, assert_ids_are_checked
+):
     path = export.saved_model(model, tmp_path, max_length=MAX_LENGTH, max_source_length=MAX_PROMPT)
     signatures = tf.saved_model.load(path).signatures
     assert sorted(signatures) == ["ids", "score", "serving_default"]
@@ -142,8 +144,8 @@ def test_ids_beyond_a_rows_length_are_ignored(model, tmp_path, assert_warmup_rec
         alone = run(token_ids=tf.constant(clean), lengths=tf.constant(lengths))
         for output in padded:
             np.testing.assert_array_equal(padded[output], alone[output])
-        # One row alone, with a length beyond its end.
-        one = run(token_ids=tf.constant([[5, 7]]), lengths=tf.constant([9]))
+        assert_ids_are_checked(run, 13, {"token_ids": [[5, 7, 9]], "lengths": [3]})
+        one = run(token_ids=tf.constant([[5, 7]]), lengths=tf.constant([2]))
         for output in one:
             np.testing.assert_allclose(one[output][0], padded[output][1], atol=1e-5)
     empty = run(token_ids=tf.zeros((2, 0), tf.int32), lengths=tf.constant([0, 0]))

@@ -48,6 +48,16 @@ def test_outputs_are_those_of_each_row_alone(model, signatures):
     np.testing.assert_array_equal(default, logits)
 
 
+@pytest.mark.parametrize("name", ["logits", "encode"])
+def test_rows_that_the_model_cannot_read_are_refused(signatures, assert_ids_are_checked, name):
+    run = signatures[name]
+    assert_ids_are_checked(run, V, {"token_ids": [[5, 7], [8, 4]], "lengths": [2, 2]})
+    ids = tf.ones((1, 14), tf.int32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 13 ids.*positions.*14"):
+        run(token_ids=ids, lengths=tf.constant([14]))
+    run(token_ids=ids[:, 1:], lengths=tf.constant([13]))
+
+
 def test_a_tokenizer_is_refused(model, tmp_path):
     tokenizer = text.Characters("abc")
     with pytest.raises(ValueError, match="masked language model reads.*without a `tokenizer`"):

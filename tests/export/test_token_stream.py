@@ -28,7 +28,7 @@ def stream_model(pattern=None, make_feed=lambda: layers.FeedForward(7), **argume
     return model
 
 
-def test_an_export_reads_ten_windows_as_the_whole_pass(tmp_path):
+def test_an_export_reads_ten_windows_as_the_whole_pass(tmp_path, assert_ids_are_checked):
     model = stream_model()
     model.save(tmp_path / "model.keras")
     arguments = ["saved_model", str(tmp_path / "model.keras"), str(tmp_path / "stream")]
@@ -39,6 +39,8 @@ def test_an_export_reads_ten_windows_as_the_whole_pass(tmp_path):
     ends = signatures["end_tokens"](batch_size=tf.constant(2))["token_ids"]
     assert ends.numpy().tolist() == [[3], [3]]
     state, logits, start = signatures["initial_state"](batch_size=tf.constant(B)), [], 0
+    request = {"token_ids": IDS[:, :2], **state}
+    assert_ids_are_checked(signatures["step"], V, request, lengths=None)
     for length in (3, 9, *[1] * (T - 12)):
         tokens = tf.constant(IDS[:, start : start + length])
         state = signatures["step"](token_ids=tokens, **state)

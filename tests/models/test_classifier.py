@@ -15,11 +15,11 @@ IDS = np.array([[3, 9, 4, 4, 1], [5, PAD, 7, PAD, PAD], [2, PAD, PAD, PAD, PAD]]
 LENGTHS = [5, 3, 1]
 
 
-def classifier(pattern="causal", pad_id=PAD, num_classes=3, **options):
+def classifier(pattern="causal", pad_id=PAD, num_classes=3, pooling="last", **options):
     attention = MultiHeadAttention(2, 4, pattern=pattern, position="rotary")
     stack = depth.Stack([TransformerBlock(attention, FeedForward(7))])
     embedding = TokenEmbedding(11, 6, pad_id=pad_id)
-    model = models.Classifier(embedding, stack, num_classes, pooling="last", **options)
+    model = models.Classifier(embedding, stack, num_classes, pooling=pooling, **options)
     oracles.scramble(model, scale=0.5)
     return model
 
@@ -54,8 +54,9 @@ def test_a_row_of_padding_has_finite_logits_and_gradients():
     assert all(np.isfinite(np.asarray(x)).all() for x in values)
 
 
-def test_texts_without_tokens_have_the_logits_of_no_features():
-    model = classifier()
+@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+def test_texts_without_tokens_have_the_logits_of_no_features(pooling):
+    model = classifier(pooling=pooling)
     found = np.asarray(model(np.zeros((2, 0), "int32")))
     np.testing.assert_allclose(found, np.tile(model.head.bias, (2, 1)), atol=1e-6)
 

@@ -67,6 +67,12 @@ def test_a_regression_trains_on_standardised_numbers():
     assert results["value"] == pytest.approx(2 / 3) and results["baseline"] == pytest.approx(8 / 3)
 
 
+def test_a_boolean_of_json_is_no_number():
+    labels = Examples("ab", None, [2.0, True])
+    with pytest.raises(ValueError, match="'label' must have finite numbers. Received: True."):
+        Regression({"train": labels}, parse("--task", "regression"))
+
+
 @pytest.mark.slow
 def test_a_regression_ends_in_the_units_of_its_labels():
     task = Regression({"train": NUMBERS}, parse("--task", "regression"))

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import gzip
 import http.client
 import socket
 import time
@@ -18,6 +19,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from serving.content_encoding import decode_body
 from serving.errors import ServingError
 from serving.limits import Limits
 from serving.predict import run_predict_request
@@ -77,6 +79,27 @@ def test_too_large_requests_are_refused(limited):
     assert answer == (413, {"error": message})
     code, _ = refusal(limited, text=["a" * 900] * 5)
     assert code == "RESOURCE_EXHAUSTED"
+
+
+@pytest.mark.parametrize("size", [5000, 2_000_000])
+def test_a_small_body_with_a_large_content_is_refused(limited, size):
+    body, headers = gzip.compress(b" " * size), {"Content-Encoding": "gzip"}
+    small = gzip.compress(b'{"instances": ["a"]}' + b" " * 3980)
+    path = "/v1/models/toy:predict"
+    assert limited.request("POST", path, small, headers)[0] == 200
+    status, _, answer = limited.request("POST", path, body, headers)
+    assert status == 413 and b"at most 4000 bytes. Received: 4001 or more" in answer
+
+
+def test_gzip_data_that_are_damaged_are_refused_in_one_sentence():
+    whole = gzip.compress(b'{"instances": ["a"]}')
+    assert decode_body(whole, "gzip", Limits()) == b'{"instances": ["a"]}'
+    assert decode_body(b"{}", "deflate", Limits()) == b"{}"  # not read, as by the real server
+    for body in (b"{}", whole[:-9], whole[:20] + b"\0" * 9, b""):
+        with pytest.raises(ServingError, match="^INVALID_ARGUMENT: The body must be gzip data"):
+            decode_body(body, "gzip", Limits())
+    with pytest.raises(ServingError, match="at most 19 bytes. Received: 20 or more"):
+        decode_body(whole, "gzip", Limits(max_request_bytes=19))
 
 
 def test_an_endless_chunked_body_is_refused(limited):

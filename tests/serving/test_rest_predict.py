@@ -1,6 +1,7 @@
 """Predict in JSON (util/json_tensor.cc and the texts of json_tensor_test.cc)."""
 
 import base64
+import gzip
 import json
 import math
 
@@ -49,6 +50,16 @@ def test_column_form_with_and_without_names(server):
 def test_a_single_output_is_unwrapped(server):
     assert server.predict(row("as_text", "p", "q")) == (200, {"predictions": ["p", "q"]})
     assert server.predict(column("as_text", ["p"])) == (200, {"outputs": ["p"]})
+
+
+@pytest.mark.point(n=9)
+def test_a_body_may_be_compressed_by_gzip(server):
+    body, headers = gzip.compress(b'{"instances": ["a"]}'), {"Content-Encoding": "gzip"}
+    path = "/v1/models/toy:predict"
+    status, _, answer = server.request("POST", path, body, headers)
+    assert (status, json.loads(answer)) == server.predict({"instances": ["a"]})
+    status, _, answer = server.request("POST", path, body[:-9], headers)
+    assert status == 400 and list(json.loads(answer)) == ["error"]
 
 
 def test_an_empty_column_is_an_empty_batch(server):

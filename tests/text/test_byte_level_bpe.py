@@ -80,6 +80,15 @@ def test_python_gives_the_ids_of_the_graph(both):
     assert [row.tolist() for row in tokenizer.encode_as_lists(LINES)] == found
 
 
+def test_the_two_code_points_of_the_splitter_are_read_as_unknown(both):
+    model, tokenizer = both
+    lines = ["a\U0010ffffb c", "x  \U0010fffe\U0010ffff  y", "\U0010ffff", "a \U0010ffff\0"]
+    read = [line.translate({0x10FFFE: 0xFFFD, 0x10FFFF: 0xFFFD}) for line in lines]
+    expected = [encoding.ids for encoding in model.encode_batch(read)]
+    assert rows_of(*tokenizer.encode(lines)) == expected
+    assert [row.tolist() for row in tokenizer.encode_as_lists(lines)] == expected
+
+
 def test_decoding_gives_the_text_back(both):
     model, tokenizer = both
     ids, lengths = tokenizer.encode(tf.constant(LINES))

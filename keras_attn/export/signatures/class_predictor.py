@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn.export.checks import check_padding
 from keras_attn.export.signatures.halting import halting_function, token_halting
-from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
+from keras_attn.export.signatures.model_functions import ModelFunctions, of_ids
 
 
 class ClassPredictor(ModelFunctions):
@@ -43,8 +43,11 @@ class ClassPredictor(ModelFunctions):
             classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
             return {"probabilities": ops.softmax(logits), "class": classes}
 
+        def read(token_ids, lengths):
+            return self.read_ids(token_ids, lengths, pad_id, model.max_length)
+
         def classify_ids(token_ids, lengths):
-            return classify(mask_ids(token_ids, lengths, pad_id))
+            return classify(read(token_ids, lengths))
 
         self.predict = classify
         self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
@@ -53,7 +56,9 @@ class ClassPredictor(ModelFunctions):
             self.classify = of_ids()(classify_ids)
             halting = halting_function(model)
             if halting is not None:
-                self._halting = lambda *ids: token_halting(halting, *ids, pad_id)
+                self._halting = lambda token_ids, lengths: token_halting(
+                    halting, read(token_ids, lengths), lengths, pad_id
+                )
                 self.halting = of_ids()(
                     lambda token_ids, lengths: self._halting(token_ids, lengths)
                 )

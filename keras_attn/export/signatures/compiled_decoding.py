@@ -16,8 +16,7 @@ class Buckets:
 
     A batch of B rows, whose longest has S tokens, is padded inside the graph to the smallest bucket
     that holds it. The added rows repeat the last one, so that none runs longer than a real row. A
-    batch that no bucket holds, and one without rows, is decoded by the plain graph; so is one with
-    an id outside the vocabulary, which only the plain graph refuses.
+    batch that no bucket holds, and one without rows, is decoded by the plain graph.
 
     Each of the `len(batches) * len(lengths)` buckets is compiled once when the export is loaded,
     and its program takes memory. A batch costs what its bucket costs, which grows with the rows and
@@ -60,11 +59,10 @@ class Buckets:
         is_reached = len(shorter) < len(self.lengths)
         return dataclasses.replace(self, lengths=(*shorter, *([max_length] if is_reached else [])))
 
-    def dispatch(self, compiled, plain, pad_id, vocabulary_size=None):
+    def dispatch(self, compiled, plain, pad_id):
         """Return the function of ids (B, S) and lengths (B,) that runs one of two such functions.
 
-        `compiled` gets the ids and lengths of a bucket, `plain` those that no bucket holds, and ids
-        that are not below `vocabulary_size`.
+        `compiled` gets the ids and lengths of a bucket, `plain` those that no bucket holds.
         """
 
         def decode_bucket(ids, lengths, longest):
@@ -81,8 +79,6 @@ class Buckets:
             lengths = tf.minimum(lengths, width)
             longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
             fits = (rows > 0) & (rows <= self.batches[-1]) & (longest <= self.lengths[-1])
-            if vocabulary_size is not None:
-                fits &= tf.reduce_all((ids >= 0) & (ids < vocabulary_size))
             return tf.cond(
                 fits, lambda: decode_bucket(ids, lengths, longest), lambda: plain(ids, lengths)
             )
@@ -104,8 +100,7 @@ def decoding_function(model, strategy, buckets=None, **options):
 
     if buckets is None:
         return plain
-    size = getattr(getattr(model, "embedding", None), "vocabulary_size", None)  # of what is read
-    return buckets.dispatch(compiled, plain, getattr(model, "pad_id", 0) or 0, size)
+    return buckets.dispatch(compiled, plain, getattr(model, "pad_id", 0) or 0)
 
 
 def _are_increasing(sizes):

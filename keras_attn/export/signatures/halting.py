@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.signatures.model_functions import length_mask, mask_ids
+from keras_attn.export.signatures.model_functions import length_mask
 from keras_attn.models.model import Model
 
 
@@ -13,10 +13,13 @@ def halting_function(model):
 
 
 def token_halting(halting, token_ids, lengths, pad_id, name="token_ids"):
-    """Return `steps` int32 and `remainders` float32, (B, T), of a model that reads ids alone."""
+    """Return `steps` int32 and `remainders` float32, (B, T), of a model that reads ids alone.
+
+    The `token_ids` beyond `lengths` are padding.
+    """
     is_valid = length_mask(token_ids, lengths)
     # One more column: a row of no token has a first one.
-    read = tf.pad(mask_ids(token_ids, lengths, pad_id), [[0, 0], [0, 1]], constant_values=pad_id)
+    read = tf.pad(token_ids, [[0, 0], [0, 1]], constant_values=pad_id)
     (found,) = halting({name: read}).values()
     return halting_outputs(found, is_valid)
 

@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from keras_attn import registry
-from keras_attn.export.signatures.model_functions import ModelFunctions
+from keras_attn.export.signatures.model_functions import ModelFunctions, check_range
 from keras_attn.generation import Sample, SamplePixels
 from keras_attn.generation.decoding import decode, get_strategy
 from keras_attn.generation.loop import DecodingOptions
@@ -50,6 +50,7 @@ class ImageGenerator(ModelFunctions):
 
         def score(images):
             """Return the `bits_per_dim` [B] of `images` [B, H, W, C]."""
+            images = check_range(images, tokens.num_values, "Values of images")
             outputs = model({"token_ids": tokens.inputs(images)})
             if sizes is None:
                 losses = crossentropy(tokens.encode(images), outputs)
@@ -98,6 +99,7 @@ class ImageEnlarger(ModelFunctions):
 
         def generate(images, seed):
             """Return larger `images` [B, H, W, C], equal for equal seeds, and `score` [B]."""
+            images = check_range(images, source.num_values, "Values of images")
             return _generate_images(model, source.encode(images), tokens, strategy, seed)
 
         images = tf.TensorSpec([None, *shape], tf.int32, "images")

@@ -24,9 +24,11 @@ class ModelFunctions:
 
     halting = tokenizer = None
 
-    def __init__(self, *models):
+    def __init__(self, model, *others):
         # Only the weights: tracking a model would export its optimizer too.
-        self.weights = [weight.value for model in models for weight in model.weights]
+        self.weights = [weight.value for each in (model, *others) for weight in each.weights]
+        embedding = getattr(model, "embedding", None)  # of what is read
+        self._vocabulary_size = getattr(embedding, "vocabulary_size", None)
 
     def make_resources(self):
         """Return a module of what the functions read, for `tf.saved_model.save` to track."""
@@ -44,17 +46,49 @@ class ModelFunctions:
         """The signature of the steps of each token, a dict that is empty without an `ACT`."""
         return {} if self.halting is None else {"halting": self.halting}
 
+    def read_ids(self, token_ids, lengths, pad_id=0, max_length=None):
+        """Return the ids (B, T) of a request with padding beyond `lengths` (B,).
+
+        More than `max_length` ids in a row, or one outside the vocabulary, are an error.
+        """
+        if max_length is not None:
+            width = tf.shape(token_ids)[1]
+            message = f"A row must have at most {max_length} ids, the model's positions. Received:"
+            token_ids = require(token_ids, width <= max_length, message, width)
+        return self.known_ids(mask_ids(token_ids, lengths, pad_id))
+
+    def known_ids(self, token_ids):
+        """Return the ids of a request; one outside the vocabulary is an error."""
+        if self._vocabulary_size is None:
+            return token_ids
+        return check_range(token_ids, self._vocabulary_size, "Ids of tokens")
+
+
+def require(x, condition, *message):
+    """Return a tensor; a condition that does not hold is an error, also inside a graph."""
+    with tf.control_dependencies([tf.debugging.Assert(condition, message)]):
+        return tf.identity(x)
+
+
+def check_range(values, count, name):
+    """Return integers; one outside [0, count) is an error, also inside a graph."""
+    # A gather reads negative ones from the end, and on a GPU it reads zeros beyond the end.
+    message = f"{name} must be in [0, {count}). Received: least and greatest"
+    found = tf.reduce_min(values), tf.reduce_max(values)
+    is_within = tf.reduce_all((values >= 0) & (values < count))
+    return require(values, is_within, message, *found)
+
 
 def length_mask(rows, lengths):
     """Return a bool mask (B, T), True at the first `lengths` (B,) steps of `rows` (B, T, ...).
 
-    A number of lengths that is not the number of rows is an error, also inside a graph.
+    Lengths that are not a number in [0, T] for each row are an error, also inside a graph.
     """
     size = tf.shape(rows)
     is_one_each = tf.equal(tf.shape(lengths)[0], size[0])
-    message = "lengths must be one number for each row"
-    with tf.control_dependencies([tf.debugging.Assert(is_one_each, [message])]):
-        return tf.sequence_mask(lengths, size[1])
+    are_within = tf.reduce_all((lengths >= 0) & (lengths <= size[1]))
+    message = "lengths must be one number for each row, from 0 to the rows' width"
+    return tf.sequence_mask(require(lengths, is_one_each & are_within, message), size[1])
 
 
 def mask_ids(token_ids, lengths, pad_id=0):

@@ -75,11 +75,10 @@ class SegmentSteps(ModelFunctions):
             are valid. Later steps are padding: they are not read and do not enter the memory, and
             their outputs are undefined.
             """
-            mask = length_mask(segment, lengths)
             if name == "token_ids":
-                inputs = {"token_ids": tf.where(mask, segment, pad_id)}
+                inputs = {"token_ids": self.read_ids(segment, lengths, pad_id)}
             else:
-                inputs = {"states": segment, "padding_mask": mask}
+                inputs = {"states": segment, "padding_mask": length_mask(segment, lengths)}
             memory = tf.cast(memory, memory_input.dtype)
             counts = memory_length, compressed_memory_length
             state = {"memory": memory, **dict(zip(model.memory.lengths, counts))}

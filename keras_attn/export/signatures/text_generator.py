@@ -101,12 +101,13 @@ class TokenGenerator(ModelFunctions):
 
     def _halting_of_ids(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `steps` and `remainders` [B, T]."""
-        token_ids = token_ids[:, : self._max_scored_length]
+        token_ids = self.read_ids(token_ids, lengths, self._pad_id)[:, : self._max_scored_length]
+        lengths = tf.minimum(lengths, tf.shape(token_ids)[1])
         return token_halting(self._halting, token_ids, lengths, self._pad_id)
 
     def _continue(self, token_ids, lengths):
         """Return the prompts that the model reads, their lengths, the new ids and the score."""
-        token_ids, lengths = _mask_and_pad(token_ids, lengths, self._pad_id)
+        token_ids = self._read(token_ids, lengths)
         read = tf.minimum(lengths, self._max_prompt_length)
         width = tf.minimum(tf.shape(token_ids)[1], self._max_prompt_length)
         last = tf.shape(token_ids)[1] - 1
@@ -117,8 +118,7 @@ class TokenGenerator(ModelFunctions):
         return prompt, read, *blank_rows(lengths < 1, *outputs, self._pad_id)
 
     def _log_probability(self, token_ids, lengths):
-        token_ids, lengths = _mask_and_pad(token_ids, lengths, self._pad_id)
-        token_ids = token_ids[:, : self._max_scored_length]
+        token_ids = self._read(token_ids, lengths)[:, : self._max_scored_length]
         labels = token_ids[:, 1:]
         losses = crossentropy(labels, self._logits(token_ids)[:, :-1])
         scored = tf.maximum(tf.minimum(lengths, tf.shape(token_ids)[1]) - 1, 0)
@@ -127,6 +127,11 @@ class TokenGenerator(ModelFunctions):
             "log_probability": -tf.reduce_sum(tf.where(is_scored, losses, 0.0), axis=1),
             "num_tokens": scored,
         }
+
+    def _read(self, token_ids, lengths):
+        """Return the ids of a request with one more column of padding: there is a first token."""
+        token_ids = self.read_ids(token_ids, lengths, self._pad_id)
+        return tf.pad(token_ids, [[0, 0], [0, 1]], constant_values=self._pad_id)
 
 
 class TextGenerator(TokenGenerator):
@@ -217,10 +222,3 @@ class TextGenerator(TokenGenerator):
         """Return ids and lengths, without the end token: the model continues the text."""
         token_ids, lengths = self.tokenizer.encode(text)
         return token_ids, lengths - len(self.tokenizer.template.end)
-
-
-def _mask_and_pad(token_ids, lengths, pad_id):
-    """Set ids beyond `lengths` to `pad_id`, and append a column so that there is a first token."""
-    lengths = tf.clip_by_value(lengths, 0, tf.shape(token_ids)[1])
-    token_ids = mask_ids(token_ids, lengths, pad_id)
-    return tf.pad(token_ids, [[0, 0], [0, 1]], constant_values=pad_id), lengths

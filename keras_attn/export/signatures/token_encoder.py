@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_attn.export.checks import check_padding
 from keras_attn.export.signatures.halting import halting_function, token_halting
-from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
+from keras_attn.export.signatures.model_functions import ModelFunctions, of_ids
 
 
 class TokenEncoder(ModelFunctions):
@@ -33,12 +33,18 @@ class TokenEncoder(ModelFunctions):
         features = keras.Model(model.input, model.encoder.output)
         absent = dict.fromkeys(model.input)
         pad_id = check_padding(model)
-        self._features = lambda *ids: features({**absent, "token_ids": mask_ids(*ids, pad_id)})
-        self._logits = lambda *ids: model({"token_ids": mask_ids(*ids, pad_id)})
+
+        def read(token_ids, lengths):
+            return self.read_ids(token_ids, lengths, pad_id, model.max_length)
+
+        self._features = lambda *ids: features({**absent, "token_ids": read(*ids)})
+        self._logits = lambda *ids: model({"token_ids": read(*ids)})
         halting = halting_function(model)
         if halting is not None:
             self.halting = of_ids()(
-                lambda token_ids, lengths: token_halting(halting, token_ids, lengths, pad_id)
+                lambda token_ids, lengths: token_halting(
+                    halting, read(token_ids, lengths), lengths, pad_id
+                )
             )
 
     @property

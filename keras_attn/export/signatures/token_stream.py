@@ -59,7 +59,7 @@ class TokenStream(ModelFunctions):
             layers = [{"attention": {"key": k, "value": v}} for k, v in zip(*pairs, strict=True)]
             positions = index + tf.range(tf.shape(token_ids)[1])
             cache = {"index": index, "layers": layers}
-            logits, cache = model.step(token_ids, {}, cache, positions)
+            logits, cache = model.step(self.known_ids(token_ids), {}, cache, positions)
             return {"logits": tf.cast(logits, tf.float32), **_state(cache)}
 
         state = _state(model.depth.initial_cache(1, max(sizes), whole=False))

@@ -85,8 +85,7 @@ class IdTranslator(ModelFunctions):
         Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
         gives padding with score 0.
         """
-        source_ids = source_ids[:, : self._max_source_length]
-        source_ids = mask_ids(source_ids, source_lengths)
+        source_ids = self.read_ids(source_ids, source_lengths)[:, : self._max_source_length]
         outputs = self._decode(source_ids, source_lengths)
         ids, score = blank_rows(source_lengths < 1, *outputs, self._pad_id)
         return {"ids": ids, "score": score}
@@ -101,6 +100,7 @@ class IdTranslator(ModelFunctions):
         outputs = self.ids(source_ids, source_lengths)
         _, is_valid = _until_end(outputs["ids"], source_lengths, self._ends)
         source_ids = source_ids[:, : self._max_source_length]
+        source_lengths = tf.minimum(source_lengths, tf.shape(source_ids)[1])
         found = self._sides_halting(source_ids, source_lengths, outputs["ids"], is_valid)
         return {**outputs, **found}
 
