@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import statistics
 import tempfile
 
@@ -54,6 +55,11 @@ def main():
     parser.add_argument("--hidden-dim", type=positive, default=256)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--learning-rate", type=float, default=0.001)
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="keep the results of the card in --out, if there is one, and train what it lacks",
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         options = budget_options(arguments, folder)
@@ -62,22 +68,40 @@ def main():
             facts[name] = getattr(options, name)
         card = new_card(arguments, "Language models at the same budget", METHOD, **facts)
         corpus = Corpus.load(read_text(arguments.data_dir), options)
-        found, skipped = {}, {}
+        found, skipped = read_results(card, arguments.out) if arguments.add else {}, {}
         for seed in arguments.seeds:
-            kinds = {CONTENDERS[name][1] for name in arguments.contenders}
+            names = [name for name in arguments.contenders if seed not in found.get(name, {})]
+            kinds = {CONTENDERS[name][1] for name in names}
             write_budget(folder, kinds, corpus, options, seed, arguments.test_tokens)
-            for name in arguments.contenders:
+            for name in names:
                 report = run(name, folder, seed)
                 card.content["versions"].update(report.get("versions", {}))
                 if report.get("skipped"):
                     skipped[name] = missing(name, report["skipped"])
                 else:
                     found.setdefault(name, {})[seed] = report["facts"]
+                found = {n: dict(sorted(found[n].items())) for n in CONTENDERS if n in found}
                 card.content["results"] = found
                 card.headline(*table(found), "", *comparisons(found), *skipped.values())
                 if found:
                     card.write(arguments.out)
     print(card.markdown())
+
+
+def read_results(card, folder):
+    """Return the results of an earlier card of the same name and budget, by contender and seed.
+
+    They are empty if there is no such card.
+    """
+    path = pathlib.Path(folder, f"{card.name}.json")
+    if not path.exists():
+        return {}
+    earlier = json.loads(path.read_text(encoding="utf-8"))
+    if earlier.get("method") != card.content["method"]:
+        raise ValueError(f"--add needs a card of the same budget. Received: {path}")
+    card.content["versions"].update(earlier["versions"])
+    results = earlier["results"].items()
+    return {name: {int(seed): facts for seed, facts in of.items()} for name, of in results}
 
 
 def budget_options(arguments, out):

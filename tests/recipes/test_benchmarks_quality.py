@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import pathlib
 
 import numpy as np
@@ -81,6 +82,34 @@ def test_the_card_compares_means_over_common_seeds():
     same, worse = quality.comparisons(found)
     assert "+0.000 bits per character beside Hugging Face GPT-2" in same and ": met" in same
     assert "+0.100 bits per character beside x-transformers" in worse and "not met" in worse
+
+
+def test_a_run_adds_to_the_card_of_the_same_budget(folder, tmp_path, monkeypatch, capsys):
+    trained = []
+
+    def run(name, folder, seed):
+        trained.append((name, seed))
+        facts = {"bits_per_character": 2.0 + seed, "parameters": 7, "training_seconds": 1.0}
+        return {"facts": facts, "versions": {name: "1"}}
+
+    monkeypatch.setattr(quality, "run", run)
+    ours, theirs = "keras_attn gpt", "x-transformers"
+
+    def measure(*arguments):
+        sizes = f"--data-dir {folder} --out {tmp_path} --num-layers 1 --hidden-dim 16".split()
+        options = "--train-tokens 4000 --test-tokens 300".split()
+        monkeypatch.setattr("sys.argv", ["quality", *sizes, *options, *arguments])
+        quality.main()
+
+    measure("--contenders", ours, "--seeds", "1", "0", "--add")
+    measure("--contenders", theirs, ours, "--seeds", "0", "2", "--add")
+    assert trained == [(ours, 1), (ours, 0), (theirs, 0), (theirs, 2), (ours, 2)]
+    content = json.loads((tmp_path / "quality.json").read_text())
+    assert list(content["results"]) == [ours, theirs]
+    assert list(content["results"][ours]) == ["0", "1", "2"]
+    assert {ours, theirs} <= content["versions"].keys()
+    with pytest.raises(ValueError, match="--add needs a card of the same budget"):
+        measure("--add", "--dropout", "0.1")
 
 
 @pytest.mark.slow
