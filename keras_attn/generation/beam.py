@@ -156,6 +156,8 @@ class Beam(Strategy):
             # XLA has a fast kernel for `top_k`, but not where a slice of its result is read.
             top = ops.max(best, axis=-1, keepdims=True)
             log_probs = open_scores[..., None] + (best - top) - log_sum_exp(logits, top)
+            # Where processors forbid every token, this is a difference of infinities: NaN.
+            log_probs = ops.where(ops.equal(best, -float("inf")), best, log_probs)
         flat = (-1, self.beams * kept)
         log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), count)
         tokens = ops.reshape(tokens, flat)

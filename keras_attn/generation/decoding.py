@@ -57,7 +57,7 @@ def generate(
         lengths: int (B,). Number of tokens of each row; ids after these are ignored. By default a
             row ends before the model's `pad_id`; if the model has none, all ids are tokens.
         bos_id: int. The token before the first target token.
-        eos_id: int, or a list of several. The token that ends a sequence; -1 for never.
+        eos_id: int, or a list or array of several. The token that ends a sequence; -1 for never.
         jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
             again, and an XLA graph cannot be exported. Inside a `tf.function(jit_compile=True)` of
             your own it is required, since without it the caches grow.
@@ -65,12 +65,13 @@ def generate(
     Returns:
         ids int32 (B, max_length), without `bos_id`, with its end token, then the model's `pad_id`,
         or end tokens if there is none; and scores float32 (B,), the log-probability under the
-        strategy's normalisation.
+        strategy's normalisation. A row for which a strategy such as `NoRepeat` forbids every token
+        ends there, with score -inf; a beam search drops such a hypothesis and keeps the others.
 
     Raises:
         ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary or
             have padding before a token, both together are more than the model has positions for,
-            `bos_id` is not in the vocabulary, or the strategy is unknown.
+            `bos_id` or `eos_id` is not in the vocabulary, or the strategy is unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -89,8 +90,11 @@ def generate(
     eos_ids = end_tokens(eos_id)
     check_model(model)
     size = vocabulary_size(model)
-    if size is not None and not model.reads_prompt:
-        check_that(bos_id < size, f"a token of the model's {size}", bos_id=bos_id)
+    if size is not None:
+        wanted = f"a token of the model's {size}"
+        for token in eos_ids:
+            check_that(token < size, f"{wanted}, or -1 for never", eos_id=token)
+        check_that(model.reads_prompt or bos_id < size, wanted, bos_id=bos_id)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
         if name not in inputs:
@@ -111,7 +115,9 @@ def get_strategy(identifier):
 
 
 def end_tokens(eos_id):
-    """Return a tuple of one or more end tokens, from one or from a list."""
+    """Return a tuple of one or more end tokens, from one or from a list or array."""
+    if isinstance(eos_id, np.ndarray):
+        eos_id = eos_id.tolist()
     if not isinstance(eos_id, (list, tuple, set, frozenset)):
         eos_id = (eos_id,)
     check_that(eos_id, "a token, or a list of at least one", eos_id=eos_id)

@@ -3,6 +3,11 @@
 from keras import ops
 
 
+def forbids_all(logits):
+    """Return True for the rows (...) of logits (..., V) that allow no token."""
+    return ops.equal(ops.max(logits, axis=-1), -float("inf"))
+
+
 def log_sum_exp(logits, top):
     """Return log sum_v exp(z_v - top) of logits z (..., V), for their largest, top (..., 1)."""
     return ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))

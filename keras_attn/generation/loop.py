@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from keras import ops
 
+from keras_attn.generation.distributions import forbids_all
 from keras_attn.generation.processors import Chain
 from keras_attn.registry import Value
 
@@ -114,7 +115,7 @@ def decode_tokens(model, inputs, choose, options):
     """Generate one token per row and step: `choose(logits (B, V), step)`.
 
     `choose` returns tokens and their log-probabilities, (B,). Return ids int32 (B, max_length) and
-    the sum of the log-probabilities of each row.
+    the sum of the log-probabilities of each row. A row without an allowed token ends with -inf.
     """
     max_length, processors = options.max_length, options.processors
     keeps_sums = getattr(model, "keeps_sums", False)
@@ -123,11 +124,21 @@ def decode_tokens(model, inputs, choose, options):
     num_slots = 0 if options.grows or keeps_sums else max_length - 1
     prompt = read_prompt(model, inputs, options, num_slots, whole=not keeps_sums)
     columns = ops.arange(max_length, dtype="int32")
-    states = processors.start(model, inputs, prompt.logits.shape[-1])
-    token, score = choose(options.process(prompt.logits, states), 0)
-    states = processors.advance(states, token)
-    ids = ops.where(columns == 0, token[:, None], options.fill_id)
-    finished = options.is_end(token)
+
+    def advance(step, logits, finished, score, ids, states):
+        """Return the tokens of a step (B,), and the other arguments after it."""
+        logits = options.process(logits, states)
+        token, log_prob = choose(logits, step)
+        states = processors.advance(states, token)
+        is_filled = finished
+        if processors.processors:
+            is_stuck = forbids_all(logits)
+            log_prob = ops.where(is_stuck, -float("inf"), log_prob)
+            is_filled = ops.logical_or(finished, is_stuck)
+        token = ops.where(is_filled, options.fill_id, token)
+        score = score + ops.where(finished, 0.0, log_prob)
+        ids = ops.where(columns == step, token[:, None], ids)
+        return token, ops.logical_or(is_filled, options.is_end(token)), score, ids, states
 
     def is_running(step, token, finished, score, ids, states, cache):
         return ops.logical_and(step < max_length, ops.logical_not(ops.all(finished)))
@@ -142,16 +153,15 @@ def decode_tokens(model, inputs, choose, options):
             slots = ops.arange(prompt.size + num_slots, dtype="int32")
             masks["key_positions"] = slot_positions(prompt, 1, slots)
         logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
-        token, log_prob = choose(options.process(logits[:, 0], states), step)
-        states = processors.advance(states, token)
-        token = ops.where(finished, options.fill_id, token)
-        score = score + ops.where(finished, 0.0, log_prob)
-        ids = ops.where(columns == step, token[:, None], ids)
-        finished = ops.logical_or(finished, options.is_end(token))
-        return step + 1, token, finished, score, ids, states, cache
+        return step + 1, *advance(step, logits[:, 0], finished, score, ids, states), cache
 
-    first = ops.convert_to_tensor(1, "int32")
-    state = (first, token, finished, score, ids, states, prompt.cache)
+    batch_size, vocabulary_size = ops.shape(prompt.logits)[0], prompt.logits.shape[-1]
+    finished = ops.zeros((batch_size,), "bool")
+    score = ops.zeros((batch_size,), "float32")
+    ids = ops.full((batch_size, max_length), options.fill_id, "int32")
+    states = processors.start(model, inputs, vocabulary_size)
+    first = advance(0, prompt.logits, finished, score, ids, states)
+    state = ops.convert_to_tensor(1, "int32"), *first, prompt.cache
     _, _, _, score, ids, _, _ = cache_loop(is_running, body, state, options.grows)
     return ids, score
 

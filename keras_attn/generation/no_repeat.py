@@ -14,7 +14,8 @@ class NoRepeat(Wrapper):
 
         logits_v = -inf if y_{t-n+1} .. y_{t-1} v is already in y_1 .. y_{t-1}
 
-    The tokens of a prompt count as generated. Time O(n L + V) a token, for L tokens so far.
+    The tokens of a prompt count as generated. A sequence that no token may follow ends, unfinished,
+    with score -inf. Time O(n L + V) a token, for L tokens so far.
 
     Use it for summaries, in which a model repeats sentences.
 

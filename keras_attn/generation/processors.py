@@ -9,6 +9,7 @@ class LogitsProcessor:
     """Base class of a change of the logits before a strategy chooses a token.
 
     The state is one tensor with a row for each sequence: axes (B, ...), or (B, K, ...) with beams.
+    A logit of -inf forbids a token; where all are forbidden, the sequence ends with score -inf.
     """
 
     def start(self, model, inputs, vocabulary_size):

@@ -46,13 +46,17 @@ def accept(p, q, proposed, numbers):
 def append(rows, new, accepted, log_p, states, options):
     """Return the rows after the first `accepted` + 1 of the tokens `new` (B, n).
 
-    A row takes none after its end token, and none beyond `max_length`.
+    A row takes none after its end token, and none beyond `max_length`. It also ends before a token
+    of probability 0, which is chosen only where none is allowed.
 
     Args:
         log_p: (B, n, V). states: of the processors before each of `new`, (B, n, ...).
     """
     numbers = ops.arange(new.shape[1], dtype="int32")
-    is_end = ops.cast(options.is_end(new), "int32")
+    log_probs = ops.take_along_axis(log_p, new[..., None], axis=-1)[..., 0]
+    is_stuck = ops.equal(log_probs, -float("inf"))
+    new = ops.where(is_stuck, options.fill_id, new)
+    is_end = ops.cast(ops.logical_or(is_stuck, options.is_end(new)), "int32")
     is_open = ops.equal(ops.cumsum(is_end, axis=1) - is_end, 0)
     fits = numbers < ops.minimum(accepted + 1, options.max_length - rows.length)[:, None]
     is_kept = ops.logical_and(ops.logical_and(is_open, fits), ~rows.finished[:, None])
@@ -60,7 +64,6 @@ def append(rows, new, accepted, log_p, states, options):
     place = ops.arange(options.max_length, dtype="int32") - rows.length[:, None]
     is_here = ops.logical_and(place >= 0, place < count[:, None])
     placed = ops.take_along_axis(new, ops.clip(place, 0, new.shape[1] - 1), axis=1)
-    log_probs = ops.take_along_axis(log_p, new[..., None], axis=-1)[..., 0]
     length = rows.length + count
     has_ended = ops.any(ops.logical_and(is_kept, is_end > 0), axis=1)
     token = ops.take_along_axis(new, accepted[:, None], axis=1)[:, 0]

@@ -4,7 +4,7 @@ from keras import ops, tree
 
 from keras_attn.backend.operations import uniform
 from keras_attn.generation.decoding import check_model, get_strategy, vocabulary_size
-from keras_attn.generation.distributions import draw
+from keras_attn.generation.distributions import draw, forbids_all
 from keras_attn.generation.loop import Strategy, cache_loop, read_prompt
 from keras_attn.generation.rounds import Rows, accept, append
 from keras_attn.ops.checks import check_sizes, check_that
@@ -135,7 +135,7 @@ class Speculative(Strategy):
     def _first_rows(self, model, inputs, logits, numbers, options):
         """Return the rows after the first token, which the model alone chooses."""
         states = options.processors.start(model, inputs, logits.shape[-1])
-        p, log_p = self.strategy.distribution(options.process(logits, states), options.renormalize)
+        p, log_p = self._distributions(logits, states, options)
         zeros = ops.zeros_like(numbers)
         rows = Rows(
             token=ops.cast(zeros, "int32"),
@@ -174,11 +174,16 @@ class Speculative(Strategy):
         return ops.stack(tokens, axis=1), states, ops.stack(q, axis=1), cache
 
     def _distributions(self, logits, states, options):
-        """Return the strategy's distributions and their logarithms for logits (B, T, V)."""
+        """Return the strategy's distributions and their logarithms for logits (..., V).
+
+        The logarithms are -inf where no token is allowed.
+        """
         shape, logits = ops.shape(logits), options.process(logits, states)
         rows = ops.reshape(logits, (-1, shape[-1]))
-        found = self.strategy.distribution(rows, options.renormalize)
-        return [ops.reshape(x, shape) for x in found]
+        p, log_p = self.strategy.distribution(rows, options.renormalize)
+        if options.processors.processors:
+            log_p = ops.where(forbids_all(rows)[:, None], -float("inf"), log_p)
+        return [ops.reshape(x, shape) for x in (p, log_p)]
 
     # Equal configurations of two drafts do not mean equal weights.
     __eq__ = object.__eq__

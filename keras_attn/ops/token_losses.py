@@ -16,14 +16,18 @@ def crossentropy(labels, logits, label_smoothing=0.0):
         labels: integer tensor (...), each in [0, V). label_smoothing: float in [0, 1), s.
         logits: float tensor (..., V).
     """
+    _check_logits(labels, logits)
+    logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
+    return operations.crossentropy(labels, logits, label_smoothing)
+
+
+def _check_logits(labels, logits):
     if len(logits.shape) == 0 or not same_shape(labels.shape, logits.shape[:-1]):
         raise ValueError(
             "`logits` must have the axes of `labels` and then the vocabulary. "
             f"Received: labels of shape {tuple(labels.shape)}, "
             f"logits of shape {tuple(logits.shape)}."
         )
-    logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
-    return operations.crossentropy(labels, logits, label_smoothing)
 
 
 def token_weights(labels, ignore_class, sample_weight=None, dtype="float32"):
@@ -46,6 +50,7 @@ def element_weights(elements, sample_weight=None, dtype="float32"):
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, dtype)
+    _check_rank(sample_weight, "sample_weight")
     pairs = zip(sample_weight.shape, weights.shape)
     fits = all(size in (1, None, wanted) or wanted is None for size, wanted in pairs)
     if len(sample_weight.shape) > len(weights.shape) or not fits:
@@ -65,8 +70,34 @@ def known_labels(labels, ignore_class):
     return ops.where(ops.equal(labels, ignore_class), ops.zeros_like(labels), labels)
 
 
+def _check_rank(x, name):
+    """Refuse a tensor of unknown rank, which TensorFlow makes of one whose rank has changed."""
+    if getattr(x.shape, "rank", 0) is None:
+        raise ValueError(
+            f"`{name}` must have the same number of axes in all batches of a compiled model; "
+            "`compile` it again before those of another number. Received: a tensor of unknown rank."
+        )
+
+
+def _check_labels(labels, count, ignore_class):
+    """Return True where a label is in [0, count); refuse the others where they have values."""
+    labels = ops.cast(labels, "int32")
+    is_known = ops.logical_and(labels >= 0, labels < count)
+    # JAX computes with constants under tracing, and has no value of the result.
+    if not operations.is_symbolic(is_known) and not ops.all(is_known):
+        raise ValueError(
+            f"`y_true` must be ids of the vocabulary, in [0, {count}), or `ignore_class`. "
+            f"Received: y_true from {int(ops.min(labels))} to {int(ops.max(labels))}, "
+            f"ignore_class={ignore_class}."
+        )
+    return is_known
+
+
 def token_losses(labels, predictions, ignore_class, label_smoothing=0.0, z_loss=0.0):
     """Return the negative log-likelihood of each label (B, T), float32 or, of float64, float64.
+
+    A label outside the vocabulary is an error where it has a value. Graphs give NaN for it, unless
+    an operation of TensorFlow raises first, as on the CPU.
 
     Args:
         predictions: logits (B, T, V); or losses (B, T), from a layer that does not make all logits.
@@ -74,9 +105,13 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0, z_loss=
         label_smoothing: float in [0, 1). Needs logits.
         z_loss: float. Weight of logsumexp(logits)^2, which is added. Needs logits.
     """
+    _check_rank(labels, "y_true")
     if not same_shape(labels.shape, predictions.shape):
+        _check_logits(labels, predictions)
         labels = known_labels(labels, ignore_class)
+        is_known = _check_labels(labels, ops.shape(predictions)[-1], ignore_class)
         losses = crossentropy(labels, predictions, label_smoothing)
+        losses = ops.where(is_known, losses, float("nan"))
         if z_loss:
             log_sums = ops.logsumexp(ops.cast(predictions, losses.dtype), axis=-1)
             losses = losses + z_loss * ops.square(log_sums)

@@ -21,7 +21,17 @@ from decoding_models import (
 )
 
 from keras_attn import export, models, text
-from keras_attn.generation import Beam, Constrained, Greedy, allow_texts, generate
+from keras_attn.generation import (
+    Beam,
+    Constrained,
+    Greedy,
+    NoRepeat,
+    Sample,
+    Speculative,
+    allow_texts,
+    generate,
+)
+from keras_attn.generation.decoding import end_tokens
 from keras_attn.text.byte_level_words import LETTERS
 from recipes.translate.dates import iso_dates
 from recipes.translate.training import TranslationRun
@@ -34,6 +44,9 @@ ODD[2, [5, 6]], ODD[2, EOS] = 2, 2
 # Whatever the other tokens are, 5 may follow an even number of tokens 4, and 6 an odd number.
 PARITY = np.full((2, VOCABULARY), -1)
 PARITY[0, [4, 5, EOS]], PARITY[1, [4, 6]] = [1, 0, 0], [0, 1]
+# Without repetition 4 5 and 6 5 are dead ends; 5 6 and 6 may end.
+MAZE = np.full((4, VOCABULARY), -1)
+MAZE[0, [4, 5, 6]], MAZE[1, 4], MAZE[1, 5], MAZE[2, 6], MAZE[3, [5, EOS]] = [1, 2, 3], 1, 1, 3, 2
 ODD_PATTERN = re.compile("4(44)*[56]*(3|$)")
 
 
@@ -81,6 +94,68 @@ def test_beams_equal_the_textbook_with_states_and_with_several_ends(table, ends)
         np.testing.assert_allclose(scores[0], score, rtol=1e-4)
 
 
+def in_the_maze(log_probs):
+    """Return the log-probabilities without repetition: all -inf at a dead end and behind it."""
+
+    def among_allowed(row, tokens):
+        state = 0
+        for token in tokens:
+            state = MAZE[state, token] if state >= 0 else -1
+        is_allowed = (MAZE[state] >= 0) & (state >= 0) & ~np.isin(range(VOCABULARY), tokens)
+        scores = np.where(is_allowed, log_probs(row, tokens), -np.inf)
+        return scores - np.log(np.exp(scores).sum()) if is_allowed.any() else scores
+
+    return among_allowed
+
+
+def decode_in_the_maze(model, strategy, rows=1):
+    strategy = NoRepeat(Constrained(strategy, MAZE), 1)
+    return decode_eagerly(model, [[1]] * rows, strategy, 4)
+
+
+def test_a_beam_search_drops_dead_ends_and_keeps_the_other_hypotheses():
+    for seed in (0, 2, 4):
+        model = Markov(seed)
+        ids, scores = decode_in_the_maze(model, Beam(3))
+        tokens, score = beam_by_hand(in_the_maze(model.log_probs), 0, 3, 0.6, 4)
+        assert ids[0].tolist() == [*tokens, *[0] * (4 - len(tokens))] and np.isfinite(score)
+        np.testing.assert_allclose(scores[0], score, rtol=1e-4)
+    forever = Constrained(Beam(2), np.where(np.arange(VOCABULARY) == 4, 0, -1)[None])
+    ids, scores = decode_eagerly(Markov(0), [[1]], NoRepeat(forever, 1), 4)
+    assert ids.tolist() == [[0] * 4] and scores[0] == -np.inf
+
+
+def test_a_row_ends_at_a_dead_end():
+    found = set()
+    for seed in (0, 2):
+        model = Markov(seed)
+        tokens, score = greedy_by_hand(in_the_maze(model.log_probs), 0, 4)
+        found.add(np.isfinite(score))
+        for strategy in (Greedy(), Speculative(model, 2)):
+            ids, scores = decode_in_the_maze(model, strategy)
+            assert ids[0].tolist() == tokens
+            np.testing.assert_allclose(scores[0], score, rtol=1e-4)
+    assert found == {True, False}
+
+
+TRUNCATED = {"top_k": 3, "top_p": 0.99, "min_p": 0.01, "typical_p": 0.99}
+
+
+@pytest.mark.parametrize("arguments", [{}, TRUNCATED, {"typical_p": 0.99}], ids=len)
+def test_a_sampled_row_ends_at_a_dead_end(arguments):
+    model, found = Markov(0), set()
+    log_probs, sample = in_the_maze(model.log_probs), Sample(5.0, seed=0, **arguments)
+    for strategy in (sample, Speculative(model, 2, sample)):
+        for row, score in zip(*decode_in_the_maze(model, strategy, rows=30), strict=True):
+            end = row.tolist().index(0)
+            *written, last = row[:end].tolist()
+            assert not row[end:].any() and log_probs(0, written)[last] > -np.inf
+            assert (last == EOS) == np.isfinite(score)
+            assert last == EOS or not np.isfinite(log_probs(0, [*written, last])).any()
+            found.add(last == EOS)
+    assert found == {True, False}
+
+
 def test_several_end_tokens_end_greedy_decoding():
     model, prompts, log_probs = model_of("causal")
     ends = (EOS, 5, 6)
@@ -89,6 +164,10 @@ def test_several_end_tokens_end_greedy_decoding():
         assert ids[row].tolist() == greedy_by_hand(log_probs, row, 5, ends)[0]
     with pytest.raises(ValueError, match="a list of at least one. Received: eos_id="):
         generate(model, prompts, eos_id=[])
+    assert end_tokens(np.array([5, EOS])) == (EOS, 5) and end_tokens(np.array(5)) == (5,)
+    for wrong in ([[3, 4]], [0.5], [-2]):
+        with pytest.raises(ValueError, match="`eos_id` must be an integer of at least -1"):
+            end_tokens(np.array(wrong))
 
 
 def spelled(table, tokenizer, length, start=0):

@@ -233,6 +233,7 @@ def test_half_precision_decoding_equals_its_own_full_forward_pass():
     [
         ({"strategy": "beem"}, "strategy='beem'"),
         ({"max_length": 0}, "max_length=0"),
+        ({"eos_id": [EOS, VOCABULARY]}, "a token of the model's 7, or -1 for never. Rec"),
         ({"inputs": np.array([1, 2])}, "shape=(2,)"),
         ({"inputs": np.ones((1, 2))}, "float"),
         ({"inputs": {"ids": np.array([[1, 2]])}}, "['ids']"),

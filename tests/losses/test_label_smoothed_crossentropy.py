@@ -137,6 +137,33 @@ def test_ignore_class_may_lie_outside_the_vocabulary(ignore_class):
     np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
 
 
+def test_labels_outside_the_vocabulary_raise_and_give_nan_in_a_graph():
+    labels, logits = example()
+    loss = LabelSmoothedCrossentropy(0.1, reduction="none")
+    expected = np.array(loss(labels, logits))
+    labels[0, 0], labels[2, 1] = -1, V
+    expected[0, 0] = expected[2, 1] = np.nan
+    message = rf"in \[0, {V}\), or `ignore_class`. Received: y_true from -1 to {V}, ignore_class=0"
+    with pytest.raises(ValueError, match=message):
+        loss(labels, logits)
+    # Without XLA TensorFlow's CPU refuses the indices.
+    found = tf.function(loss, jit_compile=True)(labels, logits)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_tensors_of_unknown_rank_are_refused():
+    """TensorFlow makes them of labels or weights whose rank has changed between two batches."""
+    labels, logits = example()
+    loss, of_any_rank = LabelSmoothedCrossentropy(), [tf.TensorSpec(None)]
+    for name, call in {
+        "y_true": lambda x: loss(x, logits),
+        "sample_weight": lambda x: loss(labels, logits, x),
+    }.items():
+        traced = tf.function(call, of_any_rank, autograph=False)
+        with pytest.raises(ValueError, match=f"`{name}` must have the same number of axes"):
+            traced.get_concrete_function()
+
+
 @pytest.mark.parametrize("shape", [(B,), (B, 1), (B, T)])
 def test_sample_weight_multiplies_losses_and_not_the_divisor(shape):
     labels, logits = example()
