@@ -1,11 +1,12 @@
 """Bodies of requests that the client has compressed."""
 
+import gzip
+import io
 import zlib
 
-from .errors import invalid_argument, require
+from .errors import invalid_argument
 
-_GZIP = 16 + zlib.MAX_WBITS  # the format, as zlib names it
-_MUST = "The body must be gzip data, as its Content-Encoding says"
+_PIECE = 1 << 16  # bytes of content between two looks at the limit
 
 
 def decode_body(body, encoding, limits):
@@ -15,11 +16,13 @@ def decode_body(body, encoding, limits):
     """
     if "gzip" not in encoding:
         return body
-    stream = zlib.decompressobj(_GZIP)
+    content = bytearray()
     try:
-        content = stream.decompress(body, limits.max_request_bytes + 1)
-    except zlib.error as error:
-        raise invalid_argument(f"{_MUST}. Received: {error}") from error
-    limits.check_body(len(content))
-    require(stream.eof, f"{_MUST}. Received: data without an end")
-    return content
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            while piece := file.read(_PIECE):
+                content += piece
+                limits.check_body(len(content))
+    except (EOFError, OSError, zlib.error) as error:
+        message = "The body must be gzip data, as its Content-Encoding says"
+        raise invalid_argument(f"{message}. Received: {error}") from error
+    return bytes(content)

@@ -58,20 +58,7 @@ def positions_tensor(positions):
 
 
 def positions_by_head(positions):
-    """Return the positions that a score is given as a tensor with an axis of heads.
-
-    Args:
-        positions: int (T,), (B, T) or (B or 1, N or 1, T), or a `PositionRange` of length T.
-
-    Returns:
-        int32 (B or 1, N or 1, T).
-
-    Example:
-        >>> from keras import ops
-        >>> from keras_attn.scores import positions_by_head
-        >>> positions_by_head(ops.arange(3)).shape
-        TensorShape([1, 1, 3])
-    """
+    """Return any positions (T,), (B, T) or (B or 1, N or 1, T) as int32 of the last shape."""
     positions = positions_tensor(positions)
     rank = len(positions.shape)
     return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions

@@ -124,12 +124,20 @@ def notes(calls):
             has_kernels = bool(own_kernels(call.layer))
             how = "counted by the kernels" if has_kernels else "not counted"
             found[kind] = f"{kind.__name__} is {how}."
-        score = getattr(call.layer, "score", None)
-        for kind in map(type, getattr(score, "terms", [score])):
+        for kind in map(type, _scores_in(getattr(call.layer, "score", None))):
             is_plain = getattr(kind, "products_of_tile", None) is Score.products_of_tile
             if is_plain and _is_of_users(kind) and not issubclass(kind, Bias):
                 found[kind] = f"{kind.__name__} is counted as a dot product."
     return list(found.values())
+
+
+def _scores_in(score):
+    """Yield a score, or those of which it is made."""
+    parts = [*getattr(score, "terms", ()), *filter(None, [getattr(score, "score", None)])]
+    for part in parts:
+        yield from _scores_in(part)
+    if not parts:
+        yield score
 
 
 def _is_of_users(kind):

@@ -68,7 +68,8 @@ class Reversible(Stack):
                 residual = getattr(layer, "residual", None)
                 raise ValueError(
                     "`block` must give a `TransformerBlock` with `residual='pre_norm'`, whose sum "
-                    f"can be undone. Received: {layer!r} with residual={residual!r} at {index}."
+                    "can be undone; neither may override how outputs are added. "
+                    f"Received: {layer!r} with residual={residual!r} at {index}."
                 )
         self.join = join
 

@@ -99,8 +99,8 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
     ):
         super().__init__(**kwargs)
         expert = registry.revive(expert)
-        is_template = _is_joined(expert) and not expert.built and expert.chunks == 1
-        wanted = "an unbuilt `FeedForward` without chunks or a `call` of its own"
+        is_template = _overrides_join_only(expert) and not expert.built and expert.chunks == 1
+        wanted = "an unbuilt `FeedForward` with chunks=1 that does not override `call`"
         check_that(is_template, wanted, expert=expert)
         check_sizes(num_experts=num_experts, top_k=top_k)
         check_choice(("renormalized", "probability"), router=router)
@@ -243,7 +243,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         return x_shape
 
 
-def _is_joined(expert):
-    """Return True if a layer is a `FeedForward` that differs from it by `join` at most."""
+def _overrides_join_only(expert):
+    """Return True if a layer is a `FeedForward` whose class overrides `join` at most."""
     own = (type(expert).call, type(expert)._apply) if isinstance(expert, FeedForward) else None
     return own == (FeedForward.call, FeedForward._apply)

@@ -66,7 +66,8 @@ def generate(
         ids int32 (B, max_length), without `bos_id`, with its end token, then the model's `pad_id`,
         or end tokens if there is none; and scores float32 (B,), the log-probability under the
         strategy's normalisation. A row for which a strategy such as `NoRepeat` forbids every token
-        ends there, with score -inf; a beam search drops such a hypothesis and keeps the others.
+        ends there, with score -inf; a beam search drops such a hypothesis and keeps the others; if
+        none is left, the row is padding.
 
     Raises:
         ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary or

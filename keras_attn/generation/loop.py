@@ -136,7 +136,7 @@ def decode_tokens(model, inputs, choose, options):
             log_prob = ops.where(is_stuck, -float("inf"), log_prob)
             is_filled = ops.logical_or(finished, is_stuck)
         token = ops.where(is_filled, options.fill_id, token)
-        score = score + ops.where(finished, 0.0, log_prob)
+        score = score + ops.cast(ops.where(finished, 0.0, log_prob), "float32")
         ids = ops.where(columns == step, token[:, None], ids)
         return token, ops.logical_or(is_filled, options.is_end(token)), score, ids, states
 

@@ -197,10 +197,11 @@ class TransformerBlock(Block):
 
     def _dropped(self, name, output, x, call):
         """Return the output of a sublayer for `x` after dropout; refuse one of another width."""
-        if output.shape[-1] != x.shape[-1]:
+        widths = output.shape[-1], x.shape[-1]
+        if None not in widths and widths[0] != widths[1]:
             raise ValueError(
                 f"`{name}` must return as many features as it reads, which are added to them. "
-                f"Received: {output.shape[-1]} features for {x.shape[-1]}."
+                f"Received: {widths[0]} features for {widths[1]}."
             )
         return self.drop(output, training=call.training)
 

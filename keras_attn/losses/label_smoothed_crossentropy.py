@@ -49,8 +49,9 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
 
     Raises:
         ValueError: if `label_smoothing` is not in [0, 1), `z_loss` is below 0, labels and logits do
-            not fit, or, in an eager call, a label is neither `ignore_class` nor in [0, V). In a
-            graph the loss of such a label is NaN; TensorFlow's CPU may raise an error of its own.
+            not fit, or, in an eager call, a label is neither `ignore_class` nor in [0, V), also one
+            of weight 0. In a graph the loss of such a label is NaN; TensorFlow's CPU may raise an
+            error of its own.
 
     Example:
         >>> import numpy as np

@@ -12,7 +12,8 @@ class Memory(Value):
     The state is explicit: a dict of tensors, which are inputs and outputs of a model under the same
     names. The depth reads `memory` (B, L, M, D) and `memory_length` (B,), the number of filled
     slots, which are the last ones. A subclass defines `initial` and `extend`, and passes no
-    gradient on from one segment to the next. A memory is saved with its model.
+    gradient on from one segment to the next. A memory is saved with its model;
+    one with weights is a `keras_attn.registry.LayerValue` too.
 
     Attributes:
         lengths: tuple of the names of the state's numbers of slots, int32 (B,), `memory_length`

@@ -146,7 +146,8 @@ class _Pool(keras.layers.Layer):
 
     def call(self, x, mask=None):
         if self.pooling == "first":
-            return ops.sum(x[:, :1], axis=1)  # Not by an index, which a text without tokens lacks.
+            # A sum over a slice: `x[:, 0]` fails for texts without tokens.
+            return ops.sum(x[:, :1], axis=1)
         dtype = keras.backend.result_type(x.dtype, "float32")
         real = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
         real = ops.cast(last_of(real) if self.pooling == "last" else real, dtype)

@@ -83,7 +83,7 @@ def _check_labels(labels, count, ignore_class):
     """Return True where a label is in [0, count); refuse the others where they have values."""
     labels = ops.cast(labels, "int32")
     is_known = ops.logical_and(labels >= 0, labels < count)
-    # JAX computes with constants under tracing, and has no value of the result.
+    # Under a JAX trace even constants give results without a value.
     if not operations.is_symbolic(is_known) and not ops.all(is_known):
         raise ValueError(
             f"`y_true` must be ids of the vocabulary, in [0, {count}), or `ignore_class`. "

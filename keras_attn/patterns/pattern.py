@@ -9,8 +9,8 @@ from keras_attn.attention.inputs import positions_tensor
 from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.registry import Value, resolve
 
-# What holds for one `mask_mod`: a class with another one does not inherit it.
-OF_A_RULE = {
+# Attributes that describe one `mask_mod`: a class that overrides it does not inherit them.
+_OF_MASK_MOD = {
     "allowed",
     "attend",
     "attend_blockwise",
@@ -40,9 +40,10 @@ class Pattern(Value):
     `p & q` allows the pairs that both allow, `p | q` those that either does. A pattern is saved
     with the layer that holds it.
 
-    A subclass of another pattern that overrides `mask_mod` gets the plan, the cache and the
-    attributes of this class, since those it would inherit are of another rule; `&` narrows a
-    pattern and keeps its plan.
+    A subclass of another pattern that overrides `mask_mod` inherits no plan: unless it defines
+    them, `attend`, the methods of costs and caches, `causal`, `cache_sinks`, `simple_rule` and
+    `supports_segments` are those of this class. An argument `causal` of the other pattern stays.
+    `&` narrows a pattern and keeps its plan.
 
     Attributes:
         causal: True if no query attends to a key after its own position.
@@ -78,9 +79,8 @@ class Pattern(Value):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if "mask_mod" in cls.__dict__:
-            for name in OF_A_RULE - cls.__dict__.keys():
-                setattr(cls, name, getattr(Pattern, name))
+        if "mask_mod" in vars(cls):
+            cls._inherit_no_plan()
         signature = inspect.signature(cls.mask_mod)
         is_static = isinstance(inspect.getattr_static(cls, "mask_mod"), staticmethod)
         try:
@@ -91,6 +91,18 @@ class Pattern(Value):
                 "a query and a key; for a rule of each head use `PerHead`. "
                 f"Received: mask_mod{signature}."
             ) from error
+
+    @classmethod
+    def _inherit_no_plan(cls):
+        """Reset what another pattern, whose `mask_mod` is overridden, says of that function."""
+        bases = cls.__mro__[1:]
+        owner = next(base for base in bases if "mask_mod" in vars(base))
+        if owner is Pattern:
+            return
+        mixins = [base for base in bases[: bases.index(owner)] if not issubclass(base, owner)]
+        own = {name for base in (cls, *mixins) for name in vars(base)}
+        for name in _OF_MASK_MOD - own:
+            setattr(cls, name, getattr(Pattern, name))
 
     def mask_mod(self, i, j):
         """Return True where a query at i may attend to a key at j; int tensors broadcast."""

@@ -1,7 +1,6 @@
 """Score axis: the logit of a query and a key."""
 
 from keras_attn import registry
-from keras_attn.attention.inputs import positions_by_head
 from keras_attn.scores.additive import Additive
 from keras_attn.scores.bias import ALiBi, Bias, T5Bias
 from keras_attn.scores.cosine import Cosine
@@ -72,5 +71,4 @@ __all__ = [
     "Sum",
     "T5Bias",
     "get",
-    "positions_by_head",
 ]

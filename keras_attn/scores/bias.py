@@ -14,10 +14,10 @@ from keras_attn.scores.score import ScoreLayer
 class Bias(ScoreLayer):
     """Base class of terms that are added to the logits of a score: `DotProduct() + ALiBi()`.
 
-    A bias of one's own overrides `of_distances`, or `of_pairs` if it needs both positions; of
-    another bias it inherits neither if it overrides one. Weights
-    are created in `build(query_shape, key_shape)`, from shapes (B, N, T, H) and (B, N, S, H); they
-    get their gradients in every plan.
+    A bias of one's own overrides `of_distances`, or `of_pairs` if it needs both positions. A
+    subclass of another bias that overrides one of them does not inherit the other. Weights are
+    created in `build(query_shape, key_shape)`, from shapes (B, N, T, H) and (B, N, S, H); they get
+    their gradients in every plan.
 
     Call arguments and returns:
         As `Score`, but a bias is no score by itself: calling it raises a `ValueError`. As a term it

@@ -1,6 +1,7 @@
 """Base classes of the score axis."""
 
 from keras_attn import registry
+from keras_attn.attention.inputs import positions_by_head
 
 
 class Score(registry.Value):
@@ -12,9 +13,9 @@ class Score(registry.Value):
     for any tile of queries and keys. A score of one's own overrides `__call__`; one with weights is
     a subclass of `ScoreLayer` and overrides `call`. A score is saved with the layer that holds it.
 
-    Positions are int32 (T,), (B, T) or (B or 1, N or 1, T), or a range that stands for them, which
-    `keras_attn.scores.positions_by_head` turns into a tensor. A term of positions alone is easier
-    written as a `Bias`.
+    Positions are int32 (T,), (B, T) or (B or 1, N or 1, T), or a range that stands for them:
+    `self.positions_by_head` turns each into a tensor. A term of positions alone is easier written
+    as a `Bias`.
 
     Attributes:
         shares_query: True asks the layer to project queries and keys by one projection.
@@ -37,6 +38,11 @@ class Score(registry.Value):
 
     def __call__(self, query, key, query_positions=None, key_positions=None):
         raise NotImplementedError(f"{type(self).__name__} must define `__call__`.")
+
+    @staticmethod
+    def positions_by_head(positions):
+        """Return the positions of a call as int32 (B or 1, N or 1, T)."""
+        return positions_by_head(positions)
 
     def build_for(self, query_shape, key_shape):
         """Create the weights for per-head queries (B, N, T, H) and keys (B, N, S, H)."""

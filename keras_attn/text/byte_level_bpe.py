@@ -41,8 +41,7 @@ class ByteLevelBPE(Tokenizer):
     Hugging Face's tokenizer, except that special tokens, such as "<|endoftext|>", are plain text if
     they occur in a text, and that U+10FFFE and U+10FFFF, which are no characters, are read as
     U+FFFD. A pair is merged if its join is a piece, as in SentencePiece, whose operation merges in
-    the graph.
-    Encoding a word of n bytes takes O(n log n); a batch encodes each of its words once.
+    the graph. Encoding a word of n bytes takes O(n log n); a batch encodes each of its words once.
 
     Args:
         vocabulary: dict of the id of each token, in the letters that GPT-2 writes for bytes.

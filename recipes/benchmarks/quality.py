@@ -69,8 +69,11 @@ def main():
         card = new_card(arguments, "Language models at the same budget", METHOD, **facts)
         corpus = Corpus.load(read_text(arguments.data_dir), options)
         found, skipped = read_results(card, arguments.out) if arguments.add else {}, {}
+        fill(card, found, skipped)
         for seed in arguments.seeds:
             names = [name for name in arguments.contenders if seed not in found.get(name, {})]
+            if not names:
+                continue
             kinds = {CONTENDERS[name][1] for name in names}
             write_budget(folder, kinds, corpus, options, seed, arguments.test_tokens)
             for name in names:
@@ -80,12 +83,17 @@ def main():
                     skipped[name] = missing(name, report["skipped"])
                 else:
                     found.setdefault(name, {})[seed] = report["facts"]
-                found = {n: dict(sorted(found[n].items())) for n in CONTENDERS if n in found}
-                card.content["results"] = found
-                card.headline(*table(found), "", *comparisons(found), *skipped.values())
+                fill(card, found, skipped)
                 if found:
                     card.write(arguments.out)
     print(card.markdown())
+
+
+def fill(card, found, skipped):
+    """Write results into a card, in the order of the contenders and of the seeds."""
+    found = {name: dict(sorted(found[name].items())) for name in CONTENDERS if name in found}
+    card.content["results"] = found
+    card.headline(*table(found), "", *comparisons(found), *skipped.values())
 
 
 def read_results(card, folder):

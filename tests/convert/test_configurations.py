@@ -96,6 +96,14 @@ def test_gemma_3_has_a_base_for_each_type_of_layers():
         assert (sliding.max_wavelength, sliding.scaling) == (1e4, None)
 
 
+def test_the_trained_length_of_a_type_of_layers_is_in_its_parameters():
+    """Elsewhere transformers 5.24 ignores it, and takes the longest text."""
+    values = {"rope_scaling": YARN, LENGTH: 300, "max_position_embeddings": 512}
+    assert read_rotary(Config("folder", values), FULL).scaling.length == 512
+    values["rope_scaling"] = {**YARN, LENGTH: 200}
+    assert read_rotary(Config("folder", values), FULL).scaling.length == 200
+
+
 def test_layer_types_decide_where_they_are_given():
     config = Config("folder", {"num_hidden_layers": 3, "sliding_window": 5})
     types = layer_types(config, lambda index: index > 1)

@@ -265,17 +265,21 @@ DAMAGES = {
         lambda folder: with_tensor(folder, "big_bird_features", "classifier.weight"),
         "classifies tokens or choices is not converted",
     ),
-    "choices of a RoBERTa": (
-        lambda folder: with_tensor(folder, "roberta_classifier", "classifier.weight"),
-        "classifies tokens or choices is not converted",
-    ),
     "tokens of a BERT": (
         without_tensors("bert_classifier", "pooler"),
-        "no 'pooler.dense': a model that classifies tokens is not converted",
+        "classifies tokens or choices is not converted",
+    ),
+    "tokens of a BERT with a pooler": (
+        option("bert_classifier", architectures=["BertForTokenClassification"]),
+        "classifies tokens or choices is not converted",
     ),
     "tokens of a DistilBERT": (
         without_tensors("distilbert_classifier", "pre_classifier"),
-        "no 'pre_classifier': a model that classifies tokens is not converted",
+        "classifies tokens or choices is not converted",
+    ),
+    "choices of a DistilBERT": (
+        option("distilbert_classifier", architectures=["DistilBertForMultipleChoice"]),
+        "classifies tokens or choices is not converted",
     ),
     **{
         f"several labels of a {name}": (
@@ -289,6 +293,13 @@ DAMAGES = {
         "The module 'Dense' of modules.json is not converted",
     ),
     "modules in an object": (with_modules("{}"), "'modules.json' is cut or damaged"),
+    **{
+        f"a module that is {module}": (
+            with_modules(f"[{module}]"),
+            "The module 'None' of modules.json is not converted",
+        )
+        for module in ('"Pooling"', '{"type": null}', "{}")
+    },
     "no biases in BigBird": (option("big_bird", use_bias=False), "use_bias=False is not converted"),
     "another attention of BigBird": (
         option("big_bird", attention_type="etc"),

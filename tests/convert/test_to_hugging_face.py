@@ -162,15 +162,25 @@ def test_a_classifier_of_the_last_token_keeps_its_classes_and_its_padding(tmp_pa
     np.testing.assert_allclose(np.array(other(padded)), np.array(again(short)), 1e-5, 1e-6)
 
 
-@pytest.mark.slow
-def test_a_sentence_encoder_keeps_its_pooling(tmp_path):
+def bert_classifier(**options):
     bert = models.bert(13, **sizes(num_layers=1, max_length=7))
     parts = ("embedding", "encoder", "position", "segment", "norm")
-    parts = {name: getattr(bert, name) for name in parts}
-    model = models.Classifier(**parts, num_classes=None, pooling="mean")
+    return models.Classifier(**{name: getattr(bert, name) for name in parts}, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling, mode", [("first", "cls_token"), ("mean", "mean_tokens")])
+def test_a_sentence_encoder_keeps_its_pooling(pooling, mode, tmp_path):
+    model = bert_classifier(num_classes=None, pooling=pooling)
     to_hugging_face(model, tmp_path / "out")
     again, _ = from_hugging_face(tmp_path / "out")
-    assert again.pooling == "mean" and again.pooler is None
+    assert again.pooling == pooling and again.pooler is None
+    # sentence-transformers reads the pooling of a folder with modules, and else takes the mean.
+    modules = json.loads((tmp_path / "out/modules.json").read_text())
+    assert [module["path"] for module in modules] == ["", "1_Pooling"]
+    options = json.loads((tmp_path / "out/1_Pooling/config.json").read_text())
+    assert [name for name, value in options.items() if value is True] == [f"pooling_mode_{mode}"]
+    assert options["pooling_mode_mean_tokens"] is (pooling == "mean")  # by default true
     x = np.array([[3, 5, 4, 0]])
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
     # transformers makes a pooler, which it would draw at random.
@@ -204,6 +214,12 @@ UNFIT = {
     "a bias of classes": (
         lambda: causal_classifier(use_bias=True),
         "`model.use_bias` must be False, as in a model of gpt2. Received: model.use_bias=True.",
+    ),
+    "classes of a mean": (
+        lambda: bert_classifier(
+            num_classes=3, pooling="mean", pooler=keras.layers.Dense(8, "tanh", name="pooler")
+        ),
+        "`model.pooling` must be 'first', as in a model of bert. Received: model.pooling='mean'.",
     ),
     "features of the last token": (
         lambda: causal_classifier(None),

@@ -159,6 +159,13 @@ WORD = {"id": 9999, "content": "newword", "special": False, "normalized": True}
 UNKNOWN = {
     "cleaning": ("bert", ["normalizer", "clean_text"], False, "clean_text is False"),
     "word": ("gpt2", ["added_tokens"], [WORD], "cuts the added token 'newword' out of texts"),
+    **{
+        f"word of the vocabulary of {name}": (
+            *(name, ["added_tokens"], [{**WORD, "content": "a"}]),
+            "cuts the added token 'a' out of texts",
+        )
+        for name in ("bert", "gpt2")
+    },
     "word beside pieces": ("t5", ["added_tokens"], [WORD], "cuts the added token 'newword'"),
     "length": ("bert", ["model", "max_input_chars_per_word"], 200, "per_word is 200"),
     "rules": ("bert", ["normalizer", "type"], "NFKC", "it combines WordPiece, NFKC and Bert"),
@@ -197,6 +204,8 @@ def test_added_words_in_older_files_have_no_graph(name, tmp_path):
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps(settings))
     (tmp_path / "added_tokens.json").write_text('{"<more>": 9999}')
+    assert read_tokenizer(tmp_path) is not None
+    path.write_text(json.dumps({**CLASSES[name], "extra_special_tokens": {"image": "<more>"}}))
     assert read_tokenizer(tmp_path) is not None
     (tmp_path / "added_tokens.json").write_text('{"<more>": 9999, "newword": 10000}')
     with pytest.warns(UserWarning, match="has no graph: it cuts the added token 'newword' out"):

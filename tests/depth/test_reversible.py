@@ -224,7 +224,9 @@ def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="`block`.*'pre_norm'.*PostNorm"):
         Reversible(post, 2)
     for residual, block in ((Half(), TransformerBlock), ("pre_norm", Damped)):
-        with pytest.raises(ValueError, match="whose sum can be undone. Received: .* at 0"):
+        with pytest.raises(
+            ValueError, match="neither may override how outputs are added. Received: .* at 0"
+        ):
             Reversible([block(MultiHeadAttention(2, 3), FeedForward(5), residual=residual)])
     with pytest.raises(ValueError, match="`join` must be one of 'mean', 'concatenate'.*'sum'"):
         stack(join="sum")

@@ -1,5 +1,7 @@
 """The requests and outputs that an export carries for TensorFlow Serving's warm-up."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -62,11 +64,16 @@ def assert_ids_are_checked():
             values[-1, -1] = wrong
             refuses(rf"must be in \[0, {size}\)", **{ids: tf.constant(values)})
             if lengths is not None:  # beyond a row's end any id may be
-                before = np.array(request[lengths], "int32") - 1
-                run(**{**inputs, ids: tf.constant(values), lengths: tf.constant(before)})
-        for wrong in (-2, 99) if lengths is not None else ():
-            values = np.array(request[lengths], "int32")
-            values[-1] = wrong
-            refuses("one number for each row, from 0", **{lengths: tf.constant(values)})
+                before = {**inputs, lengths: inputs[lengths] - 1}
+                expected, found = run(**before), run(**{**before, ids: tf.constant(values)})
+                assert set(found) == set(expected)
+                for name, value in expected.items():
+                    np.testing.assert_array_equal(found[name], value)
+        right = [] if lengths is None else [*request[lengths]]
+        for wrong in ([*right[:-1], -2], [*right[:-1], 99], [*right, 1]) if right else ():
+            numbers, shape = (" ".join(map(str, x)) for x in (wrong, np.shape(request[ids])))
+            received = re.escape(f"Received: lengths] [{numbers}] [rows of shape] [{shape}]")
+            message = f"one number for each row, from 0 to its width. {received}"
+            refuses(message, **{lengths: tf.constant(wrong, tf.int32)})
 
     return check

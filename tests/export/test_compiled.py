@@ -301,7 +301,7 @@ def test_a_strategy_that_xla_cannot_compile_is_refused(tmp_path):
 def test_a_compiled_function_with_other_outputs_is_refused(tmp_path, monkeypatch):
     """The compiled decoding gets another end of the rows than the plain one."""
 
-    def wrong(buckets, compiled, plain, pad_id, vocabulary_size):
+    def wrong(buckets, compiled, plain, pad_id):
         return lambda ids, lengths: compiled(ids[:, :1], tf.minimum(lengths, 1))
 
     monkeypatch.setattr(export.Buckets, "dispatch", wrong)

@@ -228,6 +228,20 @@ def test_half_precision_decoding_equals_its_own_full_forward_pass():
     np.testing.assert_array_equal(np.argmax(logits, -1)[0], written)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_scores_are_float32_for_logits_of_any_dtype(dtype):
+    gpt = models.gpt(VOCABULARY, 1, 2, 8, 11, dropout=0.0)
+    head = keras.layers.Dense(VOCABULARY, dtype=dtype)
+    model = models.CausalLanguageModel(gpt.embedding, gpt.depth, gpt.position, head=head)
+    ids, scores = generate(model, PROMPTS[:1], "greedy", 3, eos_id=-1)
+    assert scores.dtype == "float32"
+    tokens = np.concatenate([PROMPTS[:1], ids], axis=1)
+    logits = np.asarray(keras.ops.cast(model(tokens), "float64"))[0, PROMPTS.shape[1] - 1 : -1]
+    chosen = np.take_along_axis(logits, ids.numpy()[0][:, None], axis=-1)[:, 0]
+    expected = np.sum(chosen - np.log(np.exp(logits).sum(axis=-1)))
+    np.testing.assert_allclose(scores[0], expected, rtol=0.05 if dtype == "bfloat16" else 1e-4)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -224,7 +224,7 @@ def test_a_pattern_of_ones_own_is_a_function_of_positions():
 
 
 @pytest.mark.parametrize("pattern", TRUTH, ids=repr)
-def test_a_subclass_with_another_rule_inherits_nothing_of_the_other(pattern):
+def test_a_subclass_that_overrides_mask_mod_inherits_no_plan(pattern):
     class Paged(type(pattern)):
         def mask_mod(self, i, j):
             return super().mask_mod(i, j) & (i // 5 == j // 5)
@@ -232,8 +232,8 @@ def test_a_subclass_with_another_rule_inherits_nothing_of_the_other(pattern):
     paged = Paged(**pattern.get_config())
     for name in ("attend", "tiles", "cache_size", "decode_keys", "keys_per_query", "mask"):
         assert getattr(Paged, name) is getattr(Pattern, name)
-    assert (paged.simple_rule, paged.supports_segments, Paged.causal) == (None, False, False)
-    assert paged.cache_sinks == 0
+    assert (paged.simple_rule, paged.supports_segments, paged.cache_sinks) == (None, False, 0)
+    assert paged.causal == pattern.get_config().get("causal", False)
     i = np.arange(13)
     expected = [[TRUTH[pattern](t, s) and t // 5 == s // 5 for s in range(13)] for t in range(13)]
     np.testing.assert_array_equal(paged.allowed(i, i), expected)
@@ -260,3 +260,23 @@ def test_each_way_obeys_the_rule_of_a_subclass(pattern):
     np.testing.assert_allclose(blockwise, dense, atol=1e-6)
     changed = np.concatenate([x[:, :5] + 1, x[:, 5:]], axis=1)
     np.testing.assert_array_equal(layer("blockwise")(changed, changed)[:, 5:], blockwise[:, 5:])
+
+
+def test_what_a_class_besides_the_rule_defines_is_inherited():
+    class Past:
+        causal = True
+
+    class Plan(Pattern):
+        def cache_size(self):
+            return 7
+
+    class Own(Past, Plan):
+        def mask_mod(self, i, j):
+            return j <= i
+
+    class Narrow(Past, Dense):
+        def mask_mod(self, i, j):
+            return j <= i
+
+    assert Own().causal and Own().cache_size() == 7
+    assert Narrow().causal and Narrow.attend is Pattern.attend

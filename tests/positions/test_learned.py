@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from positions.policies import POLICIES, check_policy
 
-from keras_attn.positions import Axial, Learned, Sinusoidal, Timestep
+from keras_attn.positions import Axial, ImageCoordinates, Learned, Sinusoidal, Timestep
 
 B, T, D, P = 2, 5, 7, 11
 X = oracles.random(B, T, D)
@@ -84,7 +84,9 @@ def test_save_config_and_mask():
 
 
 @pytest.mark.parametrize(
-    "layer", [Learned(P), Axial((3, 5), (3, 4)), Sinusoidal(), Timestep()], ids=repr
+    "layer",
+    [Learned(P), Axial((3, 5), (3, 4)), ImageCoordinates(1, 5, 1), Sinusoidal(), Timestep()],
+    ids=repr,
 )
 def test_integers_get_positions_that_are_not_rounded(layer):
     x = np.arange(B * T * D, dtype="int32").reshape(B, T, D)

@@ -108,6 +108,9 @@ def test_a_run_adds_to_the_card_of_the_same_budget(folder, tmp_path, monkeypatch
     assert list(content["results"]) == [ours, theirs]
     assert list(content["results"][ours]) == ["0", "1", "2"]
     assert {ours, theirs} <= content["versions"].keys()
+    capsys.readouterr()
+    measure("--contenders", ours, "--add")
+    assert len(trained) == 5 and f"| {ours} | 3.000 |" in capsys.readouterr().out
     with pytest.raises(ValueError, match="--add needs a card of the same budget"):
         measure("--add", "--dropout", "0.1")
 

@@ -15,18 +15,7 @@ from keras_attn import patterns, scores
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
 from keras_attn.patterns import Causal, Dense, Local, PerHead, Strided
-from keras_attn.scores import (
-    ALiBi,
-    Bias,
-    DotProduct,
-    Relative,
-    Score,
-    SharedQK,
-    SoftCap,
-    Sum,
-    T5Bias,
-    positions_by_head,
-)
+from keras_attn.scores import ALiBi, Bias, DotProduct, Relative, SharedQK, SoftCap, Sum, T5Bias
 
 
 class Learned(Bias):
@@ -371,50 +360,3 @@ def test_sums_are_flat_and_readable():
 def test_invalid_arguments_raise(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
-
-
-def test_a_subclass_of_a_bias_has_its_own_rule_everywhere():
-    """Of the vector of distances and of pairs of positions, the one that it does not define."""
-
-    class Near(T5Bias):
-        def of_distances(self, distances):
-            return super().of_distances(ops.minimum(distances, 2))
-
-    class Flat(T5Bias):
-        def of_pairs(self, i, j):
-            return ops.zeros((1, N, i.shape[-1], j.shape[-1]))
-
-    query, key = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
-    for kind in (Near, Flat):
-        layer = built(lambda kind=kind: DotProduct() + kind(8, 20))
-        i, j = np.arange(S - T, S, dtype="int32"), np.arange(S, dtype="int32")
-        by_distances = layer(query, key)
-        by_pairs = layer(query, key, query_positions=i, key_positions=j)
-        np.testing.assert_allclose(by_distances, by_pairs, atol=1e-6)
-        (bias,) = layer.terms[1:]
-        assert (bias.is_relative, bias.is_of_distances) == (kind is Near, kind is Near)
-    np.testing.assert_allclose(by_pairs, DotProduct()(query, key), atol=1e-6)
-
-
-def test_a_score_of_ones_own_reads_positions_of_any_form():
-    """Positions are a range in the matrix of scores, and tensors in tiles and packed rows."""
-
-    class Nearest(Score):
-        uses_positions = True
-
-        def __call__(self, query, key, query_positions=None, key_positions=None):
-            i, j = positions_by_head(query_positions), positions_by_head(key_positions)
-            far = ops.cast(ops.abs(i[..., :, None] - j[..., None, :]), "float32")
-            return DotProduct()(query, key) - far
-
-    x, ids = oracles.random(1, 7, 6), np.array([[1, 1, 1, 2, 2, 2, 2]])
-    for pattern in (Causal(), Strided(3)):
-        of = {"score": Nearest(), "pattern": pattern}
-        layer = MultiHeadAttention(2, H, **of, implementation="dense")
-        found = layer(x, x, segment_ids=ids)
-        parts = [layer(part, part) for part in (x[:, :3], x[:, 3:])]
-        np.testing.assert_allclose(found, np.concatenate(parts, axis=1), atol=1e-6)
-        tiles = MultiHeadAttention(2, H, **of, implementation="blockwise")
-        tiles.build(x.shape, x.shape)
-        tiles.set_weights(layer.get_weights())
-        np.testing.assert_allclose(tiles(x, x), layer(x, x), atol=1e-6)

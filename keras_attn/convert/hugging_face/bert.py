@@ -91,7 +91,7 @@ def copy_weights(checkpoint, model):
     copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "encoder.layer.{}.")
     if not isinstance(model, models.Classifier):
         copy_table(checkpoint, model, HEAD, "cls.predictions.")
-    elif model.pooling == "mean":  # transformers has a pooler even so
+    elif model.pooler is None:  # transformers has one even so
         fill_pooler(checkpoint, model, POOLER)
     else:
         copy_classifier(checkpoint, model, POOLER, CLASSIFIER)

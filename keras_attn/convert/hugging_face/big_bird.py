@@ -11,7 +11,6 @@ from keras_attn.convert.hugging_face.text_classifier import (
     head_options,
     pooling_files,
     read_classifier,
-    refuse_tokens,
 )
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
 from keras_attn.ops.activations import get_activation
@@ -28,7 +27,6 @@ def convert(checkpoint, overrides):
     It has as many positions as transformers computes by full attention.
     """
     checkpoint.strip("bert.")
-    refuse_tokens(checkpoint)
     checkpoint.drop_copy("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
     checkpoint.drop_copy("cls.predictions.decoder.bias", "cls.predictions.bias")
     config = checkpoint.config
@@ -72,7 +70,7 @@ def copy_weights(checkpoint, model):
     copy_table(checkpoint, model, bert.EMBEDDINGS, "embeddings.")
     copy_blocks(checkpoint, model.encoder.blocks, bert.BLOCK, "encoder.layer.{}.")
     is_classifier = isinstance(model, models.Classifier)
-    if is_classifier and model.num_classes is None and model.pooling == "first":
+    if is_classifier and model.num_classes is None and model.pooler is not None:
         copy_classifier(checkpoint, model, *FEATURES)
         return
     bert.fill_pooler(checkpoint, model, POOLER)  # which every class has, and few read

@@ -4,11 +4,7 @@ from keras_attn import models
 from keras_attn.convert.hugging_face import bert
 from keras_attn.convert.hugging_face.family import Family
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.text_classifier import (
-    copy_classifier,
-    read_classifier,
-    refuse_tokens,
-)
+from keras_attn.convert.hugging_face.text_classifier import copy_classifier, read_classifier
 from keras_attn.convert.hugging_face.weights import LastRows, copy_blocks, copy_table
 
 PARTS = {
@@ -23,7 +19,7 @@ HEAD = {
 }
 # Names of the linear layers of a classifier, and of an encoder without one.
 CLASSIFIER = "classifier.dense", "classifier.out_proj"
-FEATURES = "pooler.dense", "classifier"
+FEATURES = "pooler.dense", CLASSIFIER[1]
 
 
 def convert(checkpoint, overrides):
@@ -57,7 +53,6 @@ def read_model(checkpoint, function, given, overrides):
         checkpoint: a `Checkpoint`, whose names have no prefix.
         function: builds the `MaskedLanguageModel`, by the arguments `given` and the `overrides`.
     """
-    refuse_tokens(checkpoint)
     checkpoint.drop_copy("lm_head.decoder.weight", "embeddings.word_embeddings.weight")
     checkpoint.drop_copy("lm_head.decoder.bias", "lm_head.bias")
     model = build(function, given, overrides)
@@ -80,7 +75,7 @@ def copy_weights(checkpoint, model, block=bert.BLOCK):
         copy_table(checkpoint, model, HEAD)
     elif model.num_classes is not None:
         copy_classifier(checkpoint, model, *CLASSIFIER)
-    elif model.pooling == "mean":  # transformers has a pooler even so
+    elif model.pooler is None:  # transformers has one even so
         bert.fill_pooler(checkpoint, model, FEATURES[0])
     else:
         copy_classifier(checkpoint, model, *FEATURES)

@@ -28,7 +28,8 @@ def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
     else:
         options = dict(scaling or options)
         if (length := config.get(_LENGTH)) is not None:
-            options[_LENGTH] = length  # in place of that of the parameters
+            # In place of that of the parameters; transformers ignores it for a type of layers.
+            options[_LENGTH] = length
     fraction = options.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     if fraction != 1:
         config.refuse(f"The option partial_rotary_factor={fraction!r} is not converted, only 1.")

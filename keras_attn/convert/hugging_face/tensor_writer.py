@@ -37,7 +37,7 @@ def write_tensors(folder, tensors, shard_size):
 
 
 def write_file(folder, name, content):
-    """Write bytes, or a dict as JSON, to a file of a folder."""
+    """Write bytes, or a dict or list as JSON, to a file of a folder."""
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if not isinstance(content, bytes):

@@ -12,6 +12,9 @@ from keras_attn.convert.hugging_face.weights import copy_part
 MODULES, POOLING = "modules.json", "1_Pooling/config.json"
 # `Normalize` divides a vector by its norm, which leaves its direction.
 _READ_MODULES = ("Transformer", "Pooling", "Normalize")
+_POOLINGS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean"}
+# Ends of the names of classes whose classifier may have the names of that of texts.
+_OTHER_CLASSIFIERS = ("ForTokenClassification", "ForMultipleChoice")
 
 
 def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
@@ -28,12 +31,9 @@ def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
         activation: of the pooler.
     """
     has_pooler = checkpoint.has(f"{pooler}.weight")
-    if checkpoint.has(f"{classifier}.weight"):
-        if not has_pooler:
-            checkpoint.refuse(
-                f"The weights have a classifier {classifier!r} but no {pooler!r}: a model that "
-                "classifies tokens is not converted, only one that classifies texts."
-            )
+    has_classifier = checkpoint.has(f"{classifier}.weight")
+    _refuse_tokens(checkpoint, is_of_texts=has_pooler and has_classifier)
+    if has_classifier:
         num_classes = read_num_classes(checkpoint, classifier)
         return build_classifier(model, num_classes, "first", activation)
     pooling = _read_pooling(checkpoint.config)
@@ -56,9 +56,16 @@ def read_num_classes(checkpoint, name):
     return checkpoint.shape(f"{name}.weight")[0]
 
 
-def refuse_tokens(checkpoint):
-    """Refuse a classifier of tokens or choices, which has one layer where that of texts has two."""
-    if checkpoint.has("classifier.weight"):
+def _refuse_tokens(checkpoint, is_of_texts):
+    """Refuse a classifier of tokens or choices.
+
+    Args:
+        checkpoint: a `Checkpoint`.
+        is_of_texts: bool. True if it has both layers of the family's classifier of texts.
+    """
+    classes = checkpoint.config.get("architectures", [])
+    is_other = any(str(name).endswith(_OTHER_CLASSIFIERS) for name in classes)
+    if checkpoint.has("classifier.weight") and (is_other or not is_of_texts):
         checkpoint.refuse(
             "A model that classifies tokens or choices is not converted, only one that classifies "
             "texts."
@@ -107,10 +114,9 @@ def build_alike(masked, model, activation):
     """
     if not isinstance(model, models.Classifier):
         return masked
-    has_pooler = model.num_classes is not None or model.pooler is not None
-    return build_classifier(
-        masked, model.num_classes, model.pooling, activation if has_pooler else None
-    )
+    if model.num_classes is None and model.pooler is None:
+        return build_classifier(masked, None, model.pooling, None)
+    return build_classifier(masked, model.num_classes, "first", activation)
 
 
 def head_options(model, name):
@@ -135,11 +141,17 @@ def label_options(num_classes):
 
 
 def pooling_files(model):
-    """Return the file that names the pooling of a sentence encoder, by its name."""
-    if getattr(model, "pooling", "first") == "first":
+    """Return the files that name the pooling of a sentence encoder, by their names."""
+    if getattr(model, "num_classes", 0) is not None or model.pooler is not None:
         return {}
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for i, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
+    ]
+    # The false one too: where the file lacks it, the mean is taken as well.
+    modes = {name: pooling == model.pooling for name, pooling in _POOLINGS.items()}
     width = model.embedding.hidden_dim
-    return {POOLING: {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}}
+    return {MODULES: modules, POOLING: {"word_embedding_dimension": width, **modes}}
 
 
 def _read_pooling(config):
@@ -148,7 +160,8 @@ def _read_pooling(config):
         return None
     if pathlib.Path(config.folder, MODULES).is_file():
         for module in read_json(config.folder, MODULES, list):
-            name = module.get("type", "").rpartition(".")[2]
+            kind = module.get("type") if isinstance(module, dict) else None
+            name = str(kind).rpartition(".")[2]
             if name not in _READ_MODULES:
                 config.refuse(
                     f"The module {name!r} of {MODULES} is not converted, only "
@@ -158,7 +171,6 @@ def _read_pooling(config):
         return None
     options = read_json(config.folder, POOLING)
     modes = [name for name, value in options.items() if name.startswith("pooling_mode") and value]
-    kinds = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean"}
-    if len(modes) != 1 or modes[0] not in kinds:
+    if len(modes) != 1 or modes[0] not in _POOLINGS:
         config.refuse(f"The pooling {modes!r} of {POOLING} is not converted.")
-    return kinds[modes[0]]
+    return _POOLINGS[modes[0]]

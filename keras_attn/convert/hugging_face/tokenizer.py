@@ -97,7 +97,7 @@ def _read(files):
     }
     if all((files / name).is_file() for name in _MARIAN):
         vocabularies = [_json(files / name) for name in ("vocab.json", "target_vocab.json")]
-        check_added(_added_tokens(files, settings), vocabularies[0])
+        check_added(_added_tokens(files, settings))
         models = [(files / name).read_bytes() for name in _MARIAN[:2]]
         return Marian(*models, *filter(None, vocabularies))
     model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
@@ -149,7 +149,8 @@ def _added_tokens(files, settings):
         return [{"id": int(i), **token} for i, token in settings["added_tokens_decoder"].items()]
     names = [token for name, token in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
-        names += settings.get(name) or []
+        more = settings.get(name) or []
+        names += more.values() if isinstance(more, dict) else more
     special = [name.get("content") if isinstance(name, dict) else name for name in names]
     older = _json(files / "added_tokens.json")
     return [{"id": i, "content": token, "special": token in special} for token, i in older.items()]
@@ -159,7 +160,7 @@ def _wordpiece(files, settings):
     if not settings.get("tokenize_chinese_chars", True):
         raise NoGraph("it does not split Chinese characters.")
     pieces = _text(files / "vocab.txt").removesuffix("\n").split("\n")
-    check_added(_added_tokens(files, settings), pieces)
+    check_added(_added_tokens(files, settings))
     lower_case, strip = settings.get("do_lower_case", True), settings.get("strip_accents")
     return tokenizer_json.build(WordPiece, pieces, lower_case, strip)
 
@@ -207,7 +208,7 @@ def _check_merges(merges, vocabulary, files):
 def _sentencepiece(model, files, settings):
     name = _class_of(files, settings)
     tokenizer = SentencePiece(model)
-    check_added(_added_tokens(files, settings), tokenizer.vocabulary())
+    check_added(_added_tokens(files, settings))
     if name in ("T5", "Mt5", "MT5"):
         count, end = settings.get("extra_ids", 100), tokenizer.vocabulary_size
         special = {f"<extra_id_{i}>": end + count - 1 - i for i in range(count)}

@@ -47,18 +47,18 @@ def build(make, *arguments, **options):
         raise NoGraph(str(error)) from error
 
 
-def check_added(added, vocabulary):
+def check_added(added):
     """Raise `NoGraph` for an added word, which Hugging Face cuts out of a text before all rules.
 
-    A mark that is special or not normalised, such as Qwen's `<tool_call>`, stays plain text.
+    So it does with a word of the model's vocabulary, inside longer words too. A mark that is
+    special or not normalised, such as Qwen's `<tool_call>`, stays plain text.
 
     Args:
         added: list of the added tokens, dicts of `content`, `special` and `normalized`.
-        vocabulary: the tokens besides them.
     """
     for token in added:
         is_mark = token.get("special", True) or not token.get("normalized", True)
-        if not is_mark and token["content"] not in vocabulary:
+        if not is_mark:
             raise NoGraph(f"it cuts the added token {token['content']!r} out of texts.")
 
 
@@ -71,7 +71,7 @@ def special_ids(vocabulary, added, settings, defaults=()):
         settings: dict. `tokenizer_config.json`.
         defaults: dict of the texts of "pad", "bos" and "eos" where `settings` names none.
     """
-    check_added(added, vocabulary)
+    check_added(added)
     special = {token["content"]: token["id"] for token in added if token.get("special", True)}
     vocabulary.update((token["content"], token["id"]) for token in added)
     ids = {}
@@ -101,6 +101,7 @@ def _wordpiece(content, settings):
     _check(model, expected)
     _check(normalizer, {"clean_text": True, "handle_chinese_chars": True})
     pieces = sorted(model["vocab"], key=model["vocab"].get)
+    check_added(content["added_tokens"])
     if any(token["content"] not in model["vocab"] for token in content["added_tokens"]):
         raise NoGraph("it has tokens besides its vocabulary.")
     if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):

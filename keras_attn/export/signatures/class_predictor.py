@@ -3,8 +3,7 @@
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.export.checks import check_padding
-from keras_attn.export.signatures.halting import halting_function, token_halting
+from keras_attn.export.signatures.halting import halting_of_ids
 from keras_attn.export.signatures.model_functions import ModelFunctions, of_ids
 
 
@@ -43,25 +42,14 @@ class ClassPredictor(ModelFunctions):
             classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
             return {"probabilities": ops.softmax(logits), "class": classes}
 
-        def read(token_ids, lengths):
-            return self.read_ids(token_ids, lengths, pad_id, model.max_length)
-
-        def classify_ids(token_ids, lengths):
-            return classify(read(token_ids, lengths))
-
         self.predict = classify
         self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
         if model.image_shape is None:
-            pad_id = check_padding(model)
-            self.classify = of_ids()(classify_ids)
-            halting = halting_function(model)
-            if halting is not None:
-                self._halting = lambda token_ids, lengths: token_halting(
-                    halting, read(token_ids, lengths), lengths, pad_id
-                )
-                self.halting = of_ids()(
-                    lambda token_ids, lengths: self._halting(token_ids, lengths)
-                )
+            read = self.reader(model)
+            self.classify = of_ids()(lambda token_ids, lengths: classify(read(token_ids, lengths)))
+            self._halting = halting_of_ids(model, read)
+            if self._halting is not None:
+                self.halting = of_ids()(self._halting)
         else:
             images = [tf.TensorSpec([None, *model.image_shape], tf.float32, "images")]
             self.classify = tf.function(classify, images, autograph=False)

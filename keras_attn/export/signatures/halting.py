@@ -24,6 +24,19 @@ def token_halting(halting, token_ids, lengths, pad_id, name="token_ids"):
     return halting_outputs(found, is_valid)
 
 
+def halting_of_ids(model, read):
+    """Return the function of ids and lengths that gives their `token_halting`, or None.
+
+    `read` maps them to the ids that the model reads. A model without an `ACT` has no halting.
+    """
+    halting = halting_function(model)
+    if halting is None:
+        return None
+    return lambda token_ids, lengths: token_halting(
+        halting, read(token_ids, lengths), lengths, model.pad_id
+    )
+
+
 def halting_outputs(halting, is_valid, prefix=""):
     """Return the outputs of a `Halting` of as many positions or more, 0 at tokens that are none."""
     width = tf.shape(is_valid)[1]

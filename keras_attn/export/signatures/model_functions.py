@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_attn.export.checks import check_padding
 from keras_attn.generation.decoding import end_tokens
 from keras_attn.text.tokenizer import Tokenizer
 
@@ -57,6 +58,11 @@ class ModelFunctions:
             token_ids = require(token_ids, width <= max_length, message, width)
         return self.known_ids(mask_ids(token_ids, lengths, pad_id))
 
+    def reader(self, model):
+        """Return `read_ids` with the padding and the positions of a model, of ids and lengths."""
+        pad_id = check_padding(model)
+        return lambda *ids: self.read_ids(*ids, pad_id, model.max_length)
+
     def known_ids(self, token_ids):
         """Return the ids of a request; one outside the vocabulary is an error."""
         if self._vocabulary_size is None:
@@ -66,7 +72,7 @@ class ModelFunctions:
 
 def require(x, condition, *message):
     """Return a tensor; a condition that does not hold is an error, also inside a graph."""
-    with tf.control_dependencies([tf.debugging.Assert(condition, message)]):
+    with tf.control_dependencies([tf.debugging.Assert(condition, message, summarize=32)]):
         return tf.identity(x)
 
 
@@ -87,8 +93,9 @@ def length_mask(rows, lengths):
     size = tf.shape(rows)
     is_one_each = tf.equal(tf.shape(lengths)[0], size[0])
     are_within = tf.reduce_all((lengths >= 0) & (lengths <= size[1]))
-    message = "lengths must be one number for each row, from 0 to the rows' width"
-    return tf.sequence_mask(require(lengths, is_one_each & are_within, message), size[1])
+    message = "lengths must be one number for each row, from 0 to its width. Received: lengths"
+    found = message, lengths, "rows of shape", size
+    return tf.sequence_mask(require(lengths, is_one_each & are_within, *found), size[1])
 
 
 def mask_ids(token_ids, lengths, pad_id=0):

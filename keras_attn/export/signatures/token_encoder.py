@@ -3,8 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_attn.export.checks import check_padding
-from keras_attn.export.signatures.halting import halting_function, token_halting
+from keras_attn.export.signatures.halting import halting_of_ids
 from keras_attn.export.signatures.model_functions import ModelFunctions, of_ids
 
 
@@ -31,21 +30,12 @@ class TokenEncoder(ModelFunctions):
     def __init__(self, model):
         super().__init__(model)
         features = keras.Model(model.input, model.encoder.output)
-        absent = dict.fromkeys(model.input)
-        pad_id = check_padding(model)
-
-        def read(token_ids, lengths):
-            return self.read_ids(token_ids, lengths, pad_id, model.max_length)
-
+        absent, read = dict.fromkeys(model.input), self.reader(model)
         self._features = lambda *ids: features({**absent, "token_ids": read(*ids)})
         self._logits = lambda *ids: model({"token_ids": read(*ids)})
-        halting = halting_function(model)
+        halting = halting_of_ids(model, read)
         if halting is not None:
-            self.halting = of_ids()(
-                lambda token_ids, lengths: token_halting(
-                    halting, read(token_ids, lengths), lengths, pad_id
-                )
-            )
+            self.halting = of_ids()(halting)
 
     @property
     def signatures(self):
