@@ -118,14 +118,12 @@ class Reversible(Stack):
 
 def _only_adds(block):
     """Return True if a block applies its sublayers in turn, and adds the output of each."""
-    if getattr(type(block), "apply", None) is not TransformerBlock.apply:
+    if type(block).apply is not TransformerBlock.apply:
         return False
     kinds = ("attention", "cross_attention", "feed_forward")
     residuals = [getattr(block, f"{kind}_residual", None) for kind in kinds]
     classes = [type(residual) for residual in residuals if residual is not None]
-    return all(
-        (c.after, getattr(c, "call", None)) == (PreNorm.after, PreNorm.call) for c in classes
-    )
+    return all((c.after, c.call) == (PreNorm.after, PreNorm.call) for c in classes)
 
 
 def _step(residual, sublayer, scale):

@@ -17,6 +17,10 @@ def crossentropy(labels, logits, label_smoothing=0.0):
         logits: float tensor (..., V).
     """
     _check_logits(labels, logits)
+    return _crossentropy(labels, logits, label_smoothing)
+
+
+def _crossentropy(labels, logits, label_smoothing):
     logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
     return operations.crossentropy(labels, logits, label_smoothing)
 
@@ -110,7 +114,7 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0, z_loss=
         _check_logits(labels, predictions)
         labels = known_labels(labels, ignore_class)
         is_known = _check_labels(labels, ops.shape(predictions)[-1], ignore_class)
-        losses = crossentropy(labels, predictions, label_smoothing)
+        losses = _crossentropy(labels, predictions, label_smoothing)
         losses = ops.where(is_known, losses, float("nan"))
         if z_loss:
             log_sums = ops.logsumexp(ops.cast(predictions, losses.dtype), axis=-1)

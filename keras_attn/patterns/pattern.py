@@ -94,7 +94,7 @@ class Pattern(Value):
 
     @classmethod
     def _inherit_no_plan(cls):
-        """Reset what another pattern, whose `mask_mod` is overridden, says of that function."""
+        """Reset the attributes that describe the `mask_mod` which this class overrides."""
         bases = cls.__mro__[1:]
         owner = next(base for base in bases if "mask_mod" in vars(base))
         if owner is Pattern:

@@ -262,7 +262,7 @@ def test_each_way_obeys_the_rule_of_a_subclass(pattern):
     np.testing.assert_array_equal(layer("blockwise")(changed, changed)[:, 5:], blockwise[:, 5:])
 
 
-def test_what_a_class_besides_the_rule_defines_is_inherited():
+def test_what_mixins_and_bases_without_a_rule_define_is_inherited():
     class Past:
         causal = True
 

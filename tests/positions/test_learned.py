@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from positions.policies import POLICIES, check_policy
 
-from keras_attn.positions import Axial, ImageCoordinates, Learned, Sinusoidal, Timestep
+from keras_attn.positions import Learned
 
 B, T, D, P = 2, 5, 7, 11
 X = oracles.random(B, T, D)
@@ -81,13 +81,3 @@ def test_save_config_and_mask():
     np.testing.assert_array_equal(again.table, np.ones((P, D)))
     embedded = keras.layers.Embedding(5, D, mask_zero=True)(np.array([[1, 0]]))
     np.testing.assert_array_equal(layer(embedded)._keras_mask, [[True, False]])
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [Learned(P), Axial((3, 5), (3, 4)), ImageCoordinates(1, 5, 1), Sinusoidal(), Timestep()],
-    ids=repr,
-)
-def test_integers_get_positions_that_are_not_rounded(layer):
-    x = np.arange(B * T * D, dtype="int32").reshape(B, T, D)
-    np.testing.assert_allclose(layer(x), layer(x.astype("float32")), atol=1e-6)

@@ -11,7 +11,7 @@ from keras_attn.scores import DotProduct, Score, T5Bias
 
 
 def test_a_subclass_of_a_bias_has_its_own_rule_everywhere():
-    """Of the vector of distances and of pairs of positions, the one that it does not define."""
+    """A subclass does not inherit the method that it leaves out."""
 
     class Near(T5Bias):
         def of_distances(self, distances):
