@@ -10,6 +10,7 @@ from keras_attn.convert.golden import write_golden
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.writing import to_hugging_face
+from keras_attn.generation.decoding import end_tokens, vocabulary_size
 from keras_attn.models import Classifier
 
 
@@ -61,6 +62,9 @@ def _export_options(folder, model, tokenizer):
     if not hasattr(model, "reads_prompt"):
         return {}
     options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)
+    # A configuration keeps its library's default, for GPT-2 50256, where the vocabulary is smaller.
+    size = vocabulary_size(model)
+    options["eos_id"] = [end for end in end_tokens(options["eos_id"]) if end < size] or -1
     lengths = model.max_length, options.get("max_length", 64)
     options["max_length"] = min(length for length in lengths if length is not None)
     return {"tokenizer": tokenizer, **options}
