@@ -91,12 +91,19 @@ def test_planted_mistakes_exceed_the_tolerance(convert, name):
     assert difference(model, arrays) <= TOLERANCE  # nothing stays changed
 
 
-def test_a_sentence_encoder_of_first_tokens_has_no_pooler(tmp_path):
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+        {"embedding_dimension": 8, "pooling_mode": "cls", "include_prompt": True},
+        {"pooling_mode": ["cls"]},
+    ],
+)
+def test_a_sentence_encoder_of_first_tokens_has_no_pooler(pooling, tmp_path):
     """The outputs of transformers are those of the pooler, which is computed here beside it."""
     config, weights, arrays = checkpoint_folders.load_golden("bert_features")
     folder = checkpoint_folders.write_folder(tmp_path, config, weights)
     (folder / "1_Pooling").mkdir()
-    pooling = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
     names = ("Transformer", "Pooling", "Normalize")
     modules = [{"type": f"sentence_transformers.models.{name}"} for name in names]

@@ -12,7 +12,7 @@ from keras_attn.convert.hugging_face.weights import copy_part
 MODULES, POOLING = "modules.json", "1_Pooling/config.json"
 # `Normalize` divides a vector by its norm, which leaves its direction.
 _READ_MODULES = ("Transformer", "Pooling", "Normalize")
-_POOLINGS = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean"}
+_POOLINGS = {"cls": "first", "mean": "mean"}
 # Ends of the names of classes whose classifier may have the names of that of texts.
 _OTHER_CLASSIFIERS = ("ForTokenClassification", "ForMultipleChoice")
 
@@ -148,10 +148,13 @@ def pooling_files(model):
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
     ]
-    # The false one too: where the file lacks it, the mean is taken as well.
-    modes = {name: pooling == model.pooling for name, pooling in _POOLINGS.items()}
+    # For versions before 5.4. The false one too: without it, they take the mean as well.
+    flags = {
+        "pooling_mode_cls_token": model.pooling == "first",
+        "pooling_mode_mean_tokens": model.pooling == "mean",
+    }
     width = model.embedding.hidden_dim
-    return {MODULES: modules, POOLING: {"word_embedding_dimension": width, **modes}}
+    return {MODULES: modules, POOLING: {"word_embedding_dimension": width, **flags}}
 
 
 def _read_pooling(config):
@@ -169,8 +172,16 @@ def _read_pooling(config):
                 )
     if not pathlib.Path(config.folder, POOLING).is_file():
         return None
-    options = read_json(config.folder, POOLING)
-    modes = [name for name, value in options.items() if name.startswith("pooling_mode") and value]
+    modes = _pooling_modes(read_json(config.folder, POOLING))
     if len(modes) != 1 or modes[0] not in _POOLINGS:
         config.refuse(f"The pooling {modes!r} of {POOLING} is not converted.")
     return _POOLINGS[modes[0]]
+
+
+def _pooling_modes(options):
+    """Return the names of poolings: one option has them from version 5.4 on, before a flag each."""
+    modes = options.get("pooling_mode")
+    if modes is None:
+        flags = [name for name, on in options.items() if on and name.startswith("pooling_mode_")]
+        return [flag.removeprefix("pooling_mode_").partition("_token")[0] for flag in flags]
+    return [modes] if isinstance(modes, str) else list(modes)
