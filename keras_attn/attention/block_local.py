@@ -9,7 +9,7 @@ from keras_attn.attention.inputs import (
 )
 from keras_attn.attention.segments import pairs_in_documents
 from keras_attn.attention.tiles import Tile, TileCount, attend_tiles, blocks_per_tile
-from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis, stack_blocks
+from keras_attn.ops.shapes import ceil_div, greater, pad, size, sizes, slice_axis, stack_blocks
 
 
 class BlockLayout:
@@ -27,7 +27,7 @@ class BlockLayout:
         self.window = (1 + self.neighbours) * block  # keys that a block of queries attends to
         self.first = self.num_keys - self.length  # key at the position of the first query
         self.start = self.first // block * block  # first key of the first block
-        count = ceil_div(self.num_keys - self.start, block)
+        count = greater(ceil_div(self.num_keys - self.start, block), 1)  # a loop runs once at least
         sizes_of_tile = block * self.window, inputs.tile_sizes.block_scores, count
         # With fewer blocks than neighbours, tiles would overlap twice.
         self.group = blocks_per_tile(inputs.query, *sizes_of_tile, least=self.neighbours)

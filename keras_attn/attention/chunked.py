@@ -26,8 +26,8 @@ def _cut_into_chunks(inputs, visible):
         groups = tile_sizes.num_groups
         if isinstance(length, int):
             groups = max(1, min(groups, length // tile_sizes.least_group))
-    group = ceil_div(length, groups)
-    scores_of_query = (inputs.query.shape[0] or 1) * num_heads * num_keys
+    group = ceil_div(greater(length, 1), groups)
+    scores_of_query = (inputs.query.shape[0] or 1) * num_heads * greater(num_keys, 1)
     most = tile_sizes.chunk_scores // scores_of_query // 32 * 32
     in_group = ceil_div(group, lesser(group, greater(most, 32)))
     chunk = ceil_div(group, in_group)

@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_attn.attention.block_local import attend_block_local, block_local_tiles
 from keras_attn.attention.tiles import resize
-from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
+from keras_attn.ops.shapes import ceil_div, greater, pad, size, sizes, slice_axis
 
 
 def strided_tiles(inputs, stride, blocks=None):
@@ -30,7 +30,7 @@ def attend_strided(inputs, stride, allowed=None, blocks=None, *, log_weight=Fals
             `allowed` reaches; None with the default of `allowed`.
     """
     length, num_keys = size(inputs.query, 2), size(inputs.key, 2)
-    rows = ceil_div(num_keys, stride)
+    rows = greater(ceil_div(num_keys, stride), 1)
     first = num_keys - length
 
     def transpose(x, rows, columns):  # (B, N, rows * columns, H) -> (B, N, columns * rows, H)

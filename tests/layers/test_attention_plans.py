@@ -56,6 +56,16 @@ def test_tiles_equal_the_matrix(pattern):
     assert_equal(both_plans(pattern, X, CONTEXT, call=call))
 
 
+@pytest.mark.parametrize("pattern", WAYS)
+def test_an_empty_sequence_has_an_empty_output(pattern):
+    layer = built(pattern, "blockwise")
+    attend = tf.function(
+        lambda x, real: layer(x, x, value_mask=real),
+        [tf.TensorSpec([B, None, D]), tf.TensorSpec([B, None], "bool")],
+    )
+    assert attend(X[:, :0], REAL[:, :0]).shape == (B, 0, D)
+
+
 def test_heads_that_share_keys():
     assert_equal(both_plans("strided", X, num_key_value_heads=1))
 
@@ -218,7 +228,7 @@ def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_pat
     tf.saved_model.save(served, str(tmp_path), options=options)
     assert export.unservable_ops(str(tmp_path)) == []
     loaded = tf.saved_model.load(str(tmp_path))
-    for length in (1, T):
+    for length in (0, 1, T):
         real = tf.constant(REAL[:, :length])
         x = tf.constant(X[:, :length])
         for found, layer in zip(loaded(x, real), layers, strict=True):
