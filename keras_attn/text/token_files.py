@@ -14,7 +14,7 @@ class TokenFiles(ArrayFiles):
 
     A slice is an int32 array, read by `os.pread`; nothing else is kept, so `len` and any order of
     reading cost no memory. The size of each file is compared with the manifest at once. Its SHA-256
-    is compared when something of it is first read, once a process, at some 2 GB/s. A slice of n
+    is compared when something of it is first read, once a process, at some 1.4 GB/s. A slice of n
     tokens takes O(n + log number of files).
 
     Args:

@@ -1,6 +1,6 @@
 """Processes without Keras.
 
-`import keras_attn` registers every layer, and so imports Keras and TensorFlow: 750 MB and seven
+`import keras_attn` registers every layer, and so imports Keras and TensorFlow: some 540 MB and two
 seconds in each process. The functions here need three of its modules, and those need only NumPy.
 """
 
