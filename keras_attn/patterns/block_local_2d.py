@@ -72,16 +72,17 @@ class BlockLocal2D(Pattern):
         )
         return functools.reduce(ops.logical_and, conditions)
 
-    def dense_mask_and_bias(self, inputs):
-        if not inputs.query_segments:  # a packed row has several images
-            self._check(inputs.query.shape[2])
-        return super().dense_mask_and_bias(inputs)
-
     def attend(self, inputs, log_weight=False):
-        self._check(inputs.key.shape[2])
         starts, keys = self._tables()
         # The lists hold no pixel outside the rectangle.
         return attend_block_sparse(inputs, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
+
+    def check_length(self, length):
+        if length is not None and length > math.prod(self.image_shape):
+            raise ValueError(
+                "`image_shape` must have a pixel for each position. Received: "
+                f"image_shape={self.image_shape}, {length} positions."
+            )
 
     def tiles(self, inputs):
         return block_sparse_tiles(inputs, *self._tables())
@@ -108,13 +109,6 @@ class BlockLocal2D(Pattern):
 
     def _tables(self):
         return _tables(self.image_shape, self.query_shape, self.flange)
-
-    def _check(self, length):
-        if length is not None and length > math.prod(self.image_shape):
-            raise ValueError(
-                "`image_shape` must have a pixel for each position. Received: "
-                f"image_shape={self.image_shape}, {length} positions."
-            )
 
 
 @functools.lru_cache(maxsize=64)

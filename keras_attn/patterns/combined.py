@@ -24,6 +24,9 @@ class SameAs(Pattern):
     def mask_mod(self, i, j):
         return self.same.mask_mod(i, j)
 
+    def check_length(self, length):
+        self.same.check_length(length)
+
     def attend(self, inputs, log_weight=False):
         return self.same.attend_blockwise(inputs, log_weight)
 
@@ -53,6 +56,10 @@ class Combined(Pattern):
 
     def __init__(self, first, second):
         self.first, self.second = of_positions(first, "first"), of_positions(second, "second")
+
+    def check_length(self, length):
+        for pattern in (self.first, self.second):
+            pattern.check_length(length)
 
 
 def of_positions(identifier, name):

@@ -17,6 +17,7 @@ _OF_MASK_MOD = {
     "cache_sinks",
     "cache_size",
     "causal",
+    "check_length",
     "decode_keys",
     "dense_mask_and_bias",
     "extra_products",
@@ -128,6 +129,8 @@ class Pattern(Value):
 
     def dense_mask_and_bias(self, inputs):
         """Return the mask, as `mask` does, and a bias or None for the whole matrix of logits."""
+        if not inputs.query_segments:  # a packed row may be longer than its documents
+            self.check_length(inputs.query.shape[2])
         return self.mask(inputs.query_positions, inputs.key_positions), None
 
     def attend(self, inputs, log_weight=False):
@@ -142,6 +145,7 @@ class Pattern(Value):
     def attend_blockwise(self, inputs, log_weight=False):
         """Compute `attend`; for packed rows that it cannot keep apart, attend to all pairs."""
         if not inputs.query_segments:
+            self.check_length(inputs.key.shape[2])
             return self.attend(inputs, log_weight)
         inputs = inputs.in_row()
         if self.supports_segments:
@@ -150,6 +154,9 @@ class Pattern(Value):
 
     def build_for(self, query_shape, input_shape):
         """Create weights for per-head queries (B, N, T, H) made from inputs (B, T, D)."""
+
+    def check_length(self, length):
+        """Refuse a sequence that is longer than the pattern is defined for; None is not known."""
 
     def check_score(self, score):
         """Refuse a score that the pattern cannot be computed with."""

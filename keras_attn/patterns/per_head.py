@@ -66,6 +66,10 @@ class PerHead(Pattern):
         self._check(inputs)
         return super().dense_mask_and_bias(inputs)
 
+    def check_length(self, length):
+        for pattern in self.patterns:
+            pattern.check_length(length)
+
     def attend(self, inputs, log_weight=False):
         self._check(inputs)
         # A score's weights are those of all heads: such a score computes all heads at once.

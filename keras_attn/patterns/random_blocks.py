@@ -72,15 +72,17 @@ class Random(Pattern):
         is_position = ops.logical_and(row == own, j >= 0)
         return ops.logical_and(drawn, is_position)
 
-    def dense_mask_and_bias(self, inputs):
-        self._check(inputs.query.shape[2])
-        return super().dense_mask_and_bias(inputs)
-
     def attend(self, inputs, log_weight=False):
-        self._check(inputs.key.shape[2])
         starts, keys = self._starts(), self._keys()
         # The lists hold allowed keys alone; -1 fills the short ones.
         return attend_block_sparse(inputs, starts, keys, lambda i, j: j >= 0, log_weight=log_weight)
+
+    def check_length(self, length):
+        if length is not None and length > self.max_length:
+            raise ValueError(
+                "`max_length` must be the length of the longest sequence. Received: "
+                f"max_length={self.max_length}, {length} positions."
+            )
 
     def tiles(self, inputs):
         return block_sparse_tiles(inputs, self._starts(), self._keys())
@@ -101,13 +103,6 @@ class Random(Pattern):
         table = self.blocks()[..., None]
         keys = table * self.block_length + np.arange(self.block_length, dtype="int32")
         return np.where(table < 0, -1, keys).reshape(len(table), -1).astype("int32")
-
-    def _check(self, length):
-        if length is not None and length > self.max_length:
-            raise ValueError(
-                "`max_length` must be the length of the longest sequence. Received: "
-                f"max_length={self.max_length}, {length} positions."
-            )
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import oracles
 import pytest
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import Causal, Dense, Dilated, Global, Local, Prefix, Random
+from keras_attn.patterns import Causal, Dense, Dilated, Global, Local, PerHead, Prefix, Random
 
 B, T, N, H, D = 2, 23, 2, 3, 7
 X = oracles.random(B, T, D)
@@ -116,6 +116,9 @@ DRAWN = [[4, 7], [4, 7], [5, 6], [1, 6], [2, 6], [1, 3], [2, 4], [1, 4]]
 
 
 def test_a_sequence_longer_than_the_table_is_refused():
-    for implementation in ("dense", "blockwise"):
-        with pytest.raises(ValueError, match="`max_length`.*max_length=22, 23 positions"):
-            output(Random(4, 2, 22), implementation)
+    """Also where the pattern is a part of another one."""
+    drawn = Random(4, 2, 22)
+    for pattern in (drawn, Local(3) | drawn, drawn & Local(3), PerHead([drawn] * 2)):
+        for implementation in ("dense", "blockwise"):
+            with pytest.raises(ValueError, match="`max_length`.*max_length=22, 23 positions"):
+                output(pattern, implementation)
