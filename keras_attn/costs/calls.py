@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.unallocated import without_values
+from keras_attn.costs.weights import own_weights
 from keras_attn.depth import ACT, ACTCell
 from keras_attn.layers import MultiHeadAttention
 
@@ -23,15 +24,20 @@ class Call:
         arguments: dict of the arguments by name; tensors are `keras.KerasTensor`s, one for each.
         output: `keras.KerasTensor`, the first output.
         inside: tuple of the layers whose calls it is a part of, from the outermost on.
-        reads_input: True if floats among the arguments are an input of the model, which needs no
-            gradient.
+        learned: frozenset of the names of the arguments that need a gradient, for weights that
+            learn before the call.
     """
 
     layer: keras.layers.Layer
     arguments: dict
     output: object
     inside: tuple
-    reads_input: bool
+    learned: frozenset
+
+    @property
+    def has_gradient(self):
+        """True if the backward pass has anything to do here."""
+        return bool(self.learned or self.layer.trainable_variables)
 
     @property
     def value(self):
@@ -47,7 +53,7 @@ class Call:
     @property
     def repeats(self):
         """Number of times that the call runs: a loop that may end early is recorded once."""
-        loops = [layer for layer in self.inside if isinstance(layer, (ACT, ACTCell))]
+        loops = [layer for layer in self.inside if is_loop(layer)]
         return max([layer.max_steps for layer in loops], default=1)
 
     @property
@@ -88,6 +94,11 @@ def record_calls(model, inputs):
     return calls
 
 
+def is_loop(layer):
+    """Return True if a layer repeats what is inside it up to `max_steps` times."""
+    return isinstance(layer, (ACT, ACTCell))
+
+
 def counts_itself(layer):
     """Return True if a layer knows the cost of its calls, with all layers inside it."""
     return isinstance(layer, MultiHeadAttention) or hasattr(layer, "call_products")
@@ -97,10 +108,13 @@ class _Recorder(keras.Operation):
     def __init__(self, model):
         super().__init__()
         self.model, self.error = model, None
-        self.calls, self.inside, self.inputs, self.specs = [], [], [], {}
+        self.calls, self.inside, self.specs = [], [], {}
+        # Whether a tensor needs a gradient, by its id, with the tensor: no other one gets its id.
+        self.learned = {}
+        self.learns = any(weight.trainable for weight in own_weights(model))
 
     def call(self, inputs):
-        self.inputs = [id(x) for x in keras.tree.flatten(inputs) if x is not None]
+        self._note(inputs, False)
         return self.model(inputs)
 
     @contextlib.contextmanager
@@ -111,6 +125,8 @@ class _Recorder(keras.Operation):
         def call(*args, **kwargs):
             given = signature.bind(*args, **kwargs).arguments
             is_silent = any(counts_itself(other) for other in self.inside)
+            learned = frozenset(name for name, x in given.items() if self._is_learned(x))
+            self.learns = self.learns or any(weight.trainable for weight in own_weights(layer))
             self.inside.append(layer)
             try:
                 output = self._output(layer, original, args, kwargs)
@@ -120,7 +136,7 @@ class _Recorder(keras.Operation):
             finally:
                 self.inside.pop()
             if not is_silent:
-                self._add(layer, given, output)
+                self._add(layer, given, output, learned)
             return output
 
         layer.__dict__["call"] = call
@@ -146,10 +162,31 @@ class _Recorder(keras.Operation):
             self.specs[id(x)] = keras.KerasTensor(tuple(x.shape), dtype), x
         return self.specs[id(x)][0]
 
-    def _add(self, layer, given, output):
-        # Masks, ids and positions have no gradient, wherever they come from.
-        tensors = [x for x in keras.tree.flatten(list(given.values())) if id(x) in self.inputs]
-        reads_input = any("float" in keras.backend.standardize_dtype(x.dtype) for x in tensors)
+    def _note(self, tensors, is_learned):
+        """Keep whether tensors need a gradient; what the inputs are stays."""
+        for x in keras.tree.flatten(tensors):
+            if ops.is_tensor(x):
+                was_learned, _ = self.learned.get(id(x), (is_learned, None))
+                self.learned[id(x)] = was_learned and is_learned, x
+
+    def _is_learned(self, argument):
+        """Return True if a tensor of the argument needs a gradient.
+
+        What is no output of a layer does if any weight before it learns. Inside a loop that learns
+        every tensor does, as the state of its later steps.
+        """
+        in_loop = any(is_loop(layer) and layer.trainable_variables for layer in self.inside)
+        for x in keras.tree.flatten(argument):
+            # Masks, ids and positions have no gradient, wherever they come from.
+            if ops.is_tensor(x) and "float" in keras.backend.standardize_dtype(x.dtype):
+                is_learned, _ = self.learned.get(id(x), (self.learns, None))
+                if is_learned or in_loop:
+                    return True
+        return False
+
+    def _add(self, layer, given, output, learned):
         given = {name: keras.tree.map_structure(self._spec, x) for name, x in given.items()}
         first = keras.tree.flatten(keras.tree.map_structure(self._spec, output))[0]
-        self.calls.append(Call(layer, given, first, tuple(self.inside), reads_input))
+        call = Call(layer, given, first, tuple(self.inside), learned)
+        self._note(output, call.has_gradient)
+        self.calls.append(call)

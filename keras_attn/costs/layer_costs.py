@@ -13,8 +13,9 @@ from keras_attn.costs.memory import (
     peak_of_activations,
     variable_bytes,
 )
-from keras_attn.costs.products import own_kernels, own_weights, products_of
+from keras_attn.costs.products import products_of
 from keras_attn.costs.reach import Reach, most_keys, reach_of
+from keras_attn.costs.weights import own_kernels, own_weights
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Bias, Score
 

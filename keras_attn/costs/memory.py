@@ -9,9 +9,9 @@ from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.costs.products import (
     attention_inputs,
     attention_tiles,
-    own_weights,
     searched_keys,
 )
+from keras_attn.costs.weights import own_weights
 from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -35,6 +35,11 @@ class CallBytes(NamedTuple):
 
 def bytes_of(call):
     """Return the `CallBytes` of a `Call`, once."""
+    found = _of_training(call)
+    return found if call.has_gradient else CallBytes(scratch=found.scratch)
+
+
+def _of_training(call):
     layer, output = call.layer, size_of(call.output)
     if isinstance(layer, MultiHeadAttention):
         return _of_attention(call)
@@ -208,5 +213,5 @@ def _segments(calls):
     """Return what layers read keys from that is no layer's output, as a memory and the sequence."""
     known = {id(call.output) for call in calls}
     attention = [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
-    found = {id(call.value): call.value for call in attention if not call.reads_input}
+    found = {id(call.value): call.value for call in attention if call.learned}
     return [value for key, value in found.items() if key not in known]

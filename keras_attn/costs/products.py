@@ -6,7 +6,8 @@ from typing import NamedTuple
 from keras_attn.attention.inputs import AttentionInputs
 from keras_attn.attention.linear import linear_products
 from keras_attn.attention.tiles import TileCount, resize
-from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.costs.weights import own_kernels
+from keras_attn.feed_forward import FeedForward
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.layers.attention_plans import choose
 from keras_attn.patterns.causal import make_causal
@@ -30,26 +31,17 @@ def products_of(call):
     elif hasattr(layer, "call_products"):
         shapes = {k: tuple(x.shape) for k, x in call.arguments.items() if hasattr(x, "shape")}
         products = layer.call_products(tuple(call.output.shape), **shapes)
-        own = Products(products, _backward(call, products, layer.trainable))
+        own = Products(products, _of_gradients(call, products))
         if getattr(layer, "chunks", 1) > 1:  # computed chunk by chunk, and again for the gradient
             own += Products(0, products)
     else:
         own = Products()
         for kernel in own_kernels(layer):
             products = _of_kernel(layer, kernel, call.output)
-            own += Products(products, _backward(call, products, kernel.trainable))
+            own += Products(products, products * (kernel.trainable + bool(call.learned)))
+    if not call.has_gradient:
+        return Products(own.forward, 0)
     return own + Products(0, call.recomputations * own.forward)
-
-
-def own_weights(layer):
-    """Return the weights of a layer that belong to no layer inside it."""
-    others = {id(w) for other in flatten_layers(layer) if other is not layer for w in other.weights}
-    return [w for w in layer.weights if id(w) not in others]
-
-
-def own_kernels(layer):
-    """Return the matrices of a layer by which its inputs are multiplied."""
-    return [w for w in own_weights(layer) if w.name.endswith("kernel") and len(w.shape) > 1]
 
 
 def _of_kernel(layer, kernel, output):
@@ -61,9 +53,20 @@ def _of_kernel(layer, kernel, output):
     return math.prod(output.shape[: len(output.shape) - axes]) * math.prod(kernel.shape)
 
 
-def _backward(call, products, is_trainable):
-    """Return the products for the gradients by the input and by the kernel."""
-    return products * (int(is_trainable) + (not call.reads_input))
+def _of_gradients(call, products):
+    """Return the products for the gradients of a layer that counts itself.
+
+    One is by its kernels, the other by what they multiply: the input, or what the layer itself has
+    computed or looked up.
+    """
+    layer, of_own = call.layer, 0
+    reads_floats = any("float" in str(getattr(x, "dtype", "")) for x in call.arguments.values())
+    if isinstance(layer, FeedForward):
+        of_own = products * math.prod(layer.output_dense.kernel.shape) // layer.kernel_size()
+    elif not reads_floats:
+        of_own = products
+    by_input = products - of_own if call.learned else 0
+    return by_input + of_own + products * layer.trainable
 
 
 def attention_inputs(call):
@@ -148,6 +151,9 @@ def _of_projections(call):
     key = value if given.get("key") is None else given["key"]
     rows = {name: math.prod(x.shape[:2]) for name, x in (("query", query), ("value", value))}
     rows |= {"key": rows["value"], "gate": rows["query"], "output": rows["query"]}
+    of_value = "query" if given.get("value") is None else "value"
+    of_key = of_value if given.get("key") is None else "key"
+    sources = {"value": of_value, "global_value": of_value, "key": of_key, "global_key": of_key}
     first = _num_first(call)
     rows["global_query"] = query.shape[0] * first
     rows["global_key"] = rows["global_value"] = rows["value"] if first else 0
@@ -157,7 +163,8 @@ def _of_projections(call):
     for name in layer.kernel_names():
         kernel = getattr(layer, f"{name}_kernel")
         products = rows[name] * math.prod(kernel.shape)
-        total += Products(products, _backward(call, products, kernel.trainable))
+        by_input = name == "output" or sources.get(name, "query") in call.learned
+        total += Products(products, products * (kernel.trainable + by_input))
         if name in layer.updates:
             a, b = layer.update_weights(name)
             updates += math.prod(a.shape) * math.prod(b.shape[1:])

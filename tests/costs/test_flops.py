@@ -172,6 +172,40 @@ def test_kernels_that_do_not_learn_need_no_gradient():
     check(model)
 
 
+def test_what_comes_before_all_that_learns_needs_no_gradient():
+    model = model_of(attention(), lambda: depth.Stack(block, 2), lambda: keras.layers.Dense(3))
+    *before, _ = [layer for layer in model.layers if layer.weights]
+    for layer in before:
+        layer.trainable = False
+    check(model)
+    found = keras_attn.explain(model, T).layers
+    assert [cost.activation_bytes > 0 for cost in found] == [False] * (len(found) - 1) + [True]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        attention(),
+        lambda: feed_forward.FeedForward(13),
+        lambda: feed_forward.GatedFeedForward(13),
+        lambda: depth.Recurrent(block(), 3),
+    ],
+)
+def test_an_input_of_floats_needs_no_gradient(make):
+    x, layer = keras.Input((None, D)), make()
+    first = layer(x, x) if isinstance(layer, layers.MultiHeadAttention) else layer(x)
+    check(keras.Model(x, attention()()(first, first)))
+
+
+def test_each_step_of_a_loop_needs_a_gradient_by_its_state():
+    x = keras.Input((None, D))
+    found = [
+        keras_attn.explain(keras.Model(x, make(block(), 3)(x)), T).total.backward_flops
+        for make in (depth.Recurrent, depth.ACT)
+    ]
+    assert found[0] < found[1]  # which has a halting unit beside
+
+
 def test_a_low_rank_update_is_one_more_product():
     model = model_of(attention())
     before = keras_attn.explain(model, T).total
