@@ -28,10 +28,11 @@ def capture_attention(model, max_bytes=2**30):
 
     Calls of the model and `predict` are captured. `predict` runs compiled, as it does outside: its
     function is compiled anew inside the scope, with steps that hand the scores over, and the one
-    from before is back after it. A function of your own is captured if it is traced inside the
-    scope. XLA on TensorFlow cannot hand anything over; on JAX it may round a compiled function
-    otherwise. Capture calls without gradients, since `remat` and `Reversible` run layers again for
-    them, and on one device.
+    from before is back after it. Any other function is captured if it is traced inside the scope:
+    one of your own, or those of `generate`, `evaluate` and `fit`, which keep what they have traced.
+    A warning says that nothing was captured. XLA on TensorFlow cannot hand anything over; on JAX it
+    may round a compiled function otherwise. Capture calls without gradients, since `remat` and
+    `Reversible` run layers again for them, and on one device.
 
     Args:
         model: a model or layer that holds layers of `keras_attn.layers`, in attributes, lists, or
@@ -42,9 +43,10 @@ def capture_attention(model, max_bytes=2**30):
     Returns:
         A context manager that gives a dict, filled in the order of computation, from the path of a
         layer, such as "decoder/blocks/0/cross_attention", to the scores (B, N, T, S), a NumPy array
-        of at least float32. A layer that runs more than once, as the steps of a `Recurrent`, has a
-        list, one array a run. The batches of `predict` are joined, row after row, if it runs one at
-        a time, as by default; a step that one batch took and another did not has zeros in the rows
+        of at least float32. A layer that runs more than once, as the steps of a `Recurrent` or in
+        several calls, has a list, one array a run. The batches of `predict`, which must have one
+        length, are joined, row after row, if it runs one at a time, as by default; use a scope for
+        `predict` alone. A step that one batch took and another did not has zeros in the rows
         of the other.
 
     Raises:
@@ -66,6 +68,7 @@ def capture_attention(model, max_bytes=2**30):
     try:
         with recorder.in_predict(model):
             yield recorder.found
+            recorder.check_found()
     finally:
         captures.thread.record = outer
         recorder.close()

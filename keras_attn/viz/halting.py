@@ -59,6 +59,7 @@ def capture_halting(model):
     try:
         with record_halting(recorder.record), recorder.in_predict(model):
             yield recorder.found
+            recorder.check_found()
     finally:
         recorder.close()
 

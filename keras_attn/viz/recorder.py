@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import warnings
 
 import keras
 import numpy as np
@@ -35,6 +36,16 @@ class Recorder:
             runs.sort(key=lambda run: run[0])
             self.found[path] = _as_entry([arrays for _, arrays in runs])
 
+    def check_found(self):
+        """Warn if no layer has run, after a scope without an error."""
+        wait_for_host_calls()
+        if not self.found:
+            warnings.warn(
+                "Nothing was captured: no layer ran inside the scope, or in a function that was "
+                "compiled before it, as those of `generate`, `evaluate` and `fit` may be.",
+                stacklevel=4,
+            )
+
     def close(self):
         """Make the calls that are not made yet, and keep no more."""
         wait_for_host_calls()
@@ -48,26 +59,29 @@ class Recorder:
             return
         before = model.predict_function
         model.make_predict_function(force=True)
-        model.predict_function = functools.partial(self._run_batch, model.predict_function)
+        function = _as_in_scopes(before, model.predict_function)
+        model.predict_function = functools.partial(self.run_batch, model, function)
         try:
             yield
         finally:
             model.predict_function = before
 
-    def _run_batch(self, function, *arguments):
+    def run_batch(self, model, function, *arguments):
         """Run a batch of `predict`, and add the rows of its arrays to those before."""
-        earlier = dict(self.found)
+        earlier, outputs = dict(self.found), None
         self.found.clear()
         self.runs.clear()
         try:
             outputs = function(*arguments)
             wait_for_host_calls()
+            in_order = sorted(self.runs, key=lambda path: self.runs[path][0][0])
+            joined = _join_rows(earlier, {path: self.found[path] for path in in_order})
         except Exception:
+            if keras.backend.backend() == "jax":
+                _give_weights_back(model, arguments[0] if outputs is None else outputs[1])
             if self.error is None:
                 raise
             raise self.error from None  # without the trace of the graph around it
-        in_order = sorted(self.runs, key=lambda path: self.runs[path][0][0])
-        joined = _join_rows(earlier, {path: self.found[path] for path in in_order})
         self.found.clear()
         self.found |= joined
         self.runs = {path: [(0, x) for x in _as_list(runs)] for path, runs in joined.items()}
@@ -84,14 +98,36 @@ def paths_of(model, kinds, wanted):
         parts = [("/".join(path) or layer.name, layer) for path, layer in layers_by_path(model)]
         hidden = [(layer.path, layer) for layer in flatten_layers(model)]  # in private attributes
         for path, layer in [*parts, *hidden]:
-            if isinstance(layer, kinds):
-                found.setdefault(id(layer), path)
+            if isinstance(layer, kinds) and id(layer) not in found:
+                found[id(layer)] = _unlike(found.values(), path or layer.name)
     if not found:
         raise ValueError(
             f"`model` must hold {wanted}; a model that makes its layers when it is built must be "
             f"built. Received: model={model!r}."
         )
     return found
+
+
+def _unlike(paths, path):
+    """Return a path, with a number if there is the same one; layers in a dict may share a name."""
+    names = itertools.chain([path], (f"{path} ({number})" for number in itertools.count(2)))
+    return next(name for name in names if name not in paths)
+
+
+def _as_in_scopes(before, function):
+    """Return the function of `predict` as the scopes around this one, if any, run it."""
+    if not isinstance(getattr(getattr(before, "func", None), "__self__", None), Recorder):
+        return function
+    model, inner = before.args
+    return functools.partial(before.func, model, _as_in_scopes(inner, function))
+
+
+def _give_weights_back(model, state):
+    """Assign the weights that `predict` on JAX holds while it runs, which an error would lose."""
+    weights = [*model.trainable_variables, *model.non_trainable_variables]
+    for weight, value in zip(weights, itertools.chain(*state), strict=True):
+        if not value.is_deleted():  # by the function that was given it
+            weight.assign(value)
 
 
 def _join_rows(earlier, later):
@@ -108,6 +144,12 @@ def _join_rows(earlier, later):
 
 
 def _join(*rows):
+    first, last = rows
+    if first.shape[1:] != last.shape[1:]:
+        raise ValueError(
+            "Batches of `predict` must have one length inside a scope: pad them, or use a scope "
+            f"for each length. Received: arrays of shapes {first.shape} and {last.shape}."
+        )
     return np.concatenate(rows)
 
 

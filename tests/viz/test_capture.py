@@ -188,6 +188,52 @@ def test_batches_of_predict_are_joined():
         np.testing.assert_allclose(batches[path], scores, atol=1e-6)
 
 
+def test_scopes_around_one_predict_capture_the_same():
+    model, inputs = functional(), [random(5, T, D), random(5, S, D, seed=1)]
+    with capture_attention(model) as outer, capture_attention(model) as inner:
+        model.predict(inputs, batch_size=2, verbose=0)
+    assert outer.keys() == inner.keys() == {"own", "cross"}
+    assert_equal(list(outer.values()), list(inner.values()))
+
+
+def test_batches_of_several_lengths_are_refused():
+    x = keras.Input((None, D))
+    model = keras.Model(x, MultiHeadAttention(N, H)(x, x))
+    with pytest.raises(ValueError, match="one length inside a scope.* 7, 7.* 4, 4"):
+        with capture_attention(model):
+            model.predict(random(B, T, D), verbose=0)
+            model.predict(random(B, 4, D), verbose=0)
+
+
+def test_a_scope_in_which_nothing_ran_warns():
+    with pytest.warns(UserWarning, match="Nothing was captured"), capture_attention(functional()):
+        pass
+
+
+class Towers(keras.Model):
+    """Layers of one name in a dict, and one in a private attribute, which is not built."""
+
+    def __init__(self):
+        super().__init__()
+        self.by_length = {n: MultiHeadAttention(N, H, name="attention") for n in (T, S)}
+        self._last = MultiHeadAttention(N, H, name="last")
+
+    def call(self, inputs):
+        found = [self.by_length[x.shape[1]](x, x) for x in inputs]
+        return self._last(*found)
+
+
+def test_each_layer_has_a_path_of_its_own():
+    model = Towers()
+    with capture_attention(model) as scores:
+        model([random(B, T, D), random(B, S, D)])
+    assert {path: array.shape[2:] for path, array in scores.items()} == {
+        "attention": (T, T),
+        "attention (2)": (S, S),
+        "last": (T, S),
+    }
+
+
 def test_nothing_remains_after_the_scope():
     model, inputs = functional(), [random(B, T, D), random(B, S, D, seed=1)]
     model.predict(inputs, verbose=0)
@@ -242,7 +288,7 @@ ON_JAX = """
 import keras, numpy as np
 from keras_attn import depth, layers, viz
 
-x = keras.Input((7, 13))
+x = keras.Input((None, 13))
 block = lambda index: layers.TransformerBlock(
     layers.MultiHeadAttention(3, 5, pattern="causal"), layers.FeedForward(17), residual="pre_norm")
 for stack in (depth.Recurrent(block(0), 2), depth.Reversible(block, 2)):
@@ -258,6 +304,20 @@ for stack in (depth.Recurrent(block(0), 2), depth.Reversible(block, 2)):
     for a, b in zip(keras.tree.flatten(eager), keras.tree.flatten(compiled), strict=True):
         assert a.shape == b.shape == (3, 3, 7, 7) and np.allclose(a, b, atol=1e-5)
         assert np.allclose(a.sum(-1), 1, atol=1e-5)
+for run in (model.predict, lambda *args, **options: model.predict(inputs[:, :5], **options)):
+    try:  # too many bytes, and another length than before
+        with viz.capture_attention(model, max_bytes=2 * a.nbytes + 1):
+            model.predict(inputs, verbose=0)
+            run(inputs, verbose=0)
+    except ValueError:
+        assert np.array_equal(np.asarray(model(inputs)), expected)
+    else:
+        raise AssertionError
+model = keras.Model(x, block(0)(x))
+model.compile("sgd", "mse")
+with viz.capture_attention(model) as scores:
+    model.fit(inputs, inputs, verbose=0)
+assert [a.shape for a in scores.values()] == [(3, 3, 7, 7)]
 """
 
 
