@@ -82,7 +82,8 @@ def explain(
     is_alone = mesh is None and shards_parameters
     check_that(not is_alone, "False without a mesh", shards_parameters=shards_parameters)
     if mesh is not None:
-        check_that(set(mesh) <= {"data", "model"}, 'a dict of "data" and "model"', mesh=mesh)
+        is_mesh = isinstance(mesh, dict) and set(mesh) <= {"data", "model"}
+        check_that(is_mesh, 'a dict of "data" and "model"', mesh=mesh)
         mesh = {"data": 1, "model": 1, **mesh}
         check_sizes(**mesh)
     name = model if isinstance(model, str) else getattr(model, "name", None)
@@ -113,7 +114,11 @@ def _built(model, precision):
         with without_values(), _policy(precision):
             return models.create(model)
     is_functional = isinstance(model, keras.Model) and bool(getattr(model, "inputs", None))
-    check_that(is_functional, "the name of a preset, or a functional `keras.Model`", model=model)
+    wanted = (
+        "the name of a preset, or a functional `keras.Model`, as `keras.Model(inputs, "
+        "model(inputs))` makes of another one"
+    )
+    check_that(is_functional, wanted, model=model)
     check_that(precision is None, "None for a model, whose layers have theirs", precision=precision)
     return model
 

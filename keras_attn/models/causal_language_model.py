@@ -1,6 +1,7 @@
 """A functional model that predicts the next token."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn import registry
@@ -8,6 +9,7 @@ from keras_attn.attention.masks import keras_mask
 from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
+from keras_attn.ops.checks import check_that
 from keras_attn.ops.weight_axes import divide_outputs
 from keras_attn.patterns import AdaptiveSpan
 
@@ -176,6 +178,11 @@ class CausalLanguageModel(Model):
                 "Dynamic spans depend on the text: `span_summary` needs `token_ids`. "
                 "Received: token_ids=None."
             )
+        if isinstance(token_ids, (list, tuple)):
+            token_ids = np.array(token_ids)
+        shape = getattr(token_ids, "shape", ())
+        is_batch = len(shape) == 2 and shape[1] > 0
+        check_that(is_batch, "integers (B, T) of a token at least", token_ids=token_ids)
         x = assembly.embed(self.embedding, self.position, token_ids)
         _, outputs = self.depth(x, return_hidden_states=True)
         # Each block measures the spans of its input; the last output is the input of none.

@@ -1,20 +1,25 @@
 """Pictures of attention scores over tokens."""
 
+import numpy as np
+
 from keras_attn.viz.attention_maps import check_tokens, choose_head, maps_of
 from keras_attn.viz.figure import new_figure
 from keras_attn.viz.fonts import families_for, shown, write_names
 
 # Inches of a token, of the smallest and the largest panel.
 TOKEN, SMALLEST, LARGEST = 0.19, 1.5, 9.0
+MOST_CELLS = 400  # of a side of a panel, so that each is wider than a pixel
 
 
 def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, row=0):
     """Return a figure of what each token attends to: a row per query, a column per key.
 
     One row of panels a layer or step, one panel a head. The shade of a cell is the weight, from 0
-    to the largest of the figure. Names keep any script of which this machine has a font; a warning
-    names the characters of which it has none. Before version 3.11, Matplotlib sets Hebrew and
-    Arabic from left to right; `write_attention_page` does not.
+    to the largest of the figure; of more than 400 queries or keys a cell is the largest weight of
+    some neighbours, so that it is seen. Names longer than 24 characters are cut. They keep any
+    script of which this machine has a font; a warning names the characters of which it has none.
+    Before version 3.11, Matplotlib sets Hebrew and Arabic from left to right;
+    `write_attention_page` does not.
 
     Args:
         scores: dict from `capture_attention`; or of one layer, an array (B, N, T, S), (N, T, S) or
@@ -61,10 +66,12 @@ def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, r
                 axes.axis("off")
                 continue
             name, weights = heads[column]
+            cells, extent = _cells(weights)
             image = axes.imshow(
-                weights, cmap="Blues", vmin=0, vmax=most or 1, interpolation="nearest"
+                cells, cmap="Blues", vmin=0, vmax=most or 1, interpolation="nearest", extent=extent
             )
-            axes.set_aspect("auto")
+            length, num_keys = weights.shape
+            axes.set(aspect="auto", xlim=(-0.5, num_keys - 0.5), ylim=(length - 0.5, -0.5))
             of_layer = title if column == 0 else ""
             axes.set_title("\n".join(x for x in (of_layer, name) if x), size=8, loc="left")
             is_lowest = all(len(below) <= column for below in list(panels.values())[line + 1 :])
@@ -73,3 +80,13 @@ def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, r
     grid[-1][0].set(xlabel="key", ylabel="query")
     figure.colorbar(image, ax=grid, label="weight", fraction=0.03, aspect=30)
     return figure
+
+
+def _cells(weights):
+    """Return the largest weights of neighbours, and where they are: left, right, below, above."""
+    steps = [-(-length // MOST_CELLS) for length in weights.shape]
+    rows, columns = (-(-length // step) for length, step in zip(weights.shape, steps, strict=True))
+    height, width = rows * steps[0], columns * steps[1]
+    beyond = [(0, whole - n) for whole, n in zip((height, width), weights.shape, strict=True)]
+    blocks = np.pad(weights, beyond).reshape(rows, steps[0], columns, steps[1])
+    return blocks.max(axis=(1, 3)), (-0.5, width - 0.5, height - 0.5, -0.5)

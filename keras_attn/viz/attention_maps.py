@@ -58,12 +58,22 @@ def _of_row(array, row):
         )
     if array.ndim == 4 and row is not None:
         array = row_of(array, row)
-    if not array.size or not np.isfinite(array).all():
+    is_number = array.dtype.kind in "biuf" and array.size > 0
+    # Half precision rounds a weight of 1 up.
+    if not is_number or not np.all((array >= 0) & (array <= 1.01)):
         raise ValueError(
-            "`scores` must be finite numbers, of one token at least. "
-            f"Received: scores of shape {array.shape}, {np.isnan(array).sum()} of them NaN."
+            "`scores` must be weights in [0, 1], of one token at least. "
+            f"Received: scores of {described(array)}."
         )
     return array[None] if array.ndim == 2 else array
+
+
+def described(array):
+    """Return the shape of an array and its range, for an error."""
+    if array.dtype.kind not in "biuf" or not array.size:
+        return f"shape {array.shape} and dtype {array.dtype}"
+    count = np.isnan(array).sum()
+    return f"shape {array.shape}, from {array.min()} to {array.max()}, {count} of them NaN"
 
 
 def row_of(array, row):

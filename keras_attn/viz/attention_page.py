@@ -7,7 +7,6 @@ import pathlib
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.checks import check_that
 from keras_attn.viz.attention_maps import check_tokens, maps_of
 
 _HTML = pathlib.Path(__file__).with_name("attention.html")
@@ -45,10 +44,6 @@ def write_attention_page(path, scores, tokens, key_tokens=None, *, layers=None, 
     """
     maps = maps_of(scores, layers, row)
     tokens, key_tokens = check_tokens(maps, tokens, key_tokens)
-    for title, of_layer in maps.items():
-        lowest, highest = float(of_layer.min()), float(of_layer.max())
-        is_share = lowest >= 0 and highest <= 1 + 1e-5
-        check_that(is_share, "weights in [0, 1]", scores=f"{title} from {lowest} to {highest}")
     data = {
         "queries": tokens,
         "keys": key_tokens,

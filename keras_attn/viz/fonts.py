@@ -5,6 +5,7 @@ import unicodedata
 import warnings
 
 MOST_NAMES = 96  # on one axis
+MOST_CHARACTERS = 24  # of a name
 DEFAULT_FAMILY = "DejaVu Sans"  # which Matplotlib brings with it
 
 
@@ -64,7 +65,9 @@ def _characters(file):
 
 
 def shown(token):
-    """Return a token as a label shows it, with visible spaces."""
+    """Return a token as a label shows it, with visible spaces, and cut if it is long."""
+    if len(token) > MOST_CHARACTERS:
+        token = token[: MOST_CHARACTERS - 1] + "…"
     return token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣") or "∅"
 
 

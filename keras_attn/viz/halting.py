@@ -10,7 +10,7 @@ from keras_attn.backend.host_calls import call_on_host
 from keras_attn.depth import ACT, ACTRNN, Halting
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.ops.checks import check_that
-from keras_attn.viz.attention_maps import row_of, runs_by_title
+from keras_attn.viz.attention_maps import described, row_of, runs_by_title
 from keras_attn.viz.figure import new_figure
 from keras_attn.viz.fonts import families_for, shown, write_names
 from keras_attn.viz.recorder import Recorder, paths_of
@@ -160,12 +160,16 @@ def _cells(title, run, row):
             "`halting` must be steps, and remainders of the same shape, (B, T) or (T,). "
             f"Received: halting of shape {by}."
         )
-    for part, least, most in ((steps, 0, np.inf), (remainder, 0, 1 + 1e-5)):
-        if part is not None and not np.all((part >= least) & (part <= most)):
+    for part, most in ((steps, 2**31), (remainder, 1 + 1e-5)):
+        if part is None:
+            continue
+        is_number = part.dtype.kind in "iuf" and part.size > 0
+        is_whole = part is remainder or (is_number and np.all(part == np.floor(part)))
+        if not is_whole or not np.all((part >= 0) & (part <= most)):
             raise ValueError(
-                "`halting` must be steps of at least 0, and remainders in [0, 1]. "
-                f"Received: numbers from {part.min()} to {part.max()}, {np.isnan(part).sum()} of "
-                "them NaN."
+                "`halting` must be whole steps of one token at least, and with remainders in "
+                "[0, 1] a `keras_attn.depth.Halting(steps, remainders)`. "
+                f"Received: halting of {described(part)}."
             )
     both = [part for part in (steps, remainder) if part is not None]
     if steps.ndim > 1:

@@ -110,6 +110,9 @@ def plot_heads(scores, layers=None):
         for head in heads:
             value = getattr(head, name)
             table[titles.index(head.layer), head.head] = np.nan if value is None else value
+        if np.isnan(table).all():  # heads that attend to another sequence
+            axes.axis("off")
+            continue
         image = axes.imshow(table, cmap="viridis", vmin=0, aspect="auto")
         axes.set(title=f"{name} ({unit})", xlabel="head", xticks=range(count))
         axes.set_yticks(range(len(titles)), titles if name == "entropy" else [])
@@ -127,7 +130,7 @@ def _shares(weights):
 def _entropy(weights):
     _, shares = _shares(weights)
     logs = np.log2(shares, where=shares > 0, out=np.zeros_like(shares))
-    return float(-(shares * logs).sum(axis=1).mean()) if len(shares) else 0.0
+    return float((shares * -logs).sum(axis=1).mean()) if len(shares) else 0.0
 
 
 def _distance(weights, is_cross):

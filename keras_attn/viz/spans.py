@@ -136,19 +136,26 @@ def _layers(spans):
     if isinstance(spans, dict):
         spans = [spans]
     is_list = isinstance(spans, (list, tuple, np.ndarray)) and len(spans) > 0
-    is_list = is_list and all("spans" in layer for layer in spans if isinstance(layer, dict))
+    wanted = {"spans", "ramp", "max_span"}
+    is_list = is_list and all(wanted <= {*layer} for layer in spans if isinstance(layer, dict))
     check_that(is_list, "of at least one layer, as `model.span_summary()` gives them", spans=spans)
     return list(spans)
 
 
 def _numbers(of_layer):
-    numbers = np.asarray(ops.convert_to_numpy(of_layer), "float64")
-    if numbers.ndim != 1 or not numbers.size or not np.all((numbers >= 0) & np.isfinite(numbers)):
+    numbers = np.asarray(ops.convert_to_numpy(of_layer))
+    is_number = numbers.dtype.kind in "iuf"
+    if (
+        not is_number
+        or numbers.ndim != 1
+        or not numbers.size
+        or not np.all((numbers >= 0) & np.isfinite(numbers))
+    ):
         raise ValueError(
             "`spans` must be numbers of at least 0, a list of heads a layer. "
             f"Received: a layer with {of_layer!r}."
         )
-    return numbers
+    return numbers.astype("float64")
 
 
 def _of_tokens(summaries, num_layers, row):

@@ -72,6 +72,20 @@ def test_of_many_tokens_some_are_named():
     assert names(axes.xaxis) == [str(i) for i in range(0, 200, 3)]
 
 
+def test_of_more_tokens_than_pixels_no_weight_is_lost():
+    weights = np.zeros((37, 1001))
+    weights[36, 1000] = weights[5, 1] = 1.0
+    image = plot_attention(weights, list(map(str, range(37))), list(map(str, range(1001)))).axes[0]
+    (left, right, *_), cells = image.images[0].get_extent(), image.images[0].get_array()
+    assert cells.shape == (37, 334) and cells.sum() == 2 and cells[5, 0] == cells[36, 333] == 1
+    assert (left, right) == (-0.5, 3 * 334 - 0.5) and image.get_xlim() == (-0.5, 1000.5)
+
+
+def test_a_long_name_is_cut():
+    axes = plot_attention(np.eye(2), ["b" * 60, "short"]).axes[0]
+    assert names(axes.xaxis) == ["b" * 23 + "…", "short"]
+
+
 @pytest.mark.parametrize(
     "found, arguments, message",
     [
@@ -85,8 +99,10 @@ def test_of_many_tokens_some_are_named():
         ({"a": scores(B, N, T, T)}, {"head": True}, "below 3. Received: head=True"),
         ({"a": scores(B, N, T, T)}, {"tokens": None}, "`tokens` must be a list of strings"),
         ({"a": scores(B, N, T, T)}, {"layers": 0}, "the end of a path, a string. .*layers=0"),
-        (scores(T, T) * np.nan, {}, r"`scores` must be finite .* \(5, 5\), 25 of them NaN"),
+        (scores(T, T) * np.nan, {}, r"`scores` must be weights in .* \(5, 5\).* 25 of them NaN"),
         (np.ones((0, 0)), {"tokens": []}, "of one token at least"),
+        (-np.eye(T), {}, "weights in .* from -1.0 to -0.0"),
+        (np.full((T, T), "a"), {}, "weights in .* dtype <U1"),
         ({"a/b": scores(B, N, T, T)}, {"layers": "a"}, "which has a/b. Received: layers='a'"),
     ],
 )

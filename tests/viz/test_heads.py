@@ -43,7 +43,7 @@ def test_limits():
     uniform, sharp = np.full((1, 1, S, S), 1 / S), np.eye(S)[None, None]
     (one,), (other,) = summarize_heads(uniform), summarize_heads(sharp)
     assert one.entropy == pytest.approx(math.log2(S))
-    assert (other.entropy, other.distance) == (0, 0)
+    assert (str(other.entropy), other.distance) == ("0.0", 0)
     (earlier,) = summarize_heads(np.eye(S)[None, None, 2:])  # key i of the query after 2 others
     assert earlier.distance == 0
 
@@ -55,6 +55,7 @@ def test_attention_to_another_sequence_has_no_distance():
     assert str(heads).splitlines()[1].split() == [
         *("b/cross_attention", "0", f"{heads[0].entropy:.2f}", "-")
     ]
+    assert not plot_heads({"cross": scores(B, N, T, S)}).axes[1].axison
 
 
 def test_the_picture_has_a_row_a_layer_and_a_column_a_head():

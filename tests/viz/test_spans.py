@@ -85,6 +85,8 @@ def test_dynamic_spans_are_drawn_at_each_token():
         (None, {}, "`spans` must be of at least one layer"),
         ([[1.0, np.nan]], {}, "`spans` must be numbers of at least 0, .*nan"),
         ([[-1.0]], {}, "`spans` must be numbers of at least 0"),
+        ([["a"]], {}, "`spans` must be numbers of at least 0"),
+        ([{"spans": [1.0]}], {}, "as `model.span_summary.*` gives them"),
         ([[]], {}, "`spans` must be numbers of at least 0"),
         ([1.0, 2.0], {}, "a list of heads a layer"),
         ([[1.0]], {"ramp": 0}, "`ramp`.*ramp=0"),
