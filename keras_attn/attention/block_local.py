@@ -27,7 +27,7 @@ class BlockLayout:
         self.window = (1 + self.neighbours) * block  # keys that a block of queries attends to
         self.first = self.num_keys - self.length  # key at the position of the first query
         self.start = self.first // block * block  # first key of the first block
-        count = greater(ceil_div(self.num_keys - self.start, block), 1)  # a loop runs once at least
+        count = greater(ceil_div(self.num_keys - self.start, block), 1)  # a loop needs a tile
         sizes_of_tile = block * self.window, inputs.tile_sizes.block_scores, count
         # With fewer blocks than neighbours, tiles would overlap twice.
         self.group = blocks_per_tile(inputs.query, *sizes_of_tile, least=self.neighbours)

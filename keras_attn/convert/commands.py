@@ -62,7 +62,7 @@ def _export_options(folder, model, tokenizer):
     if not hasattr(model, "reads_prompt"):
         return {}
     options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)
-    # A configuration keeps its library's default, for GPT-2 50256, where the vocabulary is smaller.
+    # Checkpoints keep GPT-2's default of 50256 also where their vocabulary is smaller.
     size = vocabulary_size(model)
     options["eos_id"] = [end for end in end_tokens(options["eos_id"]) if end < size] or -1
     lengths = model.max_length, options.get("max_length", 64)

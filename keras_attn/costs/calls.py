@@ -24,20 +24,20 @@ class Call:
         arguments: dict of the arguments by name; tensors are `keras.KerasTensor`s, one for each.
         output: `keras.KerasTensor`, the first output.
         inside: tuple of the layers whose calls it is a part of, from the outermost on.
-        learned: frozenset of the names of the arguments that need a gradient, for weights that
-            learn before the call.
+        needs_gradient: frozenset of the names of the arguments that need a gradient, since weights
+            that learn come before them.
     """
 
     layer: keras.layers.Layer
     arguments: dict
     output: object
     inside: tuple
-    learned: frozenset
+    needs_gradient: frozenset
 
     @property
     def has_gradient(self):
-        """True if the backward pass has anything to do here."""
-        return bool(self.learned or self.layer.trainable_variables)
+        """True if the backward pass computes a gradient in this call."""
+        return bool(self.needs_gradient or self.layer.trainable_variables)
 
     @property
     def value(self):
@@ -59,7 +59,9 @@ class Call:
     @property
     def recomputations(self):
         """Number of times that the backward pass computes the call again."""
-        return sum(getattr(layer, "num_recomputations", 0) for layer in self.inside)
+        again = [layer for layer in self.inside if getattr(layer, "num_recomputations", 0)]
+        again = [layer for layer in again if self.needs_gradient or layer.trainable_variables]
+        return sum(layer.num_recomputations for layer in again)
 
 
 def record_calls(model, inputs):
@@ -109,9 +111,9 @@ class _Recorder(keras.Operation):
         super().__init__()
         self.model, self.error = model, None
         self.calls, self.inside, self.specs = [], [], {}
-        # Whether a tensor needs a gradient, by its id, with the tensor: no other one gets its id.
-        self.learned = {}
-        self.learns = any(weight.trainable for weight in own_weights(model))
+        # Whether a tensor needs a gradient, by its id, and the tensor: no other one gets its id.
+        self.known = {}
+        self.learns = any(weight.trainable for weight in own_weights(model))  # anything so far
 
     def call(self, inputs):
         self._note(inputs, False)
@@ -125,7 +127,8 @@ class _Recorder(keras.Operation):
         def call(*args, **kwargs):
             given = signature.bind(*args, **kwargs).arguments
             is_silent = any(counts_itself(other) for other in self.inside)
-            learned = frozenset(name for name, x in given.items() if self._is_learned(x))
+            in_loop = any(is_loop(other) and other.trainable_variables for other in self.inside)
+            needs = [n for n, x in given.items() if self._needs_gradient(x, in_loop)]
             self.learns = self.learns or any(weight.trainable for weight in own_weights(layer))
             self.inside.append(layer)
             try:
@@ -135,8 +138,10 @@ class _Recorder(keras.Operation):
                 raise
             finally:
                 self.inside.pop()
+            # A layer that counts itself does not run those inside it.
+            self.learns = self.learns or bool(layer.trainable_variables)
             if not is_silent:
-                self._add(layer, given, output, learned)
+                self._add(layer, given, output, frozenset(needs))
             return output
 
         layer.__dict__["call"] = call
@@ -162,31 +167,30 @@ class _Recorder(keras.Operation):
             self.specs[id(x)] = keras.KerasTensor(tuple(x.shape), dtype), x
         return self.specs[id(x)][0]
 
-    def _note(self, tensors, is_learned):
-        """Keep whether tensors need a gradient; what the inputs are stays."""
+    def _note(self, tensors, needs_gradient):
+        """Record whether tensors need a gradient; one that needs none, as an input, stays so."""
         for x in keras.tree.flatten(tensors):
             if ops.is_tensor(x):
-                was_learned, _ = self.learned.get(id(x), (is_learned, None))
-                self.learned[id(x)] = was_learned and is_learned, x
+                before, _ = self.known.get(id(x), (True, x))
+                self.known[id(x)] = before and needs_gradient, x
 
-    def _is_learned(self, argument):
+    def _needs_gradient(self, argument, in_loop):
         """Return True if a tensor of the argument needs a gradient.
 
-        What is no output of a layer does if any weight before it learns. Inside a loop that learns
-        every tensor does, as the state of its later steps.
+        One that no layer has returned needs it if anything before it learns: an upper bound. Inside
+        a loop that learns all do, as the state of its later steps.
         """
-        in_loop = any(is_loop(layer) and layer.trainable_variables for layer in self.inside)
         for x in keras.tree.flatten(argument):
             # Masks, ids and positions have no gradient, wherever they come from.
             if ops.is_tensor(x) and "float" in keras.backend.standardize_dtype(x.dtype):
-                is_learned, _ = self.learned.get(id(x), (self.learns, None))
-                if is_learned or in_loop:
+                needs_gradient, _ = self.known.get(id(x), (self.learns, x))
+                if needs_gradient or in_loop:
                     return True
         return False
 
-    def _add(self, layer, given, output, learned):
+    def _add(self, layer, given, output, needs_gradient):
         given = {name: keras.tree.map_structure(self._spec, x) for name, x in given.items()}
         first = keras.tree.flatten(keras.tree.map_structure(self._spec, output))[0]
-        call = Call(layer, given, first, tuple(self.inside), learned)
+        call = Call(layer, given, first, tuple(self.inside), needs_gradient)
         self._note(output, call.has_gradient)
         self.calls.append(call)

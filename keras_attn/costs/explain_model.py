@@ -115,8 +115,8 @@ def _built(model, precision):
             return models.create(model)
     is_functional = isinstance(model, keras.Model) and bool(getattr(model, "inputs", None))
     wanted = (
-        "the name of a preset, or a functional `keras.Model`, as `keras.Model(inputs, "
-        "model(inputs))` makes of another one"
+        "the name of a preset, or a functional `keras.Model`; make one of another model by "
+        "`keras.Model(inputs, model(inputs))`"
     )
     check_that(is_functional, wanted, model=model)
     check_that(precision is None, "None for a model, whose layers have theirs", precision=precision)

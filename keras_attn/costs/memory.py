@@ -35,11 +35,11 @@ class CallBytes(NamedTuple):
 
 def bytes_of(call):
     """Return the `CallBytes` of a `Call`, once."""
-    found = _of_training(call)
+    found = _if_trained(call)
     return found if call.has_gradient else CallBytes(scratch=found.scratch)
 
 
-def _of_training(call):
+def _if_trained(call):
     layer, output = call.layer, size_of(call.output)
     if isinstance(layer, MultiHeadAttention):
         return _of_attention(call)
@@ -186,7 +186,8 @@ def peak_of_activations(calls, parts=lambda call: 1):
             # Of recomputed blocks one has its activations at a time.
             blocks = _by_block(call.layer, inner[id(call.layer)])
             block = max(map(_peak, ([entry(x) for x in block] for block in blocks)))
-            entries.append((call.layer.num_kept_states * size_of(call.output), block))
+            kept = call.layer.num_kept_states * size_of(call.output) if call.has_gradient else 0
+            entries.append((kept, block))
         else:
             entries.append(entry(call))
     return _peak(entries) + sum(size_of(x) for x in _segments(calls))
@@ -210,8 +211,8 @@ def _by_block(depth, calls):
 
 
 def _segments(calls):
-    """Return what layers read keys from that is no layer's output, as a memory and the sequence."""
+    """Return what keys are made of that no layer has returned, as a memory and the sequence."""
     known = {id(call.output) for call in calls}
     attention = [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
-    found = {id(call.value): call.value for call in attention if call.learned}
+    found = {id(call.value): call.value for call in attention if call.needs_gradient}
     return [value for key, value in found.items() if key not in known]

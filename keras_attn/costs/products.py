@@ -7,7 +7,6 @@ from keras_attn.attention.inputs import AttentionInputs
 from keras_attn.attention.linear import linear_products
 from keras_attn.attention.tiles import TileCount, resize
 from keras_attn.costs.weights import own_kernels
-from keras_attn.feed_forward import FeedForward
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.layers.attention_plans import choose
 from keras_attn.patterns.causal import make_causal
@@ -29,19 +28,15 @@ def products_of(call):
     if isinstance(layer, MultiHeadAttention):
         own = _of_attention(call)
     elif hasattr(layer, "call_products"):
-        shapes = {k: tuple(x.shape) for k, x in call.arguments.items() if hasattr(x, "shape")}
-        products = layer.call_products(tuple(call.output.shape), **shapes)
-        own = Products(products, _of_gradients(call, products))
-        if getattr(layer, "chunks", 1) > 1:  # computed chunk by chunk, and again for the gradient
-            own += Products(0, products)
+        own = _of_layer(call)
     else:
         own = Products()
         for kernel in own_kernels(layer):
             products = _of_kernel(layer, kernel, call.output)
-            own += Products(products, products * (kernel.trainable + bool(call.learned)))
-    if not call.has_gradient:
-        return Products(own.forward, 0)
-    return own + Products(0, call.recomputations * own.forward)
+            gradients = int(kernel.trainable) + bool(call.needs_gradient)
+            own += Products(products, products * gradients)
+    backward = own.backward if call.has_gradient else 0
+    return Products(own.forward, backward + call.recomputations * own.forward)
 
 
 def _of_kernel(layer, kernel, output):
@@ -53,20 +48,22 @@ def _of_kernel(layer, kernel, output):
     return math.prod(output.shape[: len(output.shape) - axes]) * math.prod(kernel.shape)
 
 
-def _of_gradients(call, products):
-    """Return the products for the gradients of a layer that counts itself.
+def _of_layer(call):
+    """Return the `Products` of a layer that counts itself.
 
-    One is by its kernels, the other by what they multiply: the input, or what the layer itself has
-    computed or looked up.
+    One gradient is by its kernels, the other by what they multiply: the input, or what the layer
+    itself has computed or looked up.
     """
-    layer, of_own = call.layer, 0
-    reads_floats = any("float" in str(getattr(x, "dtype", "")) for x in call.arguments.values())
-    if isinstance(layer, FeedForward):
-        of_own = products * math.prod(layer.output_dense.kernel.shape) // layer.kernel_size()
-    elif not reads_floats:
-        of_own = products
-    by_input = products - of_own if call.learned else 0
-    return by_input + of_own + products * layer.trainable
+    layer, shape = call.layer, tuple(call.output.shape)
+    shapes = {k: tuple(x.shape) for k, x in call.arguments.items() if hasattr(x, "shape")}
+    products, hidden = layer.call_products(shape, **shapes), 0
+    if hasattr(layer, "hidden_products"):
+        hidden = layer.hidden_products(shape, **shapes)
+    backward = hidden + (products - hidden) * bool(call.needs_gradient)
+    backward += products * int(layer.trainable)
+    if getattr(layer, "chunks", 1) > 1:  # computed chunk by chunk, and again for the gradient
+        backward += products
+    return Products(products, backward)
 
 
 def attention_inputs(call):
@@ -149,22 +146,30 @@ def _of_projections(call):
     layer, given = call.layer, call.arguments
     query, value = given["query"], call.value
     key = value if given.get("key") is None else given["key"]
-    rows = {name: math.prod(x.shape[:2]) for name, x in (("query", query), ("value", value))}
-    rows |= {"key": rows["value"], "gate": rows["query"], "output": rows["query"]}
     of_value = "query" if given.get("value") is None else "value"
     of_key = of_value if given.get("key") is None else "key"
-    sources = {"value": of_value, "global_value": of_value, "key": of_key, "global_key": of_key}
+    queries, keys = (math.prod(x.shape[:2]) for x in (query, value))
     first = _num_first(call)
-    rows["global_query"] = query.shape[0] * first
-    rows["global_key"] = rows["global_value"] = rows["value"] if first else 0
+    # The argument that each kernel multiplies, and its rows; None for what the layer has computed.
+    rows = {
+        "query": [("query", queries)],
+        "gate": [("query", queries)],
+        "output": [(None, queries)],
+    }
+    rows |= {"value": [(of_value, keys)], "key": [(of_key, keys)]}
+    rows["global_query"] = [("query", query.shape[0] * first)]
+    rows["global_value"], rows["global_key"] = (
+        [(source, keys if first else 0)] for source in (of_value, of_key)
+    )
     if layer.shares_query and key is not query:
-        rows["query"] += rows["value"]
+        rows["query"].append((of_key, keys))
     total, updates = Products(), 0
     for name in layer.kernel_names():
         kernel = getattr(layer, f"{name}_kernel")
-        products = rows[name] * math.prod(kernel.shape)
-        by_input = name == "output" or sources.get(name, "query") in call.learned
-        total += Products(products, products * (kernel.trainable + by_input))
+        for source, count in rows[name]:
+            products = count * math.prod(kernel.shape)
+            by_input = source is None or source in call.needs_gradient
+            total += Products(products, products * (int(kernel.trainable) + by_input))
         if name in layer.updates:
             a, b = layer.update_weights(name)
             updates += math.prod(a.shape) * math.prod(b.shape[1:])

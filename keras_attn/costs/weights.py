@@ -1,4 +1,4 @@
-"""The weights of one layer without those of the layers inside it."""
+"""Weights of a layer that no layer inside it has."""
 
 from keras_attn.compat.keras_layers import flatten_layers
 

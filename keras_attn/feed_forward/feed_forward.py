@@ -166,6 +166,11 @@ class FeedForward(KernelLayer):
         chunks = max(min(self.chunks, x[-2]), 1)
         return chunks * ceil_div(math.prod(x[:-1]), chunks) * self.kernel_size()
 
+    def hidden_products(self, output_shape, x):
+        """Return those of `call_products` that multiply what the layer itself has computed."""
+        products = self.call_products(output_shape, x)
+        return products * math.prod(self.output_dense.kernel.shape) // self.kernel_size()
+
     def compute_output_shape(self, x_shape):
         return x_shape
 

@@ -239,6 +239,13 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
             of_row += sum(math.prod(kernel.shape) for kernel in kernels)
         return math.prod(x[:-1]) * of_row
 
+    def hidden_products(self, output_shape, x, **others):
+        """Return those of `call_products` that multiply what the layer itself has computed."""
+        found = math.prod(x[:-1]) * self.top_k * math.prod(self.kernels[-1].shape[1:])
+        if isinstance(self.shared, FeedForward):
+            found += self.shared.hidden_products(output_shape, x)
+        return found
+
     def compute_output_shape(self, x_shape):
         return x_shape
 

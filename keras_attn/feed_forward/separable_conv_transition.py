@@ -190,6 +190,10 @@ class SeparableConvTransition(PositionMixer):
         """Return the multiply-adds of the products of matrices of a call for the shape of `x`."""
         return 2 * math.prod(x) * self.intermediate_dim
 
+    def hidden_products(self, output_shape, x, **others):
+        """Return those of `call_products` that multiply what the layer itself has computed."""
+        return math.prod(x) * self.intermediate_dim
+
     def compute_output_shape(self, x_shape):
         return x_shape
 

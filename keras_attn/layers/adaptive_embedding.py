@@ -152,5 +152,9 @@ class AdaptiveEmbedding(registry.MaskedLayer):
         """Return the multiply-adds of a call: all projections of all tokens."""
         return math.prod(inputs) * sum(math.prod(x.shape) for x in self.projections)
 
+    def hidden_products(self, output_shape, inputs):
+        """Return those of `call_products` that multiply rows of the layer's own tables: all."""
+        return self.call_products(output_shape, inputs)
+
     def compute_output_spec(self, inputs):
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)

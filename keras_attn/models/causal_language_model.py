@@ -181,8 +181,8 @@ class CausalLanguageModel(Model):
         if isinstance(token_ids, (list, tuple)):
             token_ids = np.array(token_ids)
         shape = getattr(token_ids, "shape", ())
-        is_batch = len(shape) == 2 and shape[1] > 0
-        check_that(is_batch, "integers (B, T) of a token at least", token_ids=token_ids)
+        is_batch = len(shape) == 2 and shape[1] != 0
+        check_that(is_batch, "token ids (B, T), of at least one token", token_ids=token_ids)
         x = assembly.embed(self.embedding, self.position, token_ids)
         _, outputs = self.depth(x, return_hidden_states=True)
         # Each block measures the spans of its input; the last output is the input of none.

@@ -42,9 +42,9 @@ class Pattern(Value):
     with the layer that holds it.
 
     A subclass of another pattern that overrides `mask_mod` inherits no plan: unless it defines
-    them, `attend`, the methods of costs and caches, `causal`, `cache_sinks`, `simple_rule` and
-    `supports_segments` are those of this class. An argument `causal` of the other pattern stays.
-    `&` narrows a pattern and keeps its plan.
+    them, `attend`, `check_length`, the methods of costs and caches, `causal`, `cache_sinks`,
+    `simple_rule` and `supports_segments` are those of this class. An argument `causal` of the other
+    pattern stays. `&` narrows a pattern and keeps its plan.
 
     Attributes:
         causal: True if no query attends to a key after its own position.
@@ -129,7 +129,7 @@ class Pattern(Value):
 
     def dense_mask_and_bias(self, inputs):
         """Return the mask, as `mask` does, and a bias or None for the whole matrix of logits."""
-        if not inputs.query_segments:  # a packed row may be longer than its documents
+        if not inputs.query_segments:  # the limit is that of a document
             self.check_length(inputs.query.shape[2])
         return self.mask(inputs.query_positions, inputs.key_positions), None
 
@@ -156,7 +156,7 @@ class Pattern(Value):
         """Create weights for per-head queries (B, N, T, H) made from inputs (B, T, D)."""
 
     def check_length(self, length):
-        """Refuse a sequence that is longer than the pattern is defined for; None is not known."""
+        """Refuse a sequence longer than the pattern is defined for; None if it is not known."""
 
     def check_score(self, score):
         """Refuse a score that the pattern cannot be computed with."""

@@ -2,23 +2,24 @@
 
 import numpy as np
 
+from keras_attn.ops.shapes import ceil_div
 from keras_attn.viz.attention_maps import check_tokens, choose_head, maps_of
 from keras_attn.viz.figure import new_figure
 from keras_attn.viz.fonts import families_for, shown, write_names
 
 # Inches of a token, of the smallest and the largest panel.
 TOKEN, SMALLEST, LARGEST = 0.19, 1.5, 9.0
-MOST_CELLS = 400  # of a side of a panel, so that each is wider than a pixel
+MOST_CELLS = 400  # along an axis: more would be thinner than a pixel
 
 
 def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, row=0):
     """Return a figure of what each token attends to: a row per query, a column per key.
 
     One row of panels a layer or step, one panel a head. The shade of a cell is the weight, from 0
-    to the largest of the figure; of more than 400 queries or keys a cell is the largest weight of
-    some neighbours, so that it is seen. Names longer than 24 characters are cut. They keep any
-    script of which this machine has a font; a warning names the characters of which it has none.
-    Before version 3.11, Matplotlib sets Hebrew and Arabic from left to right;
+    to the largest of the figure. With more than 400 queries or keys a cell shows the largest weight
+    of several neighbours, so that none disappears. Names are cut after 24 characters. They may be
+    of any script of which this machine has a font; a warning names the characters of which it has
+    none. Before version 3.11, Matplotlib sets Hebrew and Arabic from left to right;
     `write_attention_page` does not.
 
     Args:
@@ -83,10 +84,10 @@ def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, r
 
 
 def _cells(weights):
-    """Return the largest weights of neighbours, and where they are: left, right, below, above."""
-    steps = [-(-length // MOST_CELLS) for length in weights.shape]
-    rows, columns = (-(-length // step) for length, step in zip(weights.shape, steps, strict=True))
-    height, width = rows * steps[0], columns * steps[1]
-    beyond = [(0, whole - n) for whole, n in zip((height, width), weights.shape, strict=True)]
-    blocks = np.pad(weights, beyond).reshape(rows, steps[0], columns, steps[1])
-    return blocks.max(axis=(1, 3)), (-0.5, width - 0.5, height - 0.5, -0.5)
+    """Return the largest weight of each cell, and where they are: left, right, below, above."""
+    ends = []
+    for axis, length in enumerate(weights.shape):
+        step = ceil_div(length, MOST_CELLS)
+        weights = np.maximum.reduceat(weights, range(0, length, step), axis=axis)
+        ends.append(weights.shape[axis] * step - 0.5)
+    return weights, (-0.5, ends[1], ends[0], -0.5)

@@ -3,6 +3,7 @@
 import fnmatch
 
 import numpy as np
+from keras import ops
 
 from keras_attn.ops.checks import check_that
 
@@ -18,7 +19,7 @@ def maps_of(scores, layers=None, row=0):
         row: int. Row of the batch; None for all.
     """
     runs = runs_by_title(scores, layers, "scores")
-    return {title: _of_row(np.asarray(run), row) for title, run in runs.items()}
+    return {title: _of_row(numbers_of(run), row) for title, run in runs.items()}
 
 
 def runs_by_title(found, layers, name):
@@ -59,16 +60,22 @@ def _of_row(array, row):
     if array.ndim == 4 and row is not None:
         array = row_of(array, row)
     is_number = array.dtype.kind in "biuf" and array.size > 0
-    # Half precision rounds a weight of 1 up.
+    # A softmax in half precision may exceed 1 in its last bits.
     if not is_number or not np.all((array >= 0) & (array <= 1.01)):
         raise ValueError(
-            "`scores` must be weights in [0, 1], of one token at least. "
-            f"Received: scores of {described(array)}."
+            "`scores` must be weights in [0, 1], of at least one token. "
+            f"Received: scores of {describe(array)}."
         )
     return array[None] if array.ndim == 2 else array
 
 
-def described(array):
+def numbers_of(tensor):
+    """Return a tensor as an array; one in bfloat16, which NumPy does not know, in float32."""
+    array = np.asarray(ops.convert_to_numpy(tensor))
+    return array.astype("float32") if array.dtype.name == "bfloat16" else array
+
+
+def describe(array):
     """Return the shape of an array and its range, for an error."""
     if array.dtype.kind not in "biuf" or not array.size:
         return f"shape {array.shape} and dtype {array.dtype}"

@@ -30,9 +30,9 @@ def capture_attention(model, max_bytes=2**30):
     function is compiled anew inside the scope, with steps that hand the scores over, and the one
     from before is back after it. Any other function is captured if it is traced inside the scope:
     one of your own, or those of `generate`, `evaluate` and `fit`, which keep what they have traced.
-    A warning says that nothing was captured. XLA on TensorFlow cannot hand anything over; on JAX it
-    may round a compiled function otherwise. Capture calls without gradients, since `remat` and
-    `Reversible` run layers again for them, and on one device.
+    If no layer ran, the scope ends with a warning. XLA on TensorFlow cannot hand anything over; on
+    JAX it may round a compiled function otherwise. Capture calls without gradients, since `remat`
+    and `Reversible` run layers again for them, and on one device.
 
     Args:
         model: a model or layer that holds layers of `keras_attn.layers`, in attributes, lists, or
@@ -43,15 +43,16 @@ def capture_attention(model, max_bytes=2**30):
     Returns:
         A context manager that gives a dict, filled in the order of computation, from the path of a
         layer, such as "decoder/blocks/0/cross_attention", to the scores (B, N, T, S), a NumPy array
-        of at least float32. A layer that runs more than once, as the steps of a `Recurrent` or in
-        several calls, has a list, one array a run. The batches of `predict`, which must have one
-        length, are joined, row after row, if it runs one at a time, as by default; use a scope for
-        `predict` alone. A step that one batch took and another did not has zeros in the rows
-        of the other.
+        of at least float32. A layer that runs more than once, in the steps of a `Recurrent` or in
+        several calls, has a list, one array a run. The rows of the batches of `predict` are joined:
+        they must have one length, `predict` must run one batch at a time, as by default, and the
+        model is not called in the same scope. A step that one batch took and another did not has
+        zeros in the rows of the other.
 
     Raises:
         ValueError: if the model has no attention layer; inside the scope, if the scores would take
-            more than `max_bytes`, or come from a function that XLA compiles on TensorFlow.
+            more than `max_bytes`, come from a function that XLA compiles on TensorFlow, or batches
+            of `predict` have several lengths.
 
     Example:
         >>> import keras_attn, numpy as np

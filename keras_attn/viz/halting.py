@@ -10,12 +10,13 @@ from keras_attn.backend.host_calls import call_on_host
 from keras_attn.depth import ACT, ACTRNN, Halting
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.ops.checks import check_that
-from keras_attn.viz.attention_maps import described, row_of, runs_by_title
+from keras_attn.viz.attention_maps import describe, numbers_of, row_of, runs_by_title
 from keras_attn.viz.figure import new_figure
 from keras_attn.viz.fonts import families_for, shown, write_names
 from keras_attn.viz.recorder import Recorder, paths_of
 
 STEPS, REMAINDER = "#2f6690", "#9fc9e3"
+ROUNDING = 1e-5
 # Inches of a token, of the narrowest and the widest panel, and of the height of one.
 TOKEN, NARROWEST, WIDEST, HEIGHT = 0.22, 2.6, 16.0, 1.7
 
@@ -41,7 +42,7 @@ def capture_halting(model):
         that runs more than once has a list. Of an `ACTRNN` with several cells they are (B, C, T).
 
     Raises:
-        ValueError: if the model has no such layer.
+        ValueError: if the model has no such layer, or batches of `predict` have several lengths.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -97,8 +98,9 @@ def plot_halting(halting, tokens, *, layers=None, row=0):
         row: int. Row of the batch.
 
     Raises:
-        ValueError: if `halting` is empty, of another shape, NaN or negative, the number of tokens
-            is not T of every drawn layer, or `layers` or `row` does not exist.
+        ValueError: if `halting` is empty, of another shape, has steps that are not whole numbers of
+            at least 0 or remainders outside [0, 1], the number of tokens is not T of every drawn
+            layer, or `layers` or `row` does not exist.
         ImportError: if Matplotlib is not installed.
 
     Example:
@@ -149,10 +151,10 @@ def plot_halting(halting, tokens, *, layers=None, row=0):
 def _cells(title, run, row):
     """Return (N, R) of one row by title, of several cells one each; R is None where not given."""
     steps, remainder = run if isinstance(run, Halting) else (run, None)
-    steps = np.asarray(ops.convert_to_numpy(steps))
+    steps = numbers_of(steps)
     shapes = {steps.shape}
     if remainder is not None:
-        remainder = np.asarray(ops.convert_to_numpy(remainder))
+        remainder = numbers_of(remainder)
         shapes.add(remainder.shape)
     if steps.ndim not in (1, 2, 3) or len(shapes) > 1:
         by = ", ".join(str(shape) for shape in shapes)
@@ -160,17 +162,13 @@ def _cells(title, run, row):
             "`halting` must be steps, and remainders of the same shape, (B, T) or (T,). "
             f"Received: halting of shape {by}."
         )
-    for part, most in ((steps, 2**31), (remainder, 1 + 1e-5)):
-        if part is None:
-            continue
-        is_number = part.dtype.kind in "iuf" and part.size > 0
-        is_whole = part is remainder or (is_number and np.all(part == np.floor(part)))
-        if not is_whole or not np.all((part >= 0) & (part <= most)):
-            raise ValueError(
-                "`halting` must be whole steps of one token at least, and with remainders in "
-                "[0, 1] a `keras_attn.depth.Halting(steps, remainders)`. "
-                f"Received: halting of {described(part)}."
-            )
+    if not _is_whole(steps) or not (remainder is None or _is_share(remainder)):
+        found = " and ".join(describe(x) for x in (steps, remainder) if x is not None)
+        raise ValueError(
+            "`halting` must be steps of at least one token, whole numbers of at least 0; give "
+            "remainders in [0, 1] as `keras_attn.depth.Halting(steps, remainders)`. "
+            f"Received: halting of {found}."
+        )
     both = [part for part in (steps, remainder) if part is not None]
     if steps.ndim > 1:
         both = [row_of(part, row) for part in both]
@@ -184,6 +182,16 @@ def _cells(title, run, row):
         )
         for number in range(len(steps))
     }
+
+
+def _is_whole(steps):
+    is_number = steps.dtype.kind in "iuf" and steps.size > 0
+    return is_number and bool(np.all((steps >= 0) & (steps % 1 == 0)))  # not so inf and NaN
+
+
+def _is_share(remainder):
+    is_number = remainder.dtype.kind == "f"
+    return is_number and bool(np.all((remainder >= 0) & (remainder <= 1 + ROUNDING)))
 
 
 def _check_tokens(tokens, panels):

@@ -110,7 +110,7 @@ def plot_heads(scores, layers=None):
         for head in heads:
             value = getattr(head, name)
             table[titles.index(head.layer), head.head] = np.nan if value is None else value
-        if np.isnan(table).all():  # heads that attend to another sequence
+        if np.isnan(table).all():  # no head has a distance
             axes.axis("off")
             continue
         image = axes.imshow(table, cmap="viridis", vmin=0, aspect="auto")
@@ -130,7 +130,7 @@ def _shares(weights):
 def _entropy(weights):
     _, shares = _shares(weights)
     logs = np.log2(shares, where=shares > 0, out=np.zeros_like(shares))
-    return float((shares * -logs).sum(axis=1).mean()) if len(shares) else 0.0
+    return float((shares * -logs).sum(axis=1).mean()) if len(shares) else 0.0  # and not -0.0
 
 
 def _distance(weights, is_cross):

@@ -1,7 +1,6 @@
 """Arrays that the layers of a model hand over while it runs, in calls and in `predict`."""
 
 import contextlib
-import functools
 import itertools
 import warnings
 
@@ -41,15 +40,15 @@ class Recorder:
         wait_for_host_calls()
         if not self.found:
             warnings.warn(
-                "Nothing was captured: no layer ran inside the scope, or in a function that was "
-                "compiled before it, as those of `generate`, `evaluate` and `fit` may be.",
+                "Nothing was captured: no layer ran inside the scope, or the function that ran was "
+                "compiled before it, as `generate`, `evaluate` and `fit` keep theirs.",
                 stacklevel=4,
             )
 
     def close(self):
-        """Make the calls that are not made yet, and keep no more."""
-        wait_for_host_calls()
+        """Keep no more: calls that are not made yet find the scope closed."""
         self.is_open = False
+        wait_for_host_calls()
 
     @contextlib.contextmanager
     def in_predict(self, model):
@@ -59,8 +58,8 @@ class Recorder:
             return
         before = model.predict_function
         model.make_predict_function(force=True)
-        function = _as_in_scopes(before, model.predict_function)
-        model.predict_function = functools.partial(self.run_batch, model, function)
+        function = _in_scopes(before, model.predict_function)
+        model.predict_function = _CapturedPredict(self, model, function)
         try:
             yield
         finally:
@@ -68,7 +67,7 @@ class Recorder:
 
     def run_batch(self, model, function, *arguments):
         """Run a batch of `predict`, and add the rows of its arrays to those before."""
-        earlier, outputs = dict(self.found), None
+        earlier, outputs, self.error = dict(self.found), None, None
         self.found.clear()
         self.runs.clear()
         try:
@@ -76,14 +75,16 @@ class Recorder:
             wait_for_host_calls()
             in_order = sorted(self.runs, key=lambda path: self.runs[path][0][0])
             joined = _join_rows(earlier, {path: self.found[path] for path in in_order})
-        except Exception:
+        except BaseException:
+            joined = earlier
             if keras.backend.backend() == "jax":
                 _give_weights_back(model, arguments[0] if outputs is None else outputs[1])
             if self.error is None:
                 raise
             raise self.error from None  # without the trace of the graph around it
-        self.found.clear()
-        self.found |= joined
+        finally:
+            self.found.clear()
+            self.found |= joined
         self.runs = {path: [(0, x) for x in _as_list(runs)] for path, runs in joined.items()}
         return outputs
 
@@ -96,10 +97,11 @@ def paths_of(model, kinds, wanted):
     found = {}
     if isinstance(model, keras.layers.Layer):
         parts = [("/".join(path) or layer.name, layer) for path, layer in layers_by_path(model)]
-        hidden = [(layer.path, layer) for layer in flatten_layers(model)]  # in private attributes
+        # In private attributes and dicts; a layer that is not built has no path.
+        hidden = [(layer.path or layer.name, layer) for layer in flatten_layers(model)]
         for path, layer in [*parts, *hidden]:
             if isinstance(layer, kinds) and id(layer) not in found:
-                found[id(layer)] = _unlike(found.values(), path or layer.name)
+                found[id(layer)] = _unique(path, found.values())
     if not found:
         raise ValueError(
             f"`model` must hold {wanted}; a model that makes its layers when it is built must be "
@@ -108,25 +110,35 @@ def paths_of(model, kinds, wanted):
     return found
 
 
-def _unlike(paths, path):
-    """Return a path, with a number if there is the same one; layers in a dict may share a name."""
+def _unique(path, paths):
+    """Return a path, with a number if another layer has it, as those of one name in a dict."""
     names = itertools.chain([path], (f"{path} ({number})" for number in itertools.count(2)))
     return next(name for name in names if name not in paths)
 
 
-def _as_in_scopes(before, function):
-    """Return the function of `predict` as the scopes around this one, if any, run it."""
-    if not isinstance(getattr(getattr(before, "func", None), "__self__", None), Recorder):
+class _CapturedPredict:
+    """The function by which `predict` runs a batch, inside of a scope."""
+
+    def __init__(self, recorder, model, function):
+        self.recorder, self.model, self.function = recorder, model, function
+
+    def __call__(self, *arguments):
+        return self.recorder.run_batch(self.model, self.function, *arguments)
+
+
+def _in_scopes(before, function):
+    """Return a function as the scopes run it in which `before` is run already."""
+    if not isinstance(before, _CapturedPredict):
         return function
-    model, inner = before.args
-    return functools.partial(before.func, model, _as_in_scopes(inner, function))
+    inner = _in_scopes(before.function, function)
+    return _CapturedPredict(before.recorder, before.model, inner)
 
 
 def _give_weights_back(model, state):
-    """Assign the weights that `predict` on JAX holds while it runs, which an error would lose."""
+    """Assign a model its weights, which `predict` on JAX takes out of it while it runs."""
     weights = [*model.trainable_variables, *model.non_trainable_variables]
     for weight, value in zip(weights, itertools.chain(*state), strict=True):
-        if not value.is_deleted():  # by the function that was given it
+        if not value.is_deleted():  # donated to the compiled function
             weight.assign(value)
 
 
@@ -143,14 +155,13 @@ def _join_rows(earlier, later):
     return joined
 
 
-def _join(*rows):
-    first, last = rows
+def _join(first, last):
     if first.shape[1:] != last.shape[1:]:
         raise ValueError(
-            "Batches of `predict` must have one length inside a scope: pad them, or use a scope "
-            f"for each length. Received: arrays of shapes {first.shape} and {last.shape}."
+            "All rows of a scope with `predict` must have one length: pad them, or use a scope for "
+            f"each length. Received: arrays of shapes {first.shape} and {last.shape}."
         )
-    return np.concatenate(rows)
+    return np.concatenate([first, last])
 
 
 def _with_blanks(runs, count):

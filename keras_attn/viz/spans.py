@@ -1,10 +1,9 @@
 """Pictures of learned attention spans."""
 
 import numpy as np
-from keras import ops
 
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
-from keras_attn.viz.attention_maps import row_of
+from keras_attn.viz.attention_maps import numbers_of, row_of
 from keras_attn.viz.figure import new_figure
 from keras_attn.viz.fonts import families_for, shown, write_names
 
@@ -136,21 +135,17 @@ def _layers(spans):
     if isinstance(spans, dict):
         spans = [spans]
     is_list = isinstance(spans, (list, tuple, np.ndarray)) and len(spans) > 0
-    wanted = {"spans", "ramp", "max_span"}
-    is_list = is_list and all(wanted <= {*layer} for layer in spans if isinstance(layer, dict))
+    names = {"spans", "ramp", "max_span"}
+    summaries = [layer for layer in spans if isinstance(layer, dict)] if is_list else []
+    is_list = is_list and all(names <= summary.keys() for summary in summaries)
     check_that(is_list, "of at least one layer, as `model.span_summary()` gives them", spans=spans)
     return list(spans)
 
 
 def _numbers(of_layer):
-    numbers = np.asarray(ops.convert_to_numpy(of_layer))
-    is_number = numbers.dtype.kind in "iuf"
-    if (
-        not is_number
-        or numbers.ndim != 1
-        or not numbers.size
-        or not np.all((numbers >= 0) & np.isfinite(numbers))
-    ):
+    numbers = numbers_of(of_layer)
+    is_list = numbers.dtype.kind in "iuf" and numbers.ndim == 1 and numbers.size > 0
+    if not is_list or not np.all((numbers >= 0) & np.isfinite(numbers)):
         raise ValueError(
             "`spans` must be numbers of at least 0, a list of heads a layer. "
             f"Received: a layer with {of_layer!r}."

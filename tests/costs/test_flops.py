@@ -187,14 +187,28 @@ def test_what_comes_before_all_that_learns_needs_no_gradient():
     [
         attention(),
         lambda: feed_forward.FeedForward(13),
-        lambda: feed_forward.GatedFeedForward(13),
+        lambda: feed_forward.SeparableConvTransition(13, (3, 5)),
+        lambda: feed_forward.MixtureOfExperts(feed_forward.FeedForward(13), 5, 2),
         lambda: depth.Recurrent(block(), 3),
     ],
 )
 def test_an_input_of_floats_needs_no_gradient(make):
     x, layer = keras.Input((None, D)), make()
     first = layer(x, x) if isinstance(layer, layers.MultiHeadAttention) else layer(x)
+    first = keras.ops.multiply(first, 2.0)  # no layer's output
     check(keras.Model(x, attention()()(first, first)))
+
+
+@pytest.mark.parametrize("learns", ["query", "value"])
+def test_queries_and_keys_of_one_kernel_learn_from_what_they_are_made_of(learns):
+    inputs = keras.Input((T, D)), keras.Input((T + 6, D))
+    query, value = inputs
+    if learns == "query":
+        query = keras.layers.Dense(D)(query)
+    else:
+        value = keras.layers.Dense(D)(value)
+    shared = layers.MultiHeadAttention(2, 5, 3, score="shared_qk", implementation="dense")
+    check(keras.Model(inputs, shared(query, value)))
 
 
 def test_each_step_of_a_loop_needs_a_gradient_by_its_state():
@@ -203,7 +217,22 @@ def test_each_step_of_a_loop_needs_a_gradient_by_its_state():
         keras_attn.explain(keras.Model(x, make(block(), 3)(x)), T).total.backward_flops
         for make in (depth.Recurrent, depth.ACT)
     ]
-    assert found[0] < found[1]  # which has a halting unit beside
+    # Of three steps that of a halting unit of one output, by its kernel and its input; of the first
+    # step, which the loop stands for, that of the queries, keys and values by an input.
+    assert found[1] - found[0] == 2 * T * D * (3 * 2 + 2 * (5 + 5 + 3))
+
+
+def test_a_recomputed_block_runs_its_frozen_layers_again():
+    found = []
+    for remat in (False, True):
+        stack = depth.Stack(block, 2, remat=remat)
+        model = model_of(lambda stack=stack: stack)
+        model.layers[1].trainable = stack.blocks[0].attention.trainable = False
+        found.append(keras_attn.explain(model, T).total)
+        stack.trainable = False
+        assert keras_attn.explain(model, T).total.backward_flops == 0
+    of_stack = found[0].forward_flops - 2 * T * 3 * D
+    assert found[1].backward_flops - found[0].backward_flops == of_stack
 
 
 def test_a_low_rank_update_is_one_more_product():

@@ -75,10 +75,19 @@ def test_of_many_tokens_some_are_named():
 def test_of_more_tokens_than_pixels_no_weight_is_lost():
     weights = np.zeros((37, 1001))
     weights[36, 1000] = weights[5, 1] = 1.0
-    image = plot_attention(weights, list(map(str, range(37))), list(map(str, range(1001)))).axes[0]
-    (left, right, *_), cells = image.images[0].get_extent(), image.images[0].get_array()
-    assert cells.shape == (37, 334) and cells.sum() == 2 and cells[5, 0] == cells[36, 333] == 1
-    assert (left, right) == (-0.5, 3 * 334 - 0.5) and image.get_xlim() == (-0.5, 1000.5)
+    for turned in (False, True):
+        weights = weights.T if turned else weights
+        names_of = [[str(n) for n in range(length)] for length in weights.shape]
+        axes = plot_attention(weights, *names_of).axes[0]
+        (image,) = axes.images
+        cells = image.get_array().T if turned else image.get_array()
+        assert cells.shape == (37, 334) and cells.sum() == 2 and cells[5, 0] == cells[36, 333] == 1
+        left, right, below, above = image.get_extent()
+        assert (left, above) == (-0.5, -0.5)
+        assert (right, below) == ((36.5, 1001.5) if turned else (1001.5, 36.5))
+        assert (axes.get_xlim()[1], axes.get_ylim()[0]) == tuple(
+            n - 0.5 for n in weights.shape[::-1]
+        )
 
 
 def test_a_long_name_is_cut():
@@ -100,7 +109,7 @@ def test_a_long_name_is_cut():
         ({"a": scores(B, N, T, T)}, {"tokens": None}, "`tokens` must be a list of strings"),
         ({"a": scores(B, N, T, T)}, {"layers": 0}, "the end of a path, a string. .*layers=0"),
         (scores(T, T) * np.nan, {}, r"`scores` must be weights in .* \(5, 5\).* 25 of them NaN"),
-        (np.ones((0, 0)), {"tokens": []}, "of one token at least"),
+        (np.ones((0, 0)), {"tokens": []}, "of at least one token"),
         (-np.eye(T), {}, "weights in .* from -1.0 to -0.0"),
         (np.full((T, T), "a"), {}, "weights in .* dtype <U1"),
         ({"a/b": scores(B, N, T, T)}, {"layers": "a"}, "which has a/b. Received: layers='a'"),

@@ -148,7 +148,7 @@ def pooling_files(model):
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
     ]
-    # For versions before 5.4. The false one too: without it, they take the mean as well.
+    # As versions before 5.4 write it, with the false flag: without it they take the mean as well.
     flags = {
         "pooling_mode_cls_token": model.pooling == "first",
         "pooling_mode_mean_tokens": model.pooling == "mean",
@@ -179,7 +179,7 @@ def _read_pooling(config):
 
 
 def _pooling_modes(options):
-    """Return the names of poolings: one option has them from version 5.4 on, before a flag each."""
+    """Return the names of the poolings: in one option from version 5.4 on, before in flags."""
     modes = options.get("pooling_mode")
     if modes is None:
         flags = [name for name, on in options.items() if on and name.startswith("pooling_mode_")]
