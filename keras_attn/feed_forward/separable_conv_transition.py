@@ -191,8 +191,11 @@ class SeparableConvTransition(PositionMixer):
         return 2 * math.prod(x) * self.intermediate_dim
 
     def hidden_products(self, output_shape, x, **others):
-        """Return those of `call_products` that multiply what the layer itself has computed."""
-        return math.prod(x) * self.intermediate_dim
+        """Return those of `call_products` that multiply what the layer has computed: all.
+
+        The first product reads a convolution by weights, too.
+        """
+        return self.call_products(output_shape, x)
 
     def compute_output_shape(self, x_shape):
         return x_shape

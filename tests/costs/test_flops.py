@@ -187,6 +187,7 @@ def test_what_comes_before_all_that_learns_needs_no_gradient():
     [
         attention(),
         lambda: feed_forward.FeedForward(13),
+        lambda: feed_forward.GatedFeedForward(13),
         lambda: feed_forward.SeparableConvTransition(13, (3, 5)),
         lambda: feed_forward.MixtureOfExperts(feed_forward.FeedForward(13), 5, 2),
         lambda: depth.Recurrent(block(), 3),
