@@ -111,7 +111,7 @@ class _Recorder(keras.Operation):
         super().__init__()
         self.model, self.error = model, None
         self.calls, self.inside, self.specs = [], [], {}
-        # Whether a tensor needs a gradient, by its id, and the tensor: no other one gets its id.
+        # By id whether a tensor needs a gradient, and the tensor, so that no other one gets the id.
         self.known = {}
         self.learns = any(weight.trainable for weight in own_weights(model))  # anything so far
 

@@ -186,7 +186,7 @@ def _cells(title, run, row):
 
 def _is_whole(steps):
     is_number = steps.dtype.kind in "iuf" and steps.size > 0
-    return is_number and bool(np.all((steps >= 0) & (steps % 1 == 0)))  # not so inf and NaN
+    return is_number and bool(np.all((steps >= 0) & (steps < np.inf) & (steps == np.floor(steps))))
 
 
 def _is_share(remainder):

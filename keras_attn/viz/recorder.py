@@ -127,7 +127,7 @@ class _CapturedPredict:
 
 
 def _in_scopes(before, function):
-    """Return a function as the scopes run it in which `before` is run already."""
+    """Return a new function of `predict` inside the open scopes that run `before`, the last one."""
     if not isinstance(before, _CapturedPredict):
         return function
     inner = _in_scopes(before.function, function)

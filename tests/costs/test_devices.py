@@ -80,7 +80,11 @@ def test_the_batch_of_a_device_is_rounded_up(model):
 
 @pytest.mark.parametrize(
     "mesh, message",
-    [({"data": 0}, "`data`"), ({"rows": 2}, 'dict of "data" and "model"')],
+    [
+        ({"data": 0}, "`data`"),
+        ({"rows": 2}, 'dict of "data" and "model"'),
+        (4, 'dict of "data" and "model"'),
+    ],
 )
 def test_other_meshes_are_refused(model, mesh, message):
     with pytest.raises(ValueError, match=message):

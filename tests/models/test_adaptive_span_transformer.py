@@ -124,5 +124,10 @@ def test_span_summary_of_dynamic_spans_is_measured_on_a_text():
     np.testing.assert_allclose(found[0]["spans"], expected["spans"], rtol=1e-6)
     with pytest.raises(ValueError, match="`token_ids`. Received: token_ids=None"):
         model.span_summary()
+    for ids in (formulas.IDS[0], formulas.IDS[:, :0], {"token_ids": formulas.IDS}):
+        with pytest.raises(ValueError, match=r"token ids \(B, T\), of at least one token"):
+            model.span_summary(ids)
+    from_lists = model.span_summary(formulas.IDS.tolist())
+    np.testing.assert_array_equal(from_lists[0]["spans"], found[0]["spans"])
     with pytest.raises(ValueError, match="pattern `AdaptiveSpan`.*Causal"):
         formulas.scrambled(gpt(**formulas.SIZES, max_length=9)).span_summary()

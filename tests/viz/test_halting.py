@@ -118,6 +118,8 @@ def test_padding_is_in_no_mean_and_cells_have_a_panel_each():
         (np.full(T, np.nan), {}, "`halting` must be steps of.*5 of them NaN"),
         (-np.ones(T), {}, "`halting` must be steps of .* from -1.0 to -1.0"),
         ({"steps": np.ones(T), "remainders": np.full(T, 0.4)}, {}, "as `keras_attn.depth.Halting"),
+        (np.full(T, np.inf), {}, "`halting` must be steps of .* from inf to inf"),
+        (np.full(T, 1.5), {}, "`halting` must be steps of .* from 1.5 to 1.5"),
         (np.ones((1, 0)), {"tokens": []}, "of at least one token"),
         (np.full(T, "a"), {}, "of at least one token.* dtype <U1"),
         (Halting(np.ones(T), np.full(T, 2.0)), {}, "remainders in .0, 1.*from 2.0 to 2.0"),
