@@ -46,8 +46,14 @@ def execute(recipe, options, run):
 def sentence(error):
     """Return the message of an error; of an `OSError` without its number."""
     if not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
+        return str(error) or type(error).__name__
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def place_of(error, options):
+    """Return the run's directory, for an error that names no place."""
+    is_named = isinstance(error, ValueError) or getattr(error, "filename", None)
+    return "" if is_named else f" (--out {options.out})"
 
 
 def _is_full(error):
@@ -87,8 +93,7 @@ def _execute(recipe, options, run):
             os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others
         if not _is_full(error) and not isinstance(error, (ValueError, OSError)):
             raise
-        place = "" if isinstance(error, ValueError) else f" (--out {options.out})"
-        print(f"{recipe}: {sentence(error)}{place}", file=sys.stderr)
+        print(f"{recipe}: {sentence(error)}{place_of(error, options)}", file=sys.stderr)
         return EXIT_USAGE
     except (KeyboardInterrupt, SystemExit) as end:
         resumes = "; the same command resumes from the last checkpoint, if there is one"

@@ -136,7 +136,7 @@ def report(options, estimates, files, data_bytes=0, trained=()):
     )
     yield f"Files:  {options.out}: {files}"
     if not any(seconds):
-        yield f"Resume: the training in {options.out} has ended; the steps after it are repeated"
+        yield f"Resume: the training in {options.out} has ended; only what follows it is made again"
     elif trained or any(estimate.done for estimate in estimates.values()):
         yield f"Resume: the run in {options.out}"
     else:

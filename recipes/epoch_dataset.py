@@ -12,7 +12,7 @@ class EpochDataset(keras.utils.PyDataset):
 
     So a resumed training reads the same batches. Keras counts the batches of an epoch once, before
     the first; `rest` is the rest of an interrupted epoch, for a `fit` of its own. Each of several
-    processes feeds its part of the rows, and makes nothing else of `RowBatches`.
+    processes feeds its part of the rows; of `RowBatches` it makes only these.
 
     Args:
         batches: object with `len()`, the batches of an epoch, and `batch(epoch, index)`, inputs and

@@ -55,10 +55,15 @@ def read_history(path):
     """
     if not os.path.isfile(path):
         return []
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error):
+        rows = [{}]
     if any(None in row or None in row.values() or not _is_epoch(row.get("epoch")) for row in rows):
-        raise ValueError(f"The file {path} is damaged; delete it, and the card is written without.")
+        raise ValueError(
+            f"The file {path} is damaged; delete it, and the card lacks the epochs until now."
+        )
     return [{name: _number(value) for name, value in row.items()} for row in rows]
 
 

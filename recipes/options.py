@@ -261,7 +261,7 @@ class SizeOptions(Options):
 
     def check(self):
         super().check()
-        if self.hidden_dim and self.hidden_dim % self.num_heads:
+        if self.hidden_dim and self.num_heads and self.hidden_dim % self.num_heads:
             raise OptionError(
                 "--num-heads must divide --hidden-dim. "
                 f"Received: {self.num_heads} and {self.hidden_dim}."

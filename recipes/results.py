@@ -26,7 +26,7 @@ def main(arguments=None):
         print("\n".join(table(cards)))
         if options.curves:
             draw(cards, options.curves, options.metric)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError) as error:
         print(f"recipes.results: {sentence(error)}", file=sys.stderr)
         return 2
     return 0
@@ -71,7 +71,7 @@ def row(name, card):
         f"{card['steps']:,}",
         f"{card['training_seconds'] / 60:.0f}",
         result(card),
-        f"`{card['command']}`",
+        f"`{card['command']}`".replace("|", "\\|"),
     )
 
 

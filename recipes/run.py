@@ -26,7 +26,10 @@ from .settings import check_agreement, check_out, check_settings, save_settings
 
 MODEL = "model.keras"
 TRAINED = os.path.join("checkpoint", "trained.json")
-FILES = f"checkpoint/, {MODEL}, history.csv, tensorboard/, card.json, curve.png and export/"
+FILES = (
+    f"settings.json, checkpoint/, {MODEL}, history.csv, tensorboard/, card.json, curve.png "
+    "and export/"
+)
 
 
 class TrainingRun:
@@ -71,7 +74,8 @@ class TrainingRun:
         if self.options.dry_run:
             estimates = {"": self.estimate()}
             if worker_of(self.compiled_model)[0] == 0:
-                lines = dry_run.report(self.options, estimates, FILES, self.data_bytes())
+                places = FILES if self.corpus is None else f"tokenizer.model, tokens/, {FILES}"
+                lines = dry_run.report(self.options, estimates, places, self.data_bytes())
                 print("\n".join(lines))
             return
         if getattr(self.options, "prepare", False):
@@ -93,7 +97,7 @@ class TrainingRun:
         """Train, evaluate, export and write the card.
 
         Returns:
-            The card, a dict; None on a backend that only trains, and after the first process.
+            The card, a dict; None on a backend that only trains, and in all but the first process.
 
         Raises:
             ValueError: if another process trains in the run's directory.
@@ -106,6 +110,9 @@ class TrainingRun:
             steps = self.trained_steps()
             is_trained = steps is not None
             if not is_trained:
+                if index == 0 and self._finished_training() is not None and not self._has_model():
+                    problem = "is missing or damaged, and is made again from the last checkpoint"
+                    print(f"{self.path(MODEL)} {problem}.")
                 self.train()
                 steps = self._save_model(is_first=index == 0)
             if index > 0:
@@ -180,7 +187,11 @@ class TrainingRun:
             )
 
     def steps(self):
-        """Return the number of training steps of the model."""
+        """Return the number of steps that the card shows, by default those of the optimizer."""
+        return self.optimizer_steps()
+
+    def optimizer_steps(self):
+        """Return the number of steps of the model's optimizer."""
         # Not int(): under a strategy the counter is a variable of several parts.
         return int(keras.ops.convert_to_numpy(self.compiled_model.optimizer.iterations))
 
@@ -202,11 +213,12 @@ class TrainingRun:
 
         `checkpoint/trained.json` is valid on any backend and for any number of processes.
         """
-        model, found = self.path(MODEL), self._finished_training()
-        if found is not None and not zipfile.is_zipfile(model):
-            print(f"{model} is missing or damaged, and is made again from the last checkpoint.")
-            return None
-        return found["steps"] if found is not None and found["epochs"] >= self.epochs else None
+        found = self._finished_training()
+        is_done = found is not None and found["epochs"] >= self.epochs and self._has_model()
+        return found["steps"] if is_done else None
+
+    def _has_model(self):
+        return zipfile.is_zipfile(self.path(MODEL))
 
     def _finished_training(self):
         """Return what `_save_model` has written of a finished training; None if there is none."""
@@ -268,7 +280,7 @@ class TrainingRun:
     def _check_whole_epochs(self, epoch, batches):
         """Refuse to continue after a part of an epoch, whose other batches would never be read."""
         is_exact = self.options.precision != "mixed_float16"  # whose optimizer leaves out steps
-        steps = self.steps()
+        steps = self.optimizer_steps()
         if epoch and is_exact and steps < epoch * batches:
             raise ValueError(
                 f"The training in {self.options.out} ended within an epoch, after {steps} steps of "

@@ -38,7 +38,9 @@ def check_settings(path, settings, out):
     if not os.path.exists(path):
         return
     before = files.read_object(path, "give another --out")
-    recipe = before.setdefault("recipe", settings["recipe"])  # earlier versions did not save it
+    # Earlier versions did not save the recipe, nor options that they did not have.
+    before = {**{name: None for name, value in settings.items() if value is None}, **before}
+    recipe = before.setdefault("recipe", settings["recipe"])
     if recipe != settings["recipe"]:
         raise ValueError(
             f"The run in {out} is one of the recipe {recipe}, not of {settings['recipe']}; "

@@ -80,7 +80,9 @@ class RecipeOptions(
         )
 
     def check(self):
-        if self.task != "parity":  # whose networks have no heads
+        if self.task == "parity":  # whose networks have no heads
+            super(SizeOptions, self).check()
+        else:
             super().check()
         shortest = 3 if self.task == "addition" else 1  # two digits and a plus
         lengths = [("--test-lengths", length) for length in self.test_lengths]

@@ -22,10 +22,11 @@ class Changes:
             rotary positions, by which a small budget shows what attention does.
         heads: the number of heads and their size, or None for those of the options.
         position: of the model, or None for none.
-        residual, feed_forward: of each block; None for a network with a ReLU.
+        residual: of each block.
+        feed_forward: of each block; None for a `FeedForward` with a ReLU.
         depth: function from a block's function and the number of layers to a depth.
         memory: of the model.
-        loss: that is minimised.
+        loss: function that returns the loss to minimise.
         wrapper: function from the model and the number of steps to the model that is trained.
     """
 

@@ -34,9 +34,7 @@ class RecipeOptions(
     axis: tuple[str, ...] = option(
         (), "one or more, in this order", identity=False, required=True, choices=AXES
     )
-    values: tuple[str, ...] = option(
-        (), "train only these (default: all)", identity=False, flag="--values"
-    )
+    values: tuple[str, ...] = option((), "train only these (default: all)", identity=False)
     seeds: tuple[int, ...] = option(
         (), "train each value with each of these (default: the one of --seed)", identity=False
     )

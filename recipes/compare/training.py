@@ -71,7 +71,9 @@ class Comparison:
             )
 
     def complete(self, started):
-        """Train missing values, and return the tables and a summary; None after the first process.
+        """Train missing values, and return the tables and a summary.
+
+        None in every process but the first.
 
         The comparison `started` at that time of `time.monotonic()`.
 
@@ -91,7 +93,7 @@ class Comparison:
         return [*lines, f"Done in {duration(time.monotonic() - started)}: {'; '.join(best)}."]
 
     def dry_run(self):
-        """Return the lines of a dry run; None after the first process."""
+        """Return the lines of a dry run; None in every process but the first."""
         estimates, trained, counted = {}, [], set()
         for axis in self.options.axis:
             for name, results in self._trained(axis).items():

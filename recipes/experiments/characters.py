@@ -12,7 +12,7 @@ from ..text.data import read_text
 
 @dataclasses.dataclass(frozen=True)
 class Characters:
-    """Ids of the source of Python's library, split by file.
+    """Ids of the source of Python's library, of which `valid` are later characters than `train`.
 
     Args:
         train: array of shape (2,000,000,).

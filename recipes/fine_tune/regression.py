@@ -31,7 +31,7 @@ class Regression(TextTask):
             )
 
     def model_of(self, start):
-        # Of the mean of the labels.
+        # To which `finish` adds the mean of the labels.
         return classifier_of(start, 1, self.options.pooling, use_bias=True)
 
     def targets(self, examples):

@@ -54,7 +54,7 @@ def _read_lines(text, path):
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"Line {number} of the file {path} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise ValueError(f"Line {number} of the file {path} is not a JSON object.")

@@ -36,12 +36,11 @@ class FineTuneRun(TrainingRun):
     def __init__(self, options):
         self.name, self.splits = read_examples(options)
         data = digest(*(f"{split}{x.digest()}" for split, x in self.splits.items()))
-        settings = {"sha256": data, **options.identity()}
         batches = -(-len(self.splits["train"]) // options.batch_size)
-        if options.steps is not None and options.steps < batches:
-            # A longer run does not continue a part of an epoch: its other batches would be missing.
-            settings["part of an epoch"] = options.steps
-        super().__init__(options, settings)
+        is_part = options.steps is not None and options.steps < batches
+        # A longer run does not continue a part of an epoch: its other batches would be missing.
+        part = {"part of an epoch": options.steps if is_part else None}
+        super().__init__(options, {"sha256": data, **options.identity(), **part})
         self.task = TASKS[options.task](self.splits, options)
         self.best = BestEpoch(self.path("best.npz"), options.patience)
         with self.scope():

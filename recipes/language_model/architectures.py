@@ -1,10 +1,9 @@
 """Models by name, with the arguments of their papers beside the sizes."""
 
-import math
-
 from keras_attn import models
 from keras_attn.memory import CompressiveMemory
 
+from ..grid import grid
 from ..model_arguments import build_model
 
 
@@ -70,13 +69,13 @@ def factor_pair(context):
     """Return the two factors of a length that are nearest its square root, the greater one first.
 
     Raises:
-        ValueError: if the length is a prime.
+        ValueError: if the length is a prime or 1.
     """
-    row = next(n for n in range(math.isqrt(context), 0, -1) if context % n == 0)
+    row, num_rows = grid(context)
     if row == 1:
-        rule = "--context must be a product for a model that reads rows"
+        rule = "--context must not be a prime or 1 for a model that reads rows"
         raise ValueError(f"{rule}. Received: --context {context}.")
-    return context // row, row
+    return num_rows, row
 
 
 def _sparse(options):

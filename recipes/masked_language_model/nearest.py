@@ -27,6 +27,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.count < 1:
         parser.error(f"--count must be at least 1. Received: --count {options.count}.")
+    if options.data_dir and options.text:
+        parser.error("--data-dir and --text exclude each other.")
     try:
         from ..text.data import read_text  # not for --help, which answers at once
 
@@ -81,6 +83,8 @@ def nearest(run, query, sentences, count=5):
     if not versions:
         raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
     exported = tf.saved_model.load(versions[max(versions)])
+    if "encode" not in exported.signatures:
+        raise ValueError(f"RUN must be a run of recipes.masked_language_model. Received: {run}.")
     tokenizer = text.load(os.path.join(run, "tokenizer.model"))
     settings = os.path.join(run, "settings.json")
     context = files.read_object(settings, "give another RUN", "context")["context"]

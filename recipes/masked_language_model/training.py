@@ -38,6 +38,11 @@ class MaskedLanguageModelRun(TrainingRun):
         found = read_text(options.data_dir, options.text)
         super().__init__(options, found.identity(options))
         self.corpus = Corpus.load(found, options)
+        for split, ids in self.corpus.ids.items():
+            if not len(ids):
+                raise ValueError(
+                    f"Each split of the corpus must have tokens. Received: no {split}."
+                )
         self.mask_id = self.corpus.tokens.vocabulary_size
         with self.scope():
             build = getattr(models, options.model)

@@ -18,10 +18,7 @@ def main(arguments=None):
     except ImportError as error:
         return _fail(error)
     except (ValueError, OSError) as error:
-        return _fail(
-            cli.sentence(error)
-            + ("" if isinstance(error, ValueError) else f" (--out {options.out})")
-        )
+        return _fail(cli.sentence(error) + cli.place_of(error, options))
     except KeyboardInterrupt:
         print("Stopped; the same command resumes.", file=sys.stderr)
         return cli.EXIT_INTERRUPTED

@@ -157,8 +157,8 @@ class Documents:
             given = zip(("--field", "--target-field"), self._fields, strict=False)
             raise ValueError(
                 f"No line of {lines.path} has a text in the field{'s' * (len(self._fields) - 1)} "
-                f"{wanted}. Received: {' '.join(f'{flag} {field}' for flag, field in given)}, "
-                f"where the first has {', '.join(names[:20])}."
+                f"{wanted}. Received: {' '.join(f'{flag} {field}' for flag, field in given)}; "
+                f"the first object has {', '.join(names[:20])}."
             )
 
 

@@ -1,7 +1,7 @@
 """Processes without Keras.
 
 `import keras_attn` registers every layer, and so imports Keras and TensorFlow: some 540 MB and two
-seconds in each process. The functions here need three of its modules, and those need only NumPy.
+seconds in each process. The functions here need a few of its modules, which import only NumPy.
 """
 
 import importlib.machinery

@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from ..options import CommandOptions, OptionError, option
+from ..provenance import cores
 
 DOCUMENTS = ("file", "blank_lines", "lines")  # what a `.txt` holds
 KINDS = ("characters", "bpe", "unigram")
@@ -87,8 +88,7 @@ class RecipeOptions(CommandOptions):
 
     def resolve(self):
         subwords = None if self.tokenizer == "characters" else SUBWORDS
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return super().resolve().fill(vocabulary_size=subwords, processes=cores)
+        return super().resolve().fill(vocabulary_size=subwords, processes=cores())
 
     def check(self):
         super().check()

@@ -38,7 +38,7 @@ def _of_round(number, rounds, starts, read):
     keys, places = [np.empty((0, 4), ">u8")], [np.empty(0, "int64")]
     for index in range(len(starts) - 1):
         part = read(index).view(">u8")
-        # The first 16 bits decide; a split is of the same bits, which does no harm.
+        # The first 16 bits decide; splits are made of the same bits, which does no harm.
         chosen = np.flatnonzero((part[:, 0] >> np.uint64(48)) * rounds >> np.uint64(16) == number)
         keys.append(part[chosen])
         places.append(chosen + starts[index])

@@ -99,10 +99,10 @@ class StridedWindows(RowBatches):
         token_ids_k = x_{ks} ... x_{ks+T-1}
         targets_k = x_{ks+1} ... x_{ks+T}, 0 but for the last s
 
-    In the first window all tokens are targets, so each token but the first is predicted once, from
-    at least T - s + 1 tokens: a longer stride is faster, a shorter one predicts better. Models
-    without a memory are tested so (Al-Rfou et al., 2018; a stride of 1). The last rows and windows
-    are padded with 0.
+    In the first window all tokens are targets, so each token but the first is predicted once; after
+    that window from at least T - s + 1 tokens: a longer stride is faster, a shorter one predicts
+    better. Models without a memory are tested so (Al-Rfou et al., 2018; a stride of 1). The last
+    rows and windows are padded with 0.
 
     Args:
         ids: `TokenFiles` or int array (n,), n >= 2.

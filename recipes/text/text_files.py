@@ -89,7 +89,7 @@ def _blocks(path, errors):
 
 
 def _decoded(path, errors):
-    decoder = codecs.getincrementaldecoder("utf-8")(errors)
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors)
     try:
         for block in files.blocks(path):
             yield decoder.decode(block)
@@ -120,7 +120,7 @@ def _lines(blocks):
 def _text_of(line, path, number):
     try:
         text = json.loads(line)[FIELD]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         text = None
     if not isinstance(text, str):
         raise ValueError(

@@ -18,7 +18,7 @@ FIRST_ID = 4
 
 
 class TokenFolder:
-    """A corpus in files, in a run's directory or made from the text.
+    """A corpus in files: prepared before, of a run's directory, or made from the text.
 
     A new corpus is in a temporary folder, so that a run that fails before its first step leaves
     nothing behind, until `save` copies it.

@@ -46,6 +46,7 @@ def draw(run, picture, source=None, max_length=96):
     import numpy as np
 
     from keras_attn import generation, text, viz
+    from keras_attn.ops.atomic_files import atomic_file
 
     from . import lstm  # noqa: F401, a file of it names its class
 
@@ -63,14 +64,16 @@ def draw(run, picture, source=None, max_length=96):
     target, _ = generation.generate(
         model, ids, max_length=max_length, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id
     )
-    target = target.numpy()
+    target = np.asarray(target)
     target = target[:, : np.count_nonzero(target)]  # padding follows the end
     read = np.insert(target[:, :-1], 0, tokenizer.bos_id, axis=1)
     with viz.capture_attention(model) as scores:
         model({"source_ids": ids, "target_ids": read})
     layers = CROSS if any(path.endswith(CROSS) for path in scores) else None
     names, key_names = (_names(tokenizer, x) for x in (target, ids))
-    viz.plot_attention(scores, names, key_names, layers=layers).savefig(picture, dpi=150)
+    figure = viz.plot_attention(scores, names, key_names, layers=layers)
+    with atomic_file(picture) as temporary:
+        figure.savefig(temporary, dpi=150)
     return tokenizer.decode(target)[0].numpy().decode()
 
 

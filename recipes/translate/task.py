@@ -67,10 +67,10 @@ def prepared_pairs(directory):
 
 
 def parallel_text(data_dir, source, target, variant):
-    """Return a parallel text in files, scored by BLEU; test splits are those named `test*`."""
+    """Return a parallel text in files, scored by BLEU; test splits are `test*`, without a dot."""
     ending = f".{source}" if variant == "raw" else f".{variant}.{source}"
     directory = Path(data_dir)
-    names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in directory.glob("test*")]
+    names = [files.stem(path.name) for path in directory.glob("test*")]
     tests = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
     tests = [test for test in tests if "." not in test]
     found = {

@@ -42,15 +42,24 @@ class TranslationRun(TrainingRun):
         train = EpochDataset(self.batches, free_axes, stop=self.options.steps)
         return train, EpochDataset(self._batches("val"), free_axes)
 
+    def trained_steps(self):
+        steps, batches = super().trained_steps(), len(self.training_data()[0])
+        if steps is not None and steps < batches and self.options.precision != "mixed_float16":
+            raise ValueError(
+                f"The training in {self.options.out} ended within an epoch, after {steps} steps of "
+                f"{batches}; give the same --steps, or another --out."
+            )
+        return steps
+
     def train(self):
         """Train, or resume training, and average the last weights of the model."""
         average = callbacks.AverageCheckpoints(self.path("average"), self.options.average_last)
-        is_trained = self.fit(
+        has_trained = self.fit(
             *self.training_data(),
             callbacks=[*self._validation(), average],
             validation_freq=self.options.validate_every,
         )
-        if not is_trained:  # the checkpoint has the last epoch's weights
+        if not has_trained:  # the checkpoint has the last epoch's weights
             average.set_model(self.model)
             average.on_train_end()
 

@@ -257,6 +257,8 @@ def test_bad_options_are_reported(capsys, tmp_path):
     assert "must divide" in fails(capsys, tmp_path, "--num-heads", "3")
     assert not list(tmp_path.iterdir())
     assert parse("--task", "parity", "--hidden-dim", "30").hidden_dim == 30  # it has no heads
+    several = "--task", "parity", "--jit-compile", "--strategy", "mirrored"
+    assert "--jit-compile" in fails(capsys, tmp_path, *several)
     settings = {**parse(*SMALL).identity(), "task": "reverse"}
     (tmp_path / "settings.json").write_text(json.dumps(settings))
     assert "task='reverse', now 'copy'" in fails(capsys, tmp_path)

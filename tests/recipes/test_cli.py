@@ -41,6 +41,16 @@ def test_a_full_disk_or_memory_is_reported_with_the_directory(error, capsys):
     assert "No space left on device" in said and "--out some/out" in said
 
 
+def test_an_error_that_names_its_file_is_not_reported_with_the_directory(capsys):
+    found = exit_code_and_message(PermissionError(13, "Permission denied", "data/a.txt"), capsys)
+    assert found == (2, "recipes.some: data/a.txt: Permission denied\n")
+
+
+def test_an_error_without_a_message_is_named(capsys):
+    found = exit_code_and_message(MemoryError(), capsys)
+    assert found == (2, "recipes.some: MemoryError (--out some/out)\n")
+
+
 @pytest.mark.parametrize("error, expected", [(KeyboardInterrupt(), 130), (Terminated(), 143)])
 def test_an_interrupted_run_says_that_it_can_be_resumed(error, expected, capsys):
     code, said = exit_code_and_message(error, capsys)

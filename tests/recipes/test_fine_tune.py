@@ -149,6 +149,7 @@ def test_data_made_offline_have_labels_and_a_test(task):
     [
         (["--pattern", "local"], "--pattern local and --window need each other"),
         (["--model", "a", "--num-layers", "3"], "--num-layers does not fit --model"),
+        (["--model", "a", "--hidden-dim", "6"], "--hidden-dim does not fit --model"),
         (["--tokenizer", "a"], "--tokenizer does not fit a new model; give --model"),
         (["--valid", "a.csv"], "--valid does not fit the data that the recipe makes"),
         (["--from-scratch"], "--from-scratch is for --model"),
@@ -377,8 +378,9 @@ def test_a_training_that_stopped_early_is_not_continued(saved, tmp_path):
         FineTuneRun(parse(*options, "--steps", 2))
     part = tmp_path / "part"
     FineTuneRun(parse(*options, "--steps", 2, "--out", part)).save_settings()
-    with pytest.raises(ValueError, match="part of an epoch=2, now 1"):
-        FineTuneRun(parse(*options, "--steps", 1, "--out", part))
+    for steps, now in (((), "None"), (("--steps", 1), "1")):
+        with pytest.raises(ValueError, match=f"part of an epoch=2, now {now}"):
+            FineTuneRun(parse(*options, *steps, "--out", part))
 
 
 @pytest.mark.slow

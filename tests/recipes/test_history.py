@@ -36,13 +36,22 @@ def test_rows_of_epochs_that_are_trained_again_are_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["a,b\n1,2\n", "epoch,loss\n0\n", "epoch,loss\n0,1,2\n", "epoch,loss\n\0,1\n"]
+    "text",
+    [
+        b"a,b\n1,2\n",
+        b"epoch,loss\n0\n",
+        b"epoch,loss\n0,1,2\n",
+        b"epoch,loss\n\0,1\n",
+        b"epoch,loss\n0,\xff\n",
+        b"epoch,loss\n0," + b"1" * 150_000 + b"\n",
+    ],
+    ids=["no epoch", "few", "many", "no number", "no UTF-8", "too long"],
 )
 def test_a_damaged_history_is_reported(tmp_path, text):
     path = tmp_path / "history.csv"
     assert read_history(path) == []
     path.write_text("epoch,loss,val\n0,1.5,\n")
     assert read_history(path) == [{"epoch": 0, "loss": 1.5, "val": None}]
-    path.write_text(text)
+    path.write_bytes(text)
     with pytest.raises(ValueError, match="history.csv is damaged; delete it"):
         History(path)

@@ -10,6 +10,7 @@ from recipe_runs import card
 from keras_attn.text.batch_rows import Rows
 from recipes.masked_language_model.batches import MaskedSegments, mask_tokens
 from recipes.masked_language_model.training import MaskedLanguageModelRun
+from recipes.text.corpus import Corpus
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "16", "--intermediate-dim", "32"),
@@ -98,6 +99,17 @@ def test_a_killed_run_ends_like_an_undisturbed_one(monkeypatch, text, tmp_path):
             train("killed")
     for one, other in zip(train("killed"), train("whole"), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_corpus_without_a_test_split_is_refused_before_the_training(text, tmp_path, monkeypatch):
+    def load(found, options, load=Corpus.load):
+        corpus = load(found, options)
+        corpus.ids["test"] = corpus.ids["test"].part(0, 0)
+        return corpus
+
+    monkeypatch.setattr(Corpus, "load", load)
+    with pytest.raises(ValueError, match="must have tokens. Received: no test"):
+        MaskedLanguageModelRun(parse("--text", text, "--out", tmp_path / "out", *SMALL))
 
 
 def test_masking_has_the_shares_of_the_paper():

@@ -1,5 +1,7 @@
 """Nearest sentences by the export of a masked language model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import recipe_runs
@@ -17,7 +19,7 @@ SMALL = [
 
 
 @pytest.mark.slow
-def test_sentences_are_ranked_by_the_cosine_of_their_centred_means(tmp_path, capsys):
+def test_sentences_are_ranked_by_the_cosine_of_their_centred_means(tmp_path, capsys, monkeypatch):
     path = tmp_path / "text.txt"
     path.write_text("abcd .!" * 400 + " ".join(SENTENCES))
     out = str(tmp_path / "run")
@@ -44,6 +46,9 @@ def test_sentences_are_ranked_by_the_cosine_of_their_centred_means(tmp_path, cap
     assert capsys.readouterr().out == f"1.000  {SENTENCES[2]}\n"
     assert nearest.main([out, "", "--text", str(path)]) == 2
     assert "QUERY must have a token at least" in capsys.readouterr().err
+    monkeypatch.setattr(tf.saved_model, "load", lambda path: SimpleNamespace(signatures={"ids": 0}))
+    assert nearest.main([out, "a", "--text", str(path)]) == 2
+    assert "RUN must be a run of recipes.masked_language_model" in capsys.readouterr().err
 
 
 def test_sentences_end_at_full_stops_and_empty_lines():
@@ -58,3 +63,6 @@ def test_a_directory_without_a_run_has_no_neighbours(tmp_path, capsys):
     with pytest.raises(SystemExit):
         nearest.main([str(tmp_path), "one", "--count", "-1"])
     assert "--count must be at least 1. Received: --count -1." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        nearest.main([str(tmp_path), "one", "--text", "a", "--data-dir", "b"])
+    assert "--data-dir and --text exclude each other" in capsys.readouterr().err

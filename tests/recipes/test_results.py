@@ -46,6 +46,11 @@ def test_table_and_curves(files, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_command_stays_in_its_cell():
+    line = results.table({"a": card(1.0, command="python -m recipes.a --with 'x=A | B'")})[-1]
+    assert line.endswith(r"| `python -m recipes.a --with 'x=A \| B'` |")
+
+
 def test_each_split_has_its_number(tmp_path):
     found = card(0.25)
     found["results"] = {

@@ -44,6 +44,7 @@ def test_lines_of_json_keep_their_types(tmp_path):
         ("rows.csv", b"text,label\na,b,c\n", "Line 2 .* has more fields than there are columns, 2"),
         ("rows.csv", b'text,label\n"a,b\n', "unexpected end of data"),
         ("rows.jsonl", b'{"text": "a", "label": 1}\n{"text": ', "Line 2 .* is not JSON"),
+        ("rows.jsonl", b"[" * 100_000, "Line 1 .* is not JSON"),
         ("rows.jsonl", b'["a", "b"]', "Line 1 .* is not a JSON object"),
         ("rows.jsonl", b'{"text": "a", "label": null}', "'label' is empty in line 1"),
         ("rows.csv.gz", b"text,label\na,b", "is not a complete gzip file"),

@@ -39,6 +39,12 @@ def test_files_of_each_kind_hold_the_same_text(tmp_path, monkeypatch, block):
             assert "".join(found.part(*cut).blocks()) == (expected * 2)[slice(*cut)]
 
 
+@pytest.mark.parametrize("name, content", [("a.txt", "one\n"), ("a.jsonl", '{"text": "one"}')])
+def test_a_byte_order_mark_is_no_character(tmp_path, name, content):
+    (tmp_path / name).write_text(content, encoding="utf-8-sig")
+    assert text_of(tmp_path / name) == "one\n"
+
+
 def test_zstandard(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     path = tmp_path / "a.txt.zst"
@@ -72,6 +78,7 @@ def test_without_zstandard_the_extra_is_named(tmp_path, monkeypatch):
         ("a.jsonl", b'{"text": "a"}\n{"texts": "b"}\n', "Line 2 of the file .*a.jsonl is no JSON"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "b"', "Line 2 of the file .*a.jsonl is no JSON"),
         ("a.jsonl", b'{"text": 3}', "Line 1 of the file .*a.jsonl is no JSON"),
+        ("a.jsonl", b"[" * 100_000, "Line 1 of the file .*a.jsonl is no JSON"),
     ],
 )
 def test_bad_files(tmp_path, name, content, message):

@@ -15,6 +15,7 @@ from fork_server import ForkedPython
 from recipe_runs import card, error_of
 
 from keras_attn.text import PackedBatches
+from recipes.run import MODEL, TRAINED
 from recipes.settings import save_settings
 from recipes.translate.alignment import main
 from recipes.translate.dates import date_pairs
@@ -299,6 +300,22 @@ def test_a_run_takes_no_more_steps_than_asked(steps, epochs, length):
     train, valid = run.training_data()
     assert (run.epochs, len(train), len(valid)) == (epochs, length, 2)
     assert len(train.rest(3)) == length - 3
+
+
+def test_a_part_of_an_epoch_is_no_finished_epoch(data, tmp_path):
+    def started(*options):
+        given = command(data, tmp_path / "out", *options)[3:]
+        return TranslationRun(recipe_runs.parse("translate", *given))
+
+    first = started("--steps", "2")
+    first.save_settings()
+    (tmp_path / "out" / "checkpoint").mkdir()
+    (tmp_path / "out" / TRAINED).write_text('{"epochs": 1, "steps": 2}')
+    first.model.save(first.path(MODEL))
+    assert first.trained_steps() == 2
+    for more in (("--steps", "3"), ("--epochs", "1")):
+        with pytest.raises(ValueError, match="ended within an epoch, after 2 steps of"):
+            started(*more).trained_steps()
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ import math
 
 from keras_attn import patterns
 
+from ...grid import grid
 from ..model import PLAIN, Changes
-from .grid import grid
 
 
 def values(options):

@@ -2,8 +2,8 @@
 
 from keras_attn import positions, scores
 
+from ...grid import grid
 from ..model import PLAIN, Changes
-from .grid import grid
 
 
 def values(options):

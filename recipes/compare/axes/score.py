@@ -14,7 +14,7 @@ def values(options):
     def positional(score):
         return Changes({"score": score, "position": None})
 
-    # Few tokens are farther than half of the context, so buckets are as many.
+    # Few pairs are farther apart than half of the context: one bucket for each distance to there.
     buckets = max(4, options.context // 4 * 2)
     bucketed = scores.Disentangled(buckets, max(options.context, buckets // 2 + 2))
     return {

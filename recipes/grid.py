@@ -1,4 +1,4 @@
-"""The context as rows of a grid, for what is made for images."""
+"""A text as rows of a grid, for what is made for images."""
 
 import math
 
