@@ -55,11 +55,13 @@ class HeadProjections(LowRankKernels):
         num_key_value_heads=None,
         output_shape=None,
         query_initializer=None,
+        key_initializer=None,
         value_initializer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.query_initializer = keras.initializers.get(query_initializer)
+        self.key_initializer = keras.initializers.get(key_initializer)
         self.value_initializer = keras.initializers.get(value_initializer)
         self.num_heads = num_heads
         self.key_dim = key_dim

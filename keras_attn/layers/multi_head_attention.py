@@ -79,8 +79,8 @@ class MultiHeadAttention(HeadProjections):
         use_bias: bool. If True, all projections have biases.
         kernel_initializer: of the projections. Each is drawn as the matrix that it is: Keras's own
             layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
-        query_initializer, value_initializer, output_initializer: of one projection; by default
-            `kernel_initializer`.
+        query_initializer, key_initializer, value_initializer, output_initializer: of one
+            projection; by default `kernel_initializer`. Two with one integer seed draw the same.
         bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
             of each projection.
 

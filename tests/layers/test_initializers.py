@@ -14,8 +14,8 @@ from keras_attn.positions import Learned
 D = 6
 LAYERS = {
     "attention": lambda normal: MultiHeadAttention(2, 3, kernel_initializer=normal),
-    "query and value": lambda normal: MultiHeadAttention(
-        2, 3, query_initializer=normal, value_initializer=normal
+    "each": lambda normal: MultiHeadAttention(
+        2, 3, query_initializer=normal, key_initializer=normal, value_initializer=normal
     ),
     "feed_forward": lambda normal: FeedForward(D, kernel_initializer=normal),
     "segment": lambda normal: SegmentEmbedding(3, embeddings_initializer=normal),
@@ -35,6 +35,15 @@ def test_drawn_apart(make):
     for i, first in enumerate(weights):
         for second in weights[:i]:
             assert np.any(first[: len(second)] != second[: len(first)])
+
+
+def test_one_seed_draws_the_same():
+    normal = keras.initializers.RandomNormal(seed=3)
+    layer = MultiHeadAttention(2, 3, query_initializer=normal, key_initializer=normal)
+    layer = MultiHeadAttention.from_config(layer.get_config())
+    layer.build((None, None, D))
+    np.testing.assert_array_equal(layer.query_kernel, layer.key_kernel)
+    assert np.ptp(layer.key_kernel - layer.value_kernel) > 0
 
 
 @pytest.mark.parametrize("name", [*BLOCKS, *MODELS])
