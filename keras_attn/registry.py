@@ -184,7 +184,7 @@ def resolve(identifier, names, axis, base=object, argument=None, **layer_argumen
     elif is_class and issubclass(identifier, base) and issubclass(identifier, Configurable):
         problem = f"`{argument}` must be an object, not a class: pass {_call_of(identifier)}."
     else:
-        kind = "" if base is object else f", a subclass of {base.__name__}"
+        kind = "" if base is object else f", an instance of {base.__name__}"
         problem = f"`{argument}` must be a name or an object of this axis{kind}."
     raise ValueError(
         f"{problem} Received: {argument}={identifier!r}. Known names: {', '.join(sorted(names))}."

@@ -95,7 +95,7 @@ VALUES = [
     (lambda: models.create("gpt2"), "Did you mean 'gpt2_small'? Received: name='gpt2'."),
     (lambda: generation.generate(gpt(), [[4]], "beem"), "Did you mean 'beam'?"),
     (lambda: generation.generate(gpt(), [[4]], generation.Beam), "pass `generation.Beam()`."),
-    (lambda: generation.generate(gpt(), [[4]], Causal()), "a subclass of Strategy."),
+    (lambda: generation.generate(gpt(), [[4]], Causal()), "an instance of Strategy."),
 ]
 
 # Names of other things, whose letters are a little like those of ours.

@@ -37,7 +37,7 @@ def can_fuse(inputs, pattern, is_blockwise=False, many_pairs=2**28):
 
 
 def attend_fused(inputs, pattern):
-    """Compute the output (B, N, T, H) of inputs that `can_fuse`; None stands for the scores."""
+    """Return the output (B, N, T, H) of inputs that `can_fuse`, and None for the scores."""
     tensors = inputs.query, inputs.key, inputs.value
     tensors = query, key, _ = [ops.swapaxes(x, 1, 2) for x in tensors]  # (B, T, N, H)
     mask = None

@@ -226,6 +226,10 @@ class AttentionInputs:
         """Return the positions (B or 1, N or 1, S, 1) of the keys."""
         return positions_by_head(self.key_positions)[..., None]
 
+    def real_keys(self):
+        """Return a bool (B or 1, N or 1, S), False for padding; None if all keys are real."""
+        return self.key_mask > 0 if self.query_segments else self.key_mask
+
     def mask_of_keys(self):
         """Return `key_mask` as (B or 1, N or 1, S, 1), of its dtype; all True if it is None."""
         if self.key_mask is None:

@@ -81,7 +81,7 @@ class Segments:
 
         Args:
             query: (B, T, D), at the last T of the positions of `value` (B, S, D), or after those
-                in the cache, whose slots are then the keys.
+                in the cache, whose slots are then the keys; (B, D) is one position.
             positions: the positions that the caller gave, which must be None.
         """
         if positions != (None, None):
@@ -96,7 +96,8 @@ class Segments:
             )
         segment_ids = ops.convert_to_tensor(segment_ids)
         check_integers(segment_ids, "segment_ids")
-        length, keys, axis = query.shape[1], value, 1
+        is_one = len(query.shape) == 2
+        length, keys, axis = 1 if is_one else query.shape[1], value, 1
         if cache is not None:
             keys, axis = cache["key"], 2
         grows = cache is not None and cache.get("index", 0) is None
@@ -117,7 +118,7 @@ class Segments:
         of_keys, places = find_documents(ops.cast(segment_ids, "int32"))
         if cache is None and length == num_keys is not None:
             return cls(of_keys, of_keys, (places, places))
-        length = size(query, 1)
+        length = 1 if is_one else size(query, 1)
         is_extended = cache is not None and "index" in cache
         first = num_cached(cache) if is_extended else size(keys, axis) - length
         of_queries, own = (slice_axis(x, first, length, axis=1) for x in (of_keys, places))

@@ -214,5 +214,5 @@ class ACT(ReplicaLosses, Recurrent):
 
 
 def _append(results, halting):
-    """Return a tensor or a tuple with the last of some `Halting`s after it."""
+    """Return `results`, a tensor or a tuple, as a tuple that ends with the last `Halting`."""
     return (*(results if isinstance(results, tuple) else (results,)), halting[-1])

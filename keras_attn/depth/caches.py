@@ -24,6 +24,18 @@ def initial(blocks, batch_size, max_length, whole=True):
     return join(caches)
 
 
+def of_context(blocks, context):
+    """Return complete cross-attention caches of `context` (B, S, D), one a block."""
+    layers = [getattr(block, "cross_attention", None) for block in blocks]
+    if None in layers:
+        block = type(blocks[layers.index(None)]).__name__
+        raise ValueError(
+            "`context_cache` needs blocks with `cross_attention`. "
+            f"Received: a block of type {block} without it."
+        )
+    return [layer.context_cache(context) for layer in layers]
+
+
 def can_be_sums(blocks):
     """Return True if each block can keep sums in place of keys, and no other state by position."""
     return all(

@@ -4,6 +4,7 @@ import keras
 
 from keras_attn import positions, registry
 from keras_attn.attention.positions import block_positions
+from keras_attn.depth import caches
 from keras_attn.depth.stack import Stack, make_block
 from keras_attn.ops.checks import check_sizes
 
@@ -72,7 +73,7 @@ class Recurrent(Stack):
 
     def context_cache(self, context):
         """Return complete cross-attention caches of `context` (B, S, D), the same for all steps."""
-        return [self.block.cross_attention.context_cache(context)] * self.num_steps
+        return caches.of_context([self.block], context) * self.num_steps
 
     def _block_input(self, number, x, call):
         """Add the position in the sequence and, for a `Timestep`, the step in depth."""

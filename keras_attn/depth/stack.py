@@ -171,7 +171,7 @@ class Stack(Block):
 
     def context_cache(self, context):
         """Return complete cross-attention caches of `context` (B, S, D), one a block."""
-        return [block.cross_attention.context_cache(context) for block in self.blocks]
+        return caches.of_context(self.blocks, context)
 
     @takes_call_context
     def call(
@@ -293,20 +293,20 @@ class Stack(Block):
             filled = filled_slots(memory_length, size(memory, 2))  # (B, M)
             # Zero the empty slots: NaN times 0 is NaN.
             memory = ops.where(filled[:, None, :, None], memory, 0)
-        if self.retrieving:
+        if self.retrieving_layers:
             return [memory if block.retrieves else None for block in self.blocks], filled
         return ops.unstack(memory, self.num_layers, axis=1), filled
 
     @property
-    def retrieving(self):
+    def retrieving_layers(self):
         """The attention layers that look keys up in a memory, a list."""
         return [block.attention for block in self.blocks if block.retrieves]
 
     def _memory_shape(self, hidden_dim):
         """Return the sizes (L, M, D) of a memory: the blocks' inputs, or of one layer its keys."""
-        if not self.retrieving:
+        if not self.retrieving_layers:
             return self.num_layers, None, hidden_dim
-        attention = self.retrieving[0]
+        attention = self.retrieving_layers[0]
         return attention.num_key_value_heads, None, attention.key_dim + attention.value_dim
 
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):

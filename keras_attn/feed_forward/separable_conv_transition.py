@@ -11,7 +11,7 @@ from keras_attn.attention.masks import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
 from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
-from keras_attn.ops.checks import check_rates, check_shape, check_sizes
+from keras_attn.ops.checks import check_rates, check_shape, check_sizes, check_that
 from keras_attn.ops.images import integers
 from keras_attn.ops.shapes import flatten_rows, pad, size, slice_axis
 
@@ -133,6 +133,7 @@ class SeparableConvTransition(PositionMixer):
 
     def initial_cache(self, batch_size, max_length):
         """Return empty slots for both convolutions' inputs; they grow without a `max_length`."""
+        check_that(self.built, "built before a cache of it is made", layer=self)
         grows = max_length is None
         slots = 0 if grows else max_length
         widths = {"inputs": self.output_convolution.filters, "hidden": self.intermediate_dim}

@@ -43,7 +43,8 @@ def generate(
 
     The loop is one graph with caches, and equals the loop without caches. Inside a `tf.function` it
     becomes part of that function; called eagerly it is compiled once for each model and strategy,
-    and the compiled function is freed with the model. Time O(max_length) steps of the model.
+    and the compiled function is freed with the model. On JAX each call traces its loop, unless it
+    is inside a `jax.jit`. Time O(max_length) steps of the model.
 
     Use it for every model that predicts tokens; exports hold the same loop.
 
@@ -135,9 +136,11 @@ def vocabulary_size(model):
 
 def _token_ids(model, inputs, has_lengths):
     """Return ids as a tensor (B, S); refuse ids of another vocabulary and anything else."""
+    pad_id = getattr(model, "pad_id", 0)
+    rows = "of one length" if pad_id is None else f"padded with {pad_id} on the right"
     wanted = (
-        "`inputs` must be integer token ids of shape (batch, length), rows padded with 0 on the "
-        "right; `encode` of a tokenizer turns text into ids."
+        f"`inputs` must be integer token ids of shape (batch, length), rows {rows}; `encode` of a "
+        "tokenizer turns text into ids."
     )
     if not ops.is_tensor(inputs):
         try:
@@ -153,7 +156,6 @@ def _token_ids(model, inputs, has_lengths):
     size = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
     if size is not None:
         check_ids(inputs, "inputs", size)
-    pad_id = getattr(model, "pad_id", 0)
     if pad_id is not None and not has_lengths:
         is_token = ops.convert_to_numpy(inputs) != pad_id
         is_right = is_token[:, 0].all() and (is_token[:, :-1] >= is_token[:, 1:]).all()

@@ -59,18 +59,25 @@ class Forced(Wrapper):
         forced = dict(pair for pair in reversed(ends) if pair[1] is not None)
         is_kept = self.last_id is None or forced[last] == self.last_id
         check_that(is_kept, f"{self.first_id}, the only token", last_id=self.last_id)
-        return options.with_processor(_ForcedTokens(forced, self.min_length, options.eos_ids))
+        names = {self.first_id: "first_id", self.last_id: "last_id"}
+        processor = _ForcedTokens(forced, names, self.min_length, options.eos_ids)
+        return options.with_processor(processor)
 
 
 class _ForcedTokens(Counter):
-    """Force tokens at their steps, given as a dict, and forbid end tokens that are too early."""
+    """Force tokens at their steps, given as a dict, and forbid end tokens that are too early.
 
-    def __init__(self, forced, min_length, eos_ids):
-        self.forced, self.min_length, self.eos_ids = forced, min_length, eos_ids
+    `names` has the argument of each token, for errors.
+    """
+
+    def __init__(self, forced, names, min_length, eos_ids):
+        self.forced, self.names = forced, names
+        self.min_length, self.eos_ids = min_length, eos_ids
 
     def start(self, model, inputs, vocabulary_size):
         for token in self.forced.values():
-            check_that(token < vocabulary_size, f"below {vocabulary_size}", forced_id=token)
+            wanted = f"below {vocabulary_size}"
+            check_that(token < vocabulary_size, wanted, **{self.names[token]: token})
         return super().start(model, inputs, vocabulary_size)
 
     def apply(self, logits, state):

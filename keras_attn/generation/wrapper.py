@@ -1,5 +1,7 @@
 """The base class of strategies that change the logits of another strategy."""
 
+import inspect
+
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.generation.loop import Strategy
 
@@ -22,6 +24,18 @@ class Wrapper(Strategy):
         self.strategy = get_strategy(strategy)
         self.models = self.strategy.models
         self.runs_in_one_thread = self.strategy.runs_in_one_thread
+
+    # Not by configuration: a strategy may hold a model, whose weights are in none.
+    def __eq__(self, other):
+        is_same = type(self) is type(other) and self.strategy == other.strategy
+        return is_same and self._own_arguments() == other._own_arguments()
+
+    def __hash__(self):
+        return hash((type(self), self.strategy, repr(self._own_arguments())))
+
+    def _own_arguments(self):
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names if name != "strategy"}
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""

@@ -10,6 +10,7 @@ from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.ops.adaptive_softmax import cluster_log_probabilities, cluster_losses
 from keras_attn.ops.checks import check_choice, check_shape
 from keras_attn.ops.shapes import flatten_rows
+from keras_attn.ops.token_losses import known_labels, token_weights
 
 
 @registry.register
@@ -110,10 +111,14 @@ class AdaptiveSoftmax(registry.MaskedLayer):
             return unflatten(cluster_log_probabilities(rows, *clusters))
         labels = ops.convert_to_tensor(labels)
         check_shape(labels, "labels", tuple(x.shape[:-1]))
-        is_real = ops.not_equal(labels, self.ignore_class)
-        words = ops.cast(ops.where(is_real, labels, ops.zeros_like(labels)), "int32")
+        words = ops.cast(known_labels(labels, self.ignore_class), "int32")
         losses = cluster_losses(rows, ops.reshape(words, (-1,)), *clusters)
+        is_real = token_weights(labels, self.ignore_class) > 0
         return ops.where(is_real, ops.reshape(losses, ops.shape(labels)), 0.0)
+
+    def _all_projections(self):
+        """Return the projection of each cluster that has one: its own, or the embedding's."""
+        return [*self.projections, *self.embedding.projections[len(self.projections) :]]
 
     def _weights(self):
         """Return for each cluster its table, its biases and, if there is one, its projection."""
@@ -121,10 +126,8 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         tables = [ops.cast(table, dtype) for table in self.embedding.tables]
         if len(tables) > 1:
             tables[0] = ops.concatenate([tables[0], ops.cast(self.cluster_table, dtype)], axis=0)
-        own = len(self.projections)
-        projections = [*self.projections, *self.embedding.projections[own:]]
         weights = [[table, ops.cast(bias, "float32")] for table, bias in zip(tables, self.biases)]
-        for parts, projection in zip(weights, projections):
+        for parts, projection in zip(weights, self._all_projections()):
             parts.append(ops.cast(projection, dtype))
         return weights
 
@@ -132,9 +135,8 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         """Return the multiply-adds of all logits of `x`, the most that its losses can take."""
         first, *others = [math.prod(table.shape) for table in self.embedding.tables]
         clusters = math.prod(self.cluster_table.shape) if others else 0
-        own = len(self.projections)
-        projections = [*self.projections, *self.embedding.projections[own:]]
-        sizes = [first, *others, clusters, *(math.prod(p.shape) for p in projections)]
+        of_projections = [math.prod(p.shape) for p in self._all_projections()]
+        sizes = [first, *others, clusters, *of_projections]
         return math.prod(x[:-1]) * sum(sizes)
 
     def compute_output_spec(self, x, labels=None):

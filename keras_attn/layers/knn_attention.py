@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attn.attention.sinks import share_of_keys
 from keras_attn.attention.softmax import (
     FORBIDDEN,
     at_least_float32,
@@ -131,14 +132,18 @@ class KNNAttention(MultiHeadAttention):
             gate = ops.where(log_weight > FORBIDDEN, gate, 0.0)  # 0 where the memory is empty
             gate = ops.cast(gate, output.dtype)
             return (1 - gate) * output + gate * found, scores
-        check_that(
-            plan in ("dense", "blockwise"), "a score with a sum of weights", score=self.score
-        )
-        if plan == "dense":
-            output, own, scores = attend_logits_with_weights(*dense_arguments(inputs, pattern))
-        else:
+        check_that(plan != "linear", "a score with a sum of weights", score=self.score)
+        if plan == "blockwise":
             (output, own), scores = pattern.attend_blockwise(inputs, log_weight=True), None
-        return merge_by_logsumexp([(output, own), (found, log_weight)])[0], scores
+        else:  # the fused kernel gives no sum of weights
+            output, own, scores = attend_logits_with_weights(*dense_arguments(inputs, pattern))
+            scores = ops.where(own > FORBIDDEN, scores, 0.0)
+        output, log_weight = merge_by_logsumexp([(output, own), (found, log_weight)])
+        if inputs.sinks is None:
+            return output, scores
+        if scores is not None:
+            scores = scores * share_of_keys(own, inputs.sinks)
+        return output * ops.cast(share_of_keys(log_weight, inputs.sinks), output.dtype), scores
 
     def _look_up(self, inputs):
         """Return attention to the best keys of the memory, and its log weight (B, N, T, 1)."""

@@ -1,6 +1,7 @@
 """The parallel Transformer block: attention and feed-forward read the same input."""
 
 from keras_attn import registry
+from keras_attn.backend.replicas import keep_rows
 from keras_attn.layers.transformer_block import TransformerBlock
 
 
@@ -53,15 +54,15 @@ class ParallelBlock(TransformerBlock):
         self.shared_norm = bool(shared_norm)  # read while the base class makes the residuals
         super().__init__(attention, feed_forward, residual=residual, **kwargs)
 
-    def _copy_residual(self, sublayer, residual):
+    def _residual_of(self, sublayer, residual):
         if self.shared_norm and sublayer == "feed_forward":
             return self.attention_residual
-        return super()._copy_residual(sublayer, residual)
+        return super()._residual_of(sublayer, residual)
 
     def apply(self, x, call):
         steps, extras = self.sublayers(x, call)
         (first, attend), (second, feed_forward) = steps
         read = first.before(x)
-        y = first.after(x, attend(read, call.context))
+        y = keep_rows(first.after(x, attend(read, call.context)))
         read = read if second is first else second.before(x)
-        return second.after(y, feed_forward(read, call.context)), extras
+        return keep_rows(second.after(y, feed_forward(read, call.context))), extras

@@ -103,6 +103,7 @@ class TrajectoryEmbedding(registry.MaskedLayer):
             steps = ops.arange(ops.shape(states)[1])[None]
         else:
             steps = ops.convert_to_tensor(steps)
+            check_shape(steps, "steps", (batch, length), broadcast=True)
             check_ids(steps, "steps", self.max_steps)
         if self.discrete:
             actions = ops.convert_to_tensor(actions)

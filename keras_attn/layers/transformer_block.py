@@ -79,14 +79,14 @@ class TransformerBlock(Block):
         check_cross_attention("cross_attention", self.cross_attention)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
-        self.attention_residual = self._copy_residual("attention", residual)
+        self.attention_residual = self._residual_of("attention", residual)
         if cross_attention is not None:
-            self.cross_attention_residual = self._copy_residual("cross_attention", residual)
-        self.feed_forward_residual = self._copy_residual("feed_forward", residual)
+            self.cross_attention_residual = self._residual_of("cross_attention", residual)
+        self.feed_forward_residual = self._residual_of("feed_forward", residual)
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
-    def _copy_residual(self, sublayer, residual):
+    def _residual_of(self, sublayer, residual):
         """Return the residual of a sublayer; a subclass may choose another for one of them."""
         return registry.copy(residual)
 
@@ -208,6 +208,12 @@ class TransformerBlock(Block):
     def _check_call(self, x, call):
         if call.cache is None or call.context is not None:
             self._check_context(None if call.context is None else tuple(call.context.shape))
+        if call.segment_ids is not None and isinstance(self.feed_forward, PositionMixer):
+            raise ValueError(
+                "`segment_ids` do not fit a feed-forward layer that mixes positions, which would "
+                "read the neighbouring document. "
+                f"Received: feed_forward of type {type(self.feed_forward).__name__}."
+            )
         if call.memory is None:
             self._check_cache(call.cache)
             return
@@ -228,6 +234,8 @@ class TransformerBlock(Block):
 
     def _check_cache(self, cache):
         names = {"attention"} if self.cross_attention is None else {"attention", "cross_attention"}
+        if isinstance(self.feed_forward, PositionMixer):
+            names.add("feed_forward")
         if cache is not None and not names <= cache.keys():
             raise ValueError(
                 f"`cache` must have the caches of {' and '.join(sorted(names))}, as a depth's "

@@ -245,8 +245,9 @@ class AuxiliaryLosses(Configurable, keras.Model):
             return ops.pad(x, ((0, 0), (0, k - 1)), constant_values=beyond)[:, k - 1 :]
 
         given = ahead(element_weights(labels, sample_weight, dtype), 0.0)
-        labels = ahead(labels, self.ignore_class)
-        real = token_weights(labels, self.ignore_class, dtype=dtype)
+        has_target = ahead(ops.ones_like(given), 0.0)
+        labels = ahead(labels, self.ignore_class or 0)
+        real = has_target * token_weights(labels, self.ignore_class, dtype=dtype)
         count = ops.maximum(replica_sum(ops.sum(real)), 1.0)
         share = 1.0 if k == 1 else self.target_weight
         labels, weights = known_labels(labels, self.ignore_class), share * real * given / count

@@ -26,7 +26,7 @@ class KVCache(Value):
       g + W slots: position p is in slot p if p < g, else in slot g + (p - g) mod W.
     - `Strided`, `Fixed`, `BlockLocal2D`, `Random`, `Prefix` and a `p | q` of these keep all M keys,
       and a step gathers those that it may attend to. XLA writes the new key in place; other graphs
-      copy the state.
+      copy the state. The factors "local" and "block" alone are windows.
     - `Causal` with a score whose weights are products of R features, such as `Kernel`, keeps no
       keys, but `sums` (B, N, R, Hv + 1) over them, and an `index`. A step takes O(N R Hv) in time
       and memory for any `max_length`, and returns no scores. New keys have the positions of the

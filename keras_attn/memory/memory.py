@@ -24,7 +24,7 @@ class Memory(Value):
 
     def slot_shape(self, depth, hidden_dim):
         """Return the sizes L and D of the memory (B, L, M, D) of a `Stack` of that width."""
-        if depth.retrieving:
+        if depth.retrieving_layers:
             raise ValueError(
                 "A depth with a `KNNAttention` needs a `KNNMemory`. "
                 f"Received: memory={self!r}, depth={depth!r}."

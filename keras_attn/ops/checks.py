@@ -67,7 +67,7 @@ def check_paths(**paths):
 
 
 def check_given(**shapes):
-    """Check that a call has given the tensor of each shape."""
+    """Check that a call was given all tensors: each value is the shape of one, or None for none."""
     for name, shape in shapes.items():
         check_that(shape is not None, "a tensor of shape (batch, length, width)", **{name: shape})
 

@@ -23,7 +23,7 @@ def grid_positions(x, positions, shape):
 
 
 def check_fits(length, shape):
-    """Check that a grid has as many positions as a row of inputs, if its length is known."""
+    """Check that a grid has a position for each of a row of inputs, if their number is known."""
     if length is not None and length > math.prod(shape):
         raise ValueError(
             "`x` is longer than the table of positions. Use shorter rows, or make the table, or "

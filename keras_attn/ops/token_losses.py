@@ -37,7 +37,7 @@ def _check_logits(labels, logits):
 def token_weights(labels, ignore_class, sample_weight=None, dtype="float32"):
     """Return weights (B, T): 0 where the label is `ignore_class`, else the sample's weight.
 
-    With `ignore_class=None` all labels count. `sample_weight` is (B,), (B, 1), (B, T) or None, 1.
+    With `ignore_class=None` all labels count. `sample_weight` is (B,), (B, 1) or (B, T); None is 1.
     """
     weights = element_weights(labels, sample_weight, dtype)
     if ignore_class is None:

@@ -217,8 +217,7 @@ class AdaptiveSpan(LayerValue, Pattern):
             return self._static_spans()
         spans = self._dynamic_spans(inputs.layer_input)
         if not inputs.is_recompute:
-            real = inputs.key_mask > 0 if inputs.query_segments else inputs.key_mask
-            self.add_loss(self.span_loss * _mean(spans, real))
+            self.add_loss(self.span_loss * _mean(spans, inputs.real_keys()))
         return spans
 
     def _static_spans(self):

@@ -65,7 +65,12 @@ class Combined(Pattern):
 def of_positions(identifier, name):
     """Return the pattern for a name or an object; refuse one that reads more than positions."""
     pattern = Pattern.get(identifier, name)
-    if not pattern.is_of_positions or pattern.differs_by_head:
+    if pattern.differs_by_head:
+        raise ValueError(
+            f"`{name}` of a combined pattern must be one pattern for all heads; a `PerHead` holds "
+            f"combined ones. Received: {name}={pattern!r}."
+        )
+    if not pattern.is_of_positions:
         raise ValueError(
             f"`{name}` of a combined pattern must be a function of positions alone, which "
             f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."

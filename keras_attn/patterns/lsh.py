@@ -135,7 +135,7 @@ class LSH(Pattern):
             num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
         seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
-        real = _real_keys(inputs)
+        real = inputs.real_keys()
         return buckets if real is None else ops.where(real[:, :, None], buckets, PADDING)
 
     def dense_mask_and_bias(self, inputs):
@@ -203,14 +203,9 @@ class LSH(Pattern):
         return counts
 
 
-def _real_keys(inputs):
-    """Return a bool (B or 1, N or 1, S), False for padding; None if all keys are real."""
-    return inputs.key_mask > 0 if inputs.query_segments else inputs.key_mask
-
-
 def _or_own(inputs, num_rounds, output, log_weights):
     """Replace the output of queries without a key by their own value if they may attend to it."""
-    alone, real = log_weights < LAST_RESORT, _real_keys(inputs)
+    alone, real = log_weights < LAST_RESORT, inputs.real_keys()
     if real is not None:
         alone = ops.logical_and(alone, real[..., None])
     if inputs.mask_fn is not None:

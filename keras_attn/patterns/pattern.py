@@ -131,6 +131,8 @@ class Pattern(Value):
         """Return the mask, as `mask` does, and a bias or None for the whole matrix of logits."""
         if not inputs.query_segments:  # the limit is that of a document
             self.check_length(inputs.query.shape[2])
+            if inputs.slot_mask is None:  # a cache may have more slots than keys
+                self.check_length(inputs.key.shape[2])
         return self.mask(inputs.query_positions, inputs.key_positions), None
 
     def attend(self, inputs, log_weight=False):

@@ -1,5 +1,7 @@
 """One pattern for each head."""
 
+import functools
+
 from keras import ops
 
 from keras_attn.patterns.combined import joint_cache_size, of_positions
@@ -56,6 +58,9 @@ class PerHead(Pattern):
     def allowed(self, query_positions, key_positions):
         """Return a bool (N, T, S), or (B, N, T, S) for positions of each row."""
         allowed = [p.allowed(query_positions, key_positions) for p in self.patterns]
+        if len({tuple(of_head.shape) for of_head in allowed}) > 1:  # a rule of i or of j alone
+            shape = ops.shape(functools.reduce(ops.logical_or, allowed))
+            allowed = [ops.broadcast_to(of_head, shape) for of_head in allowed]
         return ops.stack(allowed, axis=-3)
 
     def mask(self, query_positions, key_positions):
@@ -105,9 +110,11 @@ class PerHead(Pattern):
         return joint_cache_size(self.patterns)
 
     def __and__(self, other):
+        other = _for_all_heads(other)
         return PerHead([pattern & other for pattern in self.patterns])
 
     def __or__(self, other):
+        other = _for_all_heads(other)
         return PerHead([pattern | other for pattern in self.patterns])
 
     __rand__, __ror__ = __and__, __or__
@@ -119,3 +126,14 @@ class PerHead(Pattern):
                 "`patterns` of PerHead must be one for each head. "
                 f"Received: {len(self.patterns)} patterns, {num_heads} heads."
             )
+
+
+def _for_all_heads(other):
+    """Return the pattern that each head is combined with; refuse one that differs by head."""
+    other = Pattern.get(other, "second")
+    if other.differs_by_head:
+        raise ValueError(
+            "Two patterns by head are combined head by head: `PerHead([p & q, ...])`. "
+            f"Received: second={other!r}."
+        )
+    return other

@@ -40,8 +40,8 @@ class Sinks(SameAs):
         window: int. Number of last keys, the query's own included.
 
     Raises:
-        ValueError: if an argument is below 1, or a call has a position of heads other than
-            `Rotary`, which cannot be moved.
+        ValueError: if an argument is below 1, or a call has a position of heads that cannot
+            be moved; `Rotary` can.
 
     Example:
         >>> from keras_attn import layers, patterns

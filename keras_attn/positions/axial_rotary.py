@@ -4,7 +4,6 @@ import math
 
 from keras import ops
 
-from keras_attn.ops.checks import check_positions, check_shape
 from keras_attn.ops.images import check_fits, grid_coordinates, integers
 from keras_attn.positions.position import Position
 from keras_attn.positions.rotary import Rotary
@@ -68,13 +67,9 @@ class AxialRotary(Position):
         build_once(self.rotary, (*x_shape[:-1], x_shape[-1] // 2))
 
     def call(self, x, positions=None):
-        check_shape(x, "x", (None,) * 3, (None,) * 4)
-        length = x.shape[-2]
-        if positions is None:
-            positions = ops.arange(ops.shape(x)[-2], dtype="int32")
-        positions = check_positions(positions, "positions", x.shape[0], length)
+        positions = self._positions_of(x, positions)
         if len(positions.shape) == 1:  # rows with positions of their own may hold several grids
-            check_fits(length, self.shape)
+            check_fits(x.shape[-2], self.shape)
         coordinates = grid_coordinates(positions, self.shape)
         halves = ops.split(x, 2, axis=-1)
         turned = [self.rotary(*part) for part in zip(halves, coordinates, strict=True)]

@@ -1,5 +1,8 @@
 """Base class of the position axis."""
 
+from keras import ops
+
+from keras_attn.ops.checks import check_positions, check_shape
 from keras_attn.registry import MaskedLayer
 
 
@@ -25,6 +28,13 @@ class Position(MaskedLayer):
     acts_on_heads = False
     counts_steps = False
     max_length = None
+
+    def _positions_of(self, x, positions):
+        """Return the positions of heads or rows x (B, ..., T, H), by default 0 .. T-1."""
+        check_shape(x, "x", (None,) * 3, (None,) * 4)
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[-2], dtype="int32")
+        return check_positions(positions, "positions", x.shape[0], x.shape[-2])
 
     def move(self, x, distances):
         """Return heads x (B, N, T, H), which have their positions, at others.

@@ -7,9 +7,7 @@ from keras import ops
 
 from keras_attn.ops.checks import (
     check_choice,
-    check_positions,
     check_positive,
-    check_shape,
     check_that,
 )
 from keras_attn.ops.shapes import known_shape
@@ -99,11 +97,7 @@ class Rotary(Position):
         return round(turned) if abs(turned - round(turned)) < 1e-6 else turned
 
     def call(self, x, positions=None):
-        check_shape(x, "x", (None,) * 3, (None,) * 4)
-        length = x.shape[-2]
-        if positions is None:
-            positions = ops.arange(ops.shape(x)[-2], dtype="int32")
-        positions = check_positions(positions, "positions", x.shape[0], length)
+        positions = self._positions_of(x, positions)
         amplitude = 1.0 if self.scaling is None else self.scaling.amplitude
         return self._turn(x, positions, amplitude)
 

@@ -37,7 +37,7 @@ def orthogonal_features(count, size, seed=None):
 class OrthogonalFeatures(keras.initializers.Initializer):
     """Initialize a weight (count, size) by `orthogonal_features`.
 
-    Keras compiles initializers of large weights under a distribution, which a function prevents.
+    A class, not a function: under a distribution Keras compiles `__call__` of large weights' one.
     """
 
     def __init__(self, seed=None):

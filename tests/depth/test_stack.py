@@ -106,6 +106,11 @@ def test_cached_steps_equal_one_pass(residual, chunks):
         assert int(cache["index"]) == start
 
 
+def test_blocks_without_cross_attention_have_no_context_cache():
+    with pytest.raises(ValueError, match="`context_cache` needs blocks with `cross_attention`"):
+        built(layers=2).context_cache(ops.array(CONTEXT))
+
+
 def test_implicit_mask_reaches_every_block_and_is_passed_on():
     stack, words = built("pre_norm"), TokenEmbedding(9, D)
     x = words(REAL * 4)

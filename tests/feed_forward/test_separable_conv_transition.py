@@ -199,6 +199,16 @@ def test_beam_scores_equal_those_of_one_pass(model):
 def test_invalid_uses_in_a_block_raise():
     with pytest.raises(ValueError, match="`memory` does not fit.*SeparableConvTransition"):
         causal_block(0)(X, memory=X)
+    with pytest.raises(ValueError, match="`segment_ids` do not fit.*SeparableConvTransition"):
+        causal_block(0)(X, segment_ids=np.ones((B, T), "int32"))
+    stack = Stack(causal_block, 2)
+    stack(X)
+    cache = stack.initial_cache(B, T)
+    del cache["layers"][1]["feed_forward"]
+    with pytest.raises(ValueError, match="caches of attention and feed_forward"):
+        stack(X, cache=cache)
+    with pytest.raises(ValueError, match="`layer` must be built before a cache"):
+        SeparableConvTransition(7, causal=True).initial_cache(B, T)
     layer = built()
     with pytest.raises(ValueError, match="`cache` needs `causal=True`"):
         layer(X, cache=layer.initial_cache(B, T))

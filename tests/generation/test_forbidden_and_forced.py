@@ -143,8 +143,8 @@ def test_a_forced_token_may_be_a_forbidden_one():
         (lambda: Forbidden("greedy", [*range(7)]), "not all, of the ids"),
         (lambda: NoRepeat("greedy", 0), "Received: size=0"),
         (lambda: Forced("greedy", min_length=2), "`min_length` must be below `max_length`"),
-        (lambda: Forced("greedy", first_id=7), "`forced_id` must be below 7"),
-        (lambda: Forced("greedy", last_id=7), "`forced_id` must be below 7"),
+        (lambda: Forced("greedy", first_id=7), "`first_id` must be below 7"),
+        (lambda: Forced("greedy", last_id=7), "`last_id` must be below 7"),
     ],
 )
 def test_errors(make, message):

@@ -11,7 +11,17 @@ from decoding_models import EOS, NO_PADDING, VOCABULARY, decode_eagerly, model_o
 from keras import ops
 
 from keras_attn import export, layers, models
-from keras_attn.generation import Beam, Constrained, Greedy, Sample, Speculative, generate
+from keras_attn.generation import (
+    Beam,
+    Constrained,
+    Forbidden,
+    Forced,
+    Greedy,
+    NoRepeat,
+    Sample,
+    Speculative,
+    generate,
+)
 from keras_attn.generation.decoding import _compiled
 from keras_attn.generation.loop import DecodingOptions, read_inputs
 from keras_attn.generation.rounds import Rows, accept, append
@@ -177,6 +187,14 @@ def test_a_changed_draft_is_compiled_again():
     assert _compiled(model, *arguments) is before
     layers.add_lora(draft, rank=2)
     assert _compiled(model, *arguments) is not before
+
+
+def test_wrappers_of_other_drafts_are_other_strategies():
+    first, second = (Speculative(draft_of("causal"), 2) for _ in range(2))
+    for wrap in (lambda s: Forbidden(s, [4]), lambda s: Forced(s, 4), lambda s: NoRepeat(s, 2)):
+        assert wrap(first) == wrap(first) and hash(wrap(first)) == hash(wrap(first))
+        assert wrap(first) != wrap(second)
+    assert Forbidden("greedy", [4]) == Forbidden("greedy", [4]) != Forbidden("greedy", [5])
 
 
 def test_drafts_that_do_not_fit_are_refused():

@@ -177,6 +177,9 @@ def test_padding_has_no_loss():
     other = built(ignore_class=-100)
     outside = np.where(labels == 0, -100, labels)
     np.testing.assert_allclose(other(X, outside), losses, atol=1e-6)
+    every = built(ignore_class=None)
+    np.testing.assert_allclose(every(X, labels), other(X, labels), atol=1e-6)
+    assert np.all(every(X, labels) > 0)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])

@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_attn import export
 from keras_attn.attention.inputs import TileSizes
+from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
 from keras_attn.memory import KVCache
 from keras_attn.patterns import LSH, AdaptiveSpan, Causal, Global, Local, Pattern, PerHead, Sinks
@@ -209,6 +210,20 @@ def test_a_block_passes_segments_on_and_counts_positions_in_documents():
         np.testing.assert_allclose(
             found[row][places[0] : places[-1] + 1], block(document)[0], atol=1e-5
         )
+
+
+def test_a_stack_continues_a_packed_row_by_one_token_a_step():
+    def block(index):
+        attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")
+        return TransformerBlock(attention, FeedForward(7), residual="pre_norm")
+
+    stack = Stack(block, 2)
+    whole = stack(X, segment_ids=IDS)
+    cache, outputs = stack.initial_cache(ROWS, T), []
+    for t in range(T):
+        output, cache = stack(ops.array(X[:, t : t + 1]), cache=cache, segment_ids=IDS)
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
 
 
 @pytest.mark.slow

@@ -108,6 +108,17 @@ def test_losses_equal_an_oracle(step, arguments, terms):
     assert of_steps(trained, step)[0] == pytest.approx(expected[0], rel=1e-5)
 
 
+def test_without_an_ignored_class_the_mean_is_over_the_targets_that_exist():
+    """As with a class that no label has."""
+    trained = trained_model(num_targets=3)
+    found = []
+    for ignore_class in (None, -1):
+        trained.ignore_class = ignore_class
+        trained.step.assign(0)
+        found.append(float(total_loss(trained)))
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
 def test_sample_weight_belongs_to_the_target():
     trained = trained_model()
     weights = RANDOM.uniform(0.0, 2.0, (B, T)).astype("float32")

@@ -108,6 +108,49 @@ def test_empty_slots_have_no_influence(join):
     np.testing.assert_array_equal(read(layer, garbage)[0], read(layer)[0])
 
 
+@pytest.mark.parametrize("join", ["gate", "softmax"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+def test_sinks_take_their_share_beside_a_memory(join, implementation):
+    layer = built(join=join, sinks=True, implementation=implementation)
+    found, _ = read(layer, filled=np.zeros((B, M), bool))
+    np.testing.assert_allclose(found, layer(X, X), atol=1e-6)
+    none = built(join=join, implementation=implementation)
+    none.set_weights([w.numpy() for w in layer.weights if "sink" not in w.path])
+    layer.sink_logits.assign([-50.0] * N)
+    np.testing.assert_allclose(read(layer)[0], read(none)[0], atol=1e-5)
+    layer.sink_logits.assign([50.0] * N)
+    if join == "softmax":  # the sink takes all
+        expected = np.broadcast_to(layer.output_bias, (B, T, D))
+        np.testing.assert_allclose(read(layer)[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_scores_beside_a_memory_are_those_of_the_segment(sinks):
+    """Also the zeros of a row without a key."""
+    layer = built(join="softmax", sinks=sinks)
+    arguments = {
+        "value_mask": np.arange(T)[None] > np.array([[1], [T]]),
+        "return_attention_scores": True,
+    }
+    cache = {"memory": tf.constant(MEMORY), "memory_mask": tf.constant(FILLED)}
+    _, expected = layer(X, X, **arguments)
+    _, scores, _ = layer(X, X, cache=cache, **arguments)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    assert not np.any(scores[1]) and np.any(scores[0])
+
+
+def test_a_plan_without_a_sum_of_weights_becomes_the_whole_matrix(monkeypatch):
+    """The fused kernel of a GPU."""
+    layer = built(join="softmax")
+    inputs = []
+    monkeypatch.setattr(layer, "_attend", lambda plan, *others: inputs.append(others) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        read(layer)
+    monkeypatch.undo()
+    found, expected = (layer._attend(plan, *inputs[0])[0] for plan in ("fused", "dense"))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_no_gradient_passes_into_the_memory():
     layer, memory = built(), tf.constant(MEMORY)
     with tf.GradientTape() as tape:

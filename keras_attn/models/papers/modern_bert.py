@@ -109,10 +109,10 @@ def modern_bert(
 class AttentionWithoutNormBlock(layers.TransformerBlock):
     """Block whose attention reads its input as it is; the other residuals are as given."""
 
-    def _copy_residual(self, sublayer, residual):
+    def _residual_of(self, sublayer, residual):
         if sublayer == "attention":
             return residuals.PreNorm(norm="none", dtype=self.dtype_policy)
-        return super()._copy_residual(sublayer, residual)
+        return super()._residual_of(sublayer, residual)
 
     @property
     def residual(self):
