@@ -73,6 +73,7 @@ class BatchingServable:
             answers = [_await(task) for task in tasks]
         finally:  # The first error ends the request, and nobody waits for its other parts.
             for task in tasks:
+                request_context.forget(task.future.cancel)
                 task.future.cancel()
         outputs = list(zip(*answers))
         if any(part.shape[1:] != parts[0].shape[1:] for parts in outputs for part in parts):

@@ -48,6 +48,11 @@ class RequestContext:
                 return
         callback()
 
+    def forget(self, callback):
+        """Take back an `on_cancel`, so that the request keeps nothing of what has ended."""
+        with self._lock, contextlib.suppress(ValueError):
+            self._callbacks.remove(callback)
+
 
 @contextlib.contextmanager
 def catch_errors(record=None):

@@ -62,6 +62,8 @@ def _export_options(folder, model, tokenizer):
     if not hasattr(model, "reads_prompt"):
         return {}
     options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)
+    if getattr(model, "memory", None) is not None:  # its export makes steps, and no texts
+        options.pop("strategy", None)
     # Checkpoints keep GPT-2's default of 50256 also where their vocabulary is smaller.
     size = vocabulary_size(model)
     options["eos_id"] = [end for end in end_tokens(options["eos_id"]) if end < size] or -1

@@ -57,11 +57,17 @@ def check_golden(folder, model):
         raise ValueError(
             f"The file {FILE!r} is cut or damaged: delete it, or write it again. {received}"
         ) from error
-    found = model(inputs)
-    found = np.array(found["logits"] if isinstance(found, dict) else found)[..., columns]
-    difference, tolerance = compare_outputs(
-        *(expected[mask], found[mask], model.compute_dtype, FLOAT32_TOLERANCE)
-    )
+    try:
+        found = model(inputs)
+        found = np.array(found["logits"] if isinstance(found, dict) else found)[..., columns]
+        difference, tolerance = compare_outputs(
+            *(expected[mask], found[mask], model.compute_dtype, FLOAT32_TOLERANCE)
+        )
+    except (IndexError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"The model has other inputs or outputs than those in {FILE!r}: the file or the "
+            f"weights belong to another checkpoint. {received}"
+        ) from error
     if not difference <= tolerance:
         raise ValueError(
             f"The converted model's outputs differ from those in {FILE!r} by {difference:.2g} of "

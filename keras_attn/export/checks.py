@@ -40,6 +40,12 @@ def check_float32(model):
         )
 
 
+def check_end(tokenizer):
+    """Raise a `ValueError` if the tokenizer has no end token, at which its texts end."""
+    has_end = getattr(tokenizer, "eos_id", None) is not None
+    check_that(has_end, "one with an end token, `eos_id`", tokenizer=tokenizer)
+
+
 def check_vocabularies(model, tokenizer):
     """Raise a `ValueError` if the vocabularies of model and tokenizer differ in size."""
     for embedding, texts in _pairs(model, tokenizer):

@@ -20,7 +20,7 @@ from keras_attn.export.servable_ops import (
     serving_version,
     unservable_among,
 )
-from keras_attn.export.versions import find_versions
+from keras_attn.export.versions import newest_version
 from keras_attn.ops.checks import check_paths
 
 _WORDPIECE = "FastWordpieceTokenizeWithOffsets"
@@ -144,15 +144,13 @@ def inspect(path):
 def _version_in(path):
     if not os.path.isdir(path):
         raise ValueError(f"`path` must be an existing directory. Received: path={path!r}.")
-    if os.path.exists(os.path.join(path, "saved_model.pb")):
-        return path
-    versions = find_versions(path)
-    if not versions:
+    found = newest_version(path)
+    if found is None:
         raise ValueError(
             "`path` must hold a saved_model.pb, or versions: directories whose names are numbers. "
             f"Received: path={path!r}."
         )
-    return versions[max(versions)]
+    return found
 
 
 def _signatures(meta_graph):
@@ -239,7 +237,7 @@ def _format_spec(name, dtype, shape):
 
 def _format_size(count):
     for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
+        if count < 999.5:  # three digits
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:,.1f} GB"

@@ -28,14 +28,15 @@ def new_version(path, version=None):
 
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
-    check_paths(path=path)
-    directory = free_version(os.fspath(path), version)
+    directory = free_version(path, version)
     with atomic_directory(directory) as temporary:
         yield temporary, directory
 
 
 def free_version(path, version=None):
     """Return the directory of a version; raise a `ValueError` if it exists or cannot be made."""
+    check_paths(path=path)
+    path = os.fspath(path)
     if os.path.exists(path) and not os.path.isdir(path):
         raise ValueError(f"The path of the versions must be a directory. Received: {path!r}.")
     if version is None:
@@ -50,6 +51,14 @@ def free_version(path, version=None):
             f"Received: {found.get(version, directory)}."
         )
     return directory
+
+
+def newest_version(path):
+    """Return the directory of a SavedModel: `path` itself, or its highest version, or None."""
+    if os.path.exists(os.path.join(path, "saved_model.pb")):
+        return os.fspath(path)
+    versions = find_versions(path)
+    return versions[max(versions)] if versions else None
 
 
 def find_versions(path):

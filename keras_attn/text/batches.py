@@ -211,11 +211,12 @@ def items_of(sources, targets):
             f"Received: {numbers[0]} and {numbers[1]}"
         )
     for name, rows in sides.items():
-        if any(len(row) and np.asarray(row[:1]).dtype.kind not in "iu" for row in rows):
-            raise ValueError(
-                f"`{name}` must be lists of token ids, integers; `encode_as_lists` of a tokenizer "
-                f"makes them of text. Received: {name}[0]={rows[0]!r}."
-            )
+        for index, row in enumerate(rows):
+            if len(row) and np.asarray(row[:1]).dtype.kind not in "iu":
+                raise ValueError(
+                    f"`{name}` must be lists of token ids, integers; `encode_as_lists` of a "
+                    f"tokenizer makes them of text. Received: {name}[{index}]={row!r}."
+                )
     return PairLists(targets) if sources is None else PairLists(sources, targets)
 
 

@@ -21,7 +21,7 @@ def main(arguments=None):
     add("--retries", type=int, default=4, help="attempts after the first (default: %(default)s)")
     add("--complete", action="store_true", help="print what follows each text instead")
     add("--stream", action="store_true", help="print what follows each text token by token (--url)")
-    add("--max_tokens", type=int, default=64, help="of --stream (default: %(default)s)")
+    add("--max_tokens", type=int, help="of --stream (default: 64)")
     add("--score", action="store_true", help="print each score and a tab before the text")
     add("texts", nargs="+", metavar="text", help="a sentence to translate")
     flags = parser.parse_args(arguments)
@@ -29,6 +29,8 @@ def main(arguments=None):
         parser.error("--model_name is for --grpc; a --url names its model itself")
     if flags.stream and (flags.url is None or flags.complete or flags.score):
         parser.error("--stream is for --url, without --complete and --score")
+    if flags.max_tokens is not None and not flags.stream:
+        parser.error("--max_tokens is for --stream")
     options = {"timeout": flags.timeout, "retries": flags.retries}
     try:
         if flags.url is None:
@@ -50,8 +52,9 @@ def main(arguments=None):
 
 def _streamed(client, flags):
     """Yield the text of each token, and a line end after each of the texts."""
+    most = 64 if flags.max_tokens is None else flags.max_tokens
     for text in flags.texts:
-        for token in client.stream(text, max_tokens=flags.max_tokens):
+        for token in client.stream(text, max_tokens=most):
             yield token.text
         yield "\n"
 

@@ -60,7 +60,7 @@ class Client:
 
         try:
             return with_retries(attempt, self._timeout, self._retries)
-        except (LookupError, StopIteration, TypeError, ValueError) as error:
+        except (LookupError, OverflowError, StopIteration, TypeError, ValueError) as error:
             # Such as half a surrogate pair in a name, or bytes that are not base64.
             raise ClientError(
                 f"The request to {self.address} or its answer cannot be sent or read: {error!r}"

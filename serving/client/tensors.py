@@ -42,7 +42,7 @@ def write_tensor(proto, name, value, dtype):
         if dtype == _STRING:
             values = [item.encode() if isinstance(item, str) else item for item in values]
         getattr(proto, field).extend(values)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise ClientError(f"The input {name} must be {type_name}: {error}") from error
 
 

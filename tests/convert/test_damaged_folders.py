@@ -203,6 +203,19 @@ DAMAGES = {
         option("llama", rope_parameters=[1]),
         "`rope_parameters` in config.json must be an object of options, not [1]",
     ),
+    **{
+        f"{name} of a {model} in a list": (option(model, **{name: [["a"]]}), f"{name}")
+        for model, name in (
+            ("bert", "hidden_act"),
+            ("gemma3", "layer_types"),
+            ("reformer", "attn_layers"),
+            ("t5", "feed_forward_proj"),
+        )
+    },
+    "layers of a window in quotes": (
+        option("qwen2", use_sliding_window=True, max_window_layers="28"),
+        "`max_window_layers` in config.json must be a number",
+    ),
     "no width": (option(hidden_size=None), "`hidden_size` in config.json must be an integer"),
     "a width in quotes": (option(hidden_size="12"), "above 0, not '12'"),
     "a layer less": (option(num_hidden_layers=1), "and 15 more, which the model has no place"),
@@ -324,6 +337,14 @@ DAMAGES = {
     "golden outputs cut": (
         golden(lambda path, _: path.write_bytes(path.read_bytes()[:-99])),
         f"The file '{FILE}' is cut",
+    ),
+    "golden outputs of another head": (
+        golden(lambda path, x: np.savez(path, **{**x, "columns": x["columns"] + 999})),
+        "has other inputs or outputs",
+    ),
+    "golden outputs of a model with other inputs": (
+        golden(lambda path, x: np.savez(path, **x, input_pixels=np.zeros(3))),
+        "has other inputs or outputs",
     ),
     "golden outputs of another model": (
         golden(lambda path, x: np.savez(path, **{**x, "outputs": x["outputs"] + 0.01})),

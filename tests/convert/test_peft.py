@@ -242,6 +242,7 @@ BAD = {
     "another kind": (option(peft_type="IA3"), "peft_type 'IA3' is not converted, only LORA"),
     "wrong r": (option(r=4), r"shapes \(3, 12\) and \(36, 3\), where .* the rank is 4"),
     "no number": (option(lora_alpha="5"), "`lora_alpha` .* must be a number above 0, not '5'"),
+    "a pattern": (option(rank_pattern={"(": 3}), r"The pattern '\(' of rank_pattern"),
     "unknown target": (option(target_modules=["c_attn", "c_proj", "q"]), "of the target 'q'"),
     "half a pair": (tensors(half), "lacks the tensor 'base_model.*c_attn.lora_B.weight'"),
     "nothing": (

@@ -142,6 +142,23 @@ def test_the_model_names_the_class_where_the_tokenizer_does_not(tmp_path):
     assert read_tokenizer(tmp_path).eos_id == read_tokenizer(GOLDEN / "gpt2").eos_id
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2", "roberta"])
+def test_a_file_of_the_first_versions_names_no_type(name, tmp_path, lines):
+    """Nor does `tokenizer_config.json` name the special tokens, as in the authors' own folders."""
+    folder = edited(tmp_path, name)
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    del content["model"]["type"]
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    (folder / "special_tokens_map.json").unlink(missing_ok=True)
+    class_name = {"bert": "BertTokenizer", "gpt2": "GPT2Tokenizer", "roberta": "RobertaTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": class_name[name]}))
+    found, expected = read_tokenizer(folder), read_tokenizer(GOLDEN / name)
+    assert type(found) is type(expected)
+    ours, theirs = (t.encode_as_lists(lines[:60]) for t in (found, expected))
+    assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
+    assert found.eos_id == expected.eos_id is not None
+
+
 def edited(tmp_path, name, *edits):
     shutil.copytree(GOLDEN / name, tmp_path / name)
     path = tmp_path / name / "tokenizer.json"

@@ -122,6 +122,15 @@ def test_images_are_those_of_generate():
     )
 
 
+def test_the_seed_of_a_request_reaches_a_wrapped_strategy():
+    model = random_model(None)
+    wrapped = Forbidden(Speculative(random_model(None), 2, Sample(seed=9)), [0])
+    generator = export.ImageGenerator(model, wrapped)
+    first, again, other = (generator.generate(B, seed)["images"] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+
+
 def test_pixels_of_a_mixture_are_no_tokens():
     model = random_model(K)
     with pytest.raises(ValueError, match="`strategy` must be a `SamplePixels`"):

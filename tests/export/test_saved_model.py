@@ -244,13 +244,22 @@ def test_another_backend_is_refused(model, tmp_path, monkeypatch):
         export.saved_model(model, tmp_path)
 
 
-def test_a_version_that_exists_is_refused_before_anything_is_traced(model, tmp_path):
+@pytest.mark.parametrize("compile", [None, "xla"])
+def test_a_version_that_exists_is_refused_before_anything_is_traced(model, tmp_path, compile):
     (tmp_path / "3").mkdir()
     with (
         mock.patch.object(decoding, "decode", side_effect=AssertionError),
         pytest.raises(ValueError, match="not overwritten"),
     ):
-        export.saved_model(model, tmp_path, max_length=2, version=3)
+        export.saved_model(model, tmp_path, max_length=2, version=3, compile=compile)
+
+
+def test_a_strategy_of_a_model_that_does_not_decode_is_refused(tmp_path):
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 7}
+    encoder, decoder = models.bert(11, **sizes), models.gpt(11, **sizes)
+    for refused, options in ((encoder, {}), (decoder, {"stream": True})):
+        with pytest.raises(ValueError, match="`strategy` must be None for a model that does not"):
+            export.saved_model(refused, tmp_path, strategy="beam", **options)
 
 
 def test_versions_count_up_and_are_never_overwritten(tmp_path):

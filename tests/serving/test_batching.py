@@ -279,6 +279,14 @@ def test_a_time_limit_ends_a_running_batch_for_its_request():
     assert answer(patient) == [[4]]
 
 
+def test_a_request_of_many_runs_keeps_none_of_them():
+    """As a stream runs once for each token."""
+    requests, context = Requests(Model(), max_batch_size=1), RequestContext()
+    for _ in range(3):
+        assert answer(requests.send([[1]], context)) == [[2]]
+    assert context._callbacks == []
+
+
 def test_a_cancelled_request_leaves_the_queue():
     model = Model()
     requests = Requests(model, max_batch_size=2)

@@ -1,8 +1,11 @@
 """Arguments that the clients refuse; no server runs."""
 
 import pytest
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from serving import client as clients
+from serving.client import __main__ as command_line
+from serving.client.tensors import write_tensor
 
 
 @pytest.fixture(params=["rest", "grpc"])
@@ -20,6 +23,18 @@ def test_wrong_timeout_and_retries_are_refused(make, options):
     ((name, value),) = options.items()
     with pytest.raises(ValueError, match=f"`{name}` must .* Received: {name}={value!r}"):
         make(**options)
+
+
+@pytest.mark.parametrize("value, dtype", [(10**400, 1), (2**70, 9)], ids=["float32", "int64"])
+def test_a_number_too_large_for_its_type_is_refused(value, dtype):
+    with pytest.raises(clients.ClientError, match="The input x must be"):
+        write_tensor(TensorProto(), "x", [value], dtype)
+
+
+def test_the_length_of_a_stream_needs_one(capsys):
+    with pytest.raises(SystemExit):
+        command_line.main(["--url", "http://127.0.0.1:9/v1/models/toy", "--max_tokens", "3", "a"])
+    assert "--max_tokens is for --stream" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("headers", ["Authorization", {"a": 1}, {"a b": "c"}, {"a": "hidden\n"}])

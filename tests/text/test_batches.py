@@ -162,6 +162,7 @@ def test_empty_sentences_are_their_marks():
         (None, [[5]], {}, "`sources` must be a list of sentences. Received: sources=None"),
         ([[5]], [[5]], {"tokens_per_batch": 1e4}, "Received: tokens_per_batch=10000.0"),
         ([np.array([5.7])], [[5]], {}, "`sources` must be lists of token ids, integers"),
+        ([[4], [5.7]], [[5], [6]], {}, r"integers.*Received: sources\[1\]=\[5.7\]"),
     ],
 )
 def test_bad_arguments_are_named(sources, targets, options, message):

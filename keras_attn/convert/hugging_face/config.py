@@ -83,6 +83,14 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be a list of integers, not {value!r}.")
         return value
 
+    def strings(self, name):
+        """Return an option that is a list of strings; None where it is absent or null."""
+        value = self.get(name)
+        is_list = isinstance(value, list) and all(isinstance(x, str) for x in value)
+        if value is not None and not is_list:
+            self.refuse(f"`{name}` in {FILE} must be a list of strings, not {value!r}.")
+        return value
+
     def index(self, name, default):
         """Return an option that is the id of a token."""
         value = self.get(name, default)
@@ -107,7 +115,7 @@ class Config:
     def activation(self, name, default):
         """Return the activation that an option names, as an argument of a layer."""
         value = self.get(name, default)
-        if value not in _ACTIVATIONS:
+        if not isinstance(value, str) or value not in _ACTIVATIONS:
             self.refuse(f"The activation {name}={value!r} is not converted.")
         return _ACTIVATIONS[value]
 

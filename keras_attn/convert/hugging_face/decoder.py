@@ -108,7 +108,8 @@ def build_decoder(config, decoder, is_tied, pattern, dropout=0.0, pad_id=None, n
     """Return a `CausalLanguageModel` with the sizes of a configuration."""
     width, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
     vocabulary_size, intermediate_dim = config.size("vocab_size"), config.size("intermediate_size")
-    key_dim = config.size("head_dim", head_size(width, num_heads))
+    given = config.get("head_dim")
+    key_dim = head_size(width, num_heads) if given is None else config.size("head_dim")
     num_key_value_heads = config.size("num_key_value_heads", num_heads)
     activation = decoder.activation or config.activation("hidden_act", "silu")
     norm = norms.RMSNorm(config.number("rms_norm_eps", 1e-6), offset=decoder.norm_offset)

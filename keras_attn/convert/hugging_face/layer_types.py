@@ -6,7 +6,7 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 def layer_types(config, is_sliding):
     """Return the type of each layer: `layer_types`, or by the index where an old file has none."""
     num_layers = config.size("num_hidden_layers")
-    found = config.get("layer_types")
+    found = config.strings("layer_types")
     if found is None:
         return [SLIDING if is_sliding(index) else FULL for index in range(num_layers)]
     if len(found) != num_layers or not set(found) <= {SLIDING, FULL}:

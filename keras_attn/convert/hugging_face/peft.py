@@ -13,6 +13,7 @@ from keras_attn.convert.hugging_face.peft_folder import (
 )
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.layers.lora import adapters_of, check_adaptable, set_adapters
+from keras_attn.ops.checks import check_paths
 
 
 def load_peft(model, folder, checkpoint):
@@ -51,6 +52,7 @@ def load_peft(model, folder, checkpoint):
     Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1; the scale with
         `use_rslora`: [Kalajdzievski, 2023](https://arxiv.org/abs/2312.03732), section 3.
     """
+    check_paths(folder=folder, checkpoint=checkpoint)
     check_adaptable(model)
     adapters, targets = read_adapters(folder)
     values, unused, sources = {}, dict(adapters), kernel_sources(model, checkpoint)
@@ -112,6 +114,7 @@ def save_peft(model, folder, checkpoint):
 
     Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1.
     """
+    check_paths(folder=folder, checkpoint=checkpoint)
     found, sources, layers = adapters_of(model), kernel_sources(model, checkpoint), {}
     for path, projection in found.items():
         if path not in sources:

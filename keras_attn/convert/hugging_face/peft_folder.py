@@ -1,6 +1,7 @@
 """Folders of LoRA adapters, as Hugging Face's peft writes them."""
 
 import math
+import os
 import pathlib
 import re
 
@@ -46,7 +47,7 @@ def read_adapters(folder):
             refuse(f"The file {TENSORS!r} lacks the tensor {other!r}.", folder)
         a, b = (tensors.pop(part)[1]() for part in (key, other))
         name = key.removesuffix(".lora_A.weight").removeprefix(_PREFIX)
-        rank = _option_of(config, "r", "rank_pattern", name, 8)
+        rank = _option_of(config, "r", "rank_pattern", name, 8, folder)
         if a.ndim != 2 or b.ndim != 2 or not len(a) == b.shape[1] == rank:
             refuse(
                 f"The adapter of {name!r} has the shapes {a.shape} and {b.shape}, where {CONFIG} "
@@ -55,7 +56,7 @@ def read_adapters(folder):
             )
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             refuse(f"The adapter of {name!r} holds numbers that are not finite.", folder)
-        alpha = _option_of(config, "lora_alpha", "alpha_pattern", name, 8)
+        alpha = _option_of(config, "lora_alpha", "alpha_pattern", name, 8, folder)
         if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not alpha > 0:
             refuse(f"`lora_alpha` in {CONFIG} must be a number above 0, not {alpha!r}.", folder)
         scale = alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
@@ -87,10 +88,14 @@ def _check_options(config, folder):
         )
 
 
-def _option_of(config, name, patterns, layer, default):
+def _option_of(config, name, patterns, layer, default, folder):
     """Return an option of one layer: that of the first pattern that matches its name's end."""
     for pattern, value in (config.get(patterns) or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", layer):
+        try:
+            fits = re.match(rf"(.*\.)?({pattern})$", layer)
+        except re.error:
+            refuse(f"The pattern {pattern!r} of {patterns} in {CONFIG} is damaged.", folder)
+        if fits:
             return value
     return config.get(name, default)
 
@@ -110,6 +115,8 @@ def write_adapters(folder, adapters, base, is_transposed):
     }
     with atomic_file(pathlib.Path(folder, TENSORS)) as temporary:
         write_safetensors(temporary, tensors, tensors)
+        # The scale of earlier adapters would be read for these, if the process ended in between.
+        pathlib.Path(folder, CONFIG).unlink(missing_ok=True)
     config = {
         "base_model_name_or_path": str(base),
         "bias": "none",
@@ -121,4 +128,5 @@ def write_adapters(folder, adapters, base, is_transposed):
         "r": rank,
         "target_modules": list(adapters),
     }
-    write_file(folder, CONFIG, config)
+    with atomic_file(pathlib.Path(folder, CONFIG)) as temporary:
+        write_file(*os.path.split(temporary), config)

@@ -22,7 +22,8 @@ def _read_3(config):
 
 
 def _read(config, **options):
-    first = config.get("max_window_layers", 28) if config.flag("use_sliding_window") else None
+    has_window = config.flag("use_sliding_window")
+    first = config.number("max_window_layers", 28) if has_window else None
     types = layer_types(config, lambda index: first is not None and index >= first)
     return Decoder(
         position=lambda index: read_rotary(config),

@@ -82,7 +82,7 @@ def _build(config, overrides):
     if not config.flag("is_decoder"):
         config.refuse("The option is_decoder=False is not converted, only True.")
     config.require(**FIXED)
-    kinds = config.get("attn_layers", [])
+    kinds = config.strings("attn_layers")
     if not kinds or not KINDS.keys() >= set(kinds):
         config.refuse(f"The option attn_layers={kinds!r} is not converted.")
     position = _position(config)

@@ -63,7 +63,7 @@ def convert(checkpoint, overrides):
 def _arguments(config, is_tied):
     num_layers, kind = config.size("num_layers"), config.get("feed_forward_proj", "relu")
     config.require(layer_norm_epsilon=1e-6, num_decoder_layers=num_layers)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         config.refuse(f"The option feed_forward_proj={kind!r} is not converted.")
     return {
         "vocabulary_size": config.size("vocab_size"),

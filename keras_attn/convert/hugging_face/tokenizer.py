@@ -103,6 +103,8 @@ def _read(files):
     model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
     if (files / "tokenizer.json").is_file():
         content = _json(files / "tokenizer.json")
+        *_, defaults = _BYTE_LEVEL.get(_class_of(files, settings), ({},))
+        settings = {**{f"{name}_token": token for name, token in defaults.items()}, **settings}
         try:
             return tokenizer_json.read(content, settings, model and model.read_bytes())
         except KeyError as error:

@@ -25,7 +25,7 @@ def read(content, settings, model=None):
         settings: dict. `tokenizer_config.json`.
         model: bytes. The SentencePiece model beside the file, if there is one.
     """
-    kind = content["model"].get("type")
+    kind = _model_type(content["model"])
     steps = _kind(content["normalizer"]), _kind(content["pre_tokenizer"])
     if kind == "WordPiece" and steps == ("BertNormalizer", "BertPreTokenizer"):
         return _wordpiece(content, settings)
@@ -82,6 +82,17 @@ def special_ids(vocabulary, added, settings, defaults=()):
         if token in vocabulary:
             special[token] = vocabulary[token]
     return ids, special
+
+
+def _model_type(model):
+    """Return the type of a model, which the first versions of the file do not name."""
+    if "type" in model:
+        return model["type"]
+    if "merges" in model:
+        return "BPE"
+    if isinstance(model.get("vocab"), list):
+        return "Unigram"
+    return "WordPiece" if "continuing_subword_prefix" in model else "WordLevel"
 
 
 def _kind(rules):

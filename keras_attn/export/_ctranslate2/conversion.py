@@ -8,7 +8,7 @@ from keras_attn.export._ctranslate2.tokens import Tokens
 from keras_attn.export.checks import check_float32, check_reads
 from keras_attn.layers.lora import check_merged
 from keras_attn.ops.atomic_files import atomic_directory
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes
 
 
 def ctranslate2(
@@ -77,6 +77,7 @@ def ctranslate2(
 
     Reference: https://opennmt.net/CTranslate2/python/ctranslate2.specs.html
     """
+    check_paths(path=path)
     try:
         import ctranslate2 as library
     except ImportError as error:

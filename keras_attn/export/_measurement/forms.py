@@ -4,6 +4,7 @@ Each opener returns a function from lines to lines, and the precision that its e
 that is known.
 """
 
+import contextlib
 import json
 import os
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from keras_attn import text
 from keras_attn.export.saved_model_files import COMPILATION_FILE
-from keras_attn.export.versions import find_versions
+from keras_attn.export.versions import newest_version
 from keras_attn.ops.checks import check_paths
 
 # Outputs of text signatures that are an answer, by their names.
@@ -36,9 +37,8 @@ def form_of(path):
         return path, "ONNX"
     if os.path.isfile(os.path.join(path, "model.bin")):
         return path, "CTranslate2"
-    versions = find_versions(path) if os.path.isdir(path) else {}
-    newest = versions[max(versions)] if versions else path
-    if os.path.isfile(os.path.join(newest, "saved_model.pb")):
+    newest = newest_version(path) if os.path.isdir(path) else None
+    if newest is not None and os.path.isfile(os.path.join(newest, "saved_model.pb")):
         is_compiled = os.path.exists(os.path.join(newest, COMPILATION_FILE))
         return newest, "compiled SavedModel" if is_compiled else "SavedModel"
     raise ValueError(
@@ -50,7 +50,9 @@ def form_of(path):
 def open_saved_model(path, threads, tokenizer, max_length):
     """Open a SavedModel, whose tokenizer and longest answer are in its graph."""
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401  registers the tokenizer's operations
+
+    with contextlib.suppress(ImportError):
+        import tensorflow_text  # noqa: F401  registers the operations of a tokenizer
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -91,7 +93,9 @@ def open_onnx(path, threads, tokenizer, max_length):
         given = {name: np.asarray(x, "int32") for name, x in tensors.items() if name in names}
         (found,) = session.run(["ids"], given)
         answers = _decode(tokenizer, found, rows if reads_prompt else None)
-        return [answer if line.strip() else "" for answer, line in zip(answers, lines, strict=True)]
+        ends = 0 if reads_prompt else len(tokenizer.template.end)
+        has_text = [length > ends for length in lengths]
+        return [x if is_text else "" for x, is_text in zip(answers, has_text, strict=True)]
 
     return answer, None
 
@@ -177,4 +181,5 @@ def _decode(tokenizer, rows, prompts):
     # As in `TextGenerator.text`: alone, the first new piece would lose its space.
     whole = tokenizer.decode_as_strings([a + b for a, b in zip(prompts, rows, strict=True)])
     read = tokenizer.decode_as_strings(prompts)
-    return [a[len(b) :] if b else "" for a, b in zip(whole, read, strict=True)]
+    found = zip(whole, read, prompts, strict=True)
+    return [text[len(before) :] if prompt else "" for text, before, prompt in found]

@@ -17,7 +17,7 @@ from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.fingerprint import num_tokens
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.checks import check_choice, check_paths, check_sizes
 
 OPSET = 17
 # Relative to the greatest magnitude of an output.
@@ -100,6 +100,7 @@ def onnx(
     """
     if isinstance(model, StatefulSegments):
         model = model.model
+    check_paths(path=path)
     check_sizes(max_length=max_length, max_source_length=max_source_length)
     parts = parts_of(model)
     what = next(iter(parts)) if what is None else what

@@ -19,8 +19,8 @@ from keras_attn.positions import ImageCoordinates
 def parts_of(model):
     """Return the parts of a model that can be exported: a dict of names and builders.
 
-    A builder takes the model, `max_length`, `max_source_length` and `eos_id`, and returns a
-    `tf.function`. The first part is the default.
+    A builder takes the model, `max_length`, `max_source_length`, `eos_id` and `bos_id`, and returns
+    a `tf.function`. The first part is the default.
     """
     if has_memory(model):
         return {"step": _segment_step}
@@ -38,11 +38,10 @@ def parts_of(model):
     return parts if model.reads_prompt else {**parts, "encoder": _encoder}
 
 
-def _greedy(model, *ends):
-    if model.reads_prompt:
-        *ends, _ = ends  # the prompt is before the first token
-    kind = TokenGenerator if model.reads_prompt else IdTranslator
-    decoder = kind(model, Greedy(), *ends)
+def _greedy(model, max_length, max_source_length, eos_id, bos_id):
+    given = model, Greedy(), max_length, max_source_length, eos_id
+    # A causal model has its prompt before the first token.
+    decoder = TokenGenerator(*given) if model.reads_prompt else IdTranslator(*given, bos_id)
 
     def greedy(*tensors):  # a closure: a method would not keep its object alive
         return decoder.ids(*tensors)

@@ -26,7 +26,7 @@ from keras_attn.export.signatures.text_tagger import TextTagger
 from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
-from keras_attn.export.versions import new_version
+from keras_attn.export.versions import free_version, new_version
 from keras_attn.generation.decoding import check_model
 from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
@@ -200,6 +200,7 @@ def saved_model(
     check_choice((None, *FORMATS), quantize=quantize)
     buckets = check_compilation(compile, buckets)
     check_merged(model)
+    free_version(path, version)
     prediction_log()  # raises before anything slow if its package is missing
     copied = contextlib.nullcontext((model, ()))
     if quantize is not None:
@@ -262,6 +263,7 @@ def _functions_of(
             f"Received: tokenizer={tokenizer!r}."
         )
     if kind is not None:
+        check_that(strategy is None, "None for a model that does not decode", strategy=strategy)
         return make(model)
     check_model(model)
     makes_images = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)

@@ -1,10 +1,10 @@
 """Signatures of image models: seeds or small images to images, and images to bits."""
 
+import copy
 import math
 
 import tensorflow as tf
 
-from keras_attn import registry
 from keras_attn.export.signatures.model_functions import ModelFunctions, check_range
 from keras_attn.generation import Sample, SamplePixels
 from keras_attn.generation.decoding import decode, get_strategy
@@ -129,11 +129,19 @@ def _strategy_for(mixture_sizes, strategy):
     return strategy
 
 
+def _with_seed(strategy, seed):
+    """Return a strategy, and those that it wraps, with another seed, which may be a tensor."""
+    strategy = copy.copy(strategy)  # not by its configuration: a draft keeps its weights
+    if hasattr(strategy, "seed"):
+        strategy.seed = seed
+    if hasattr(strategy, "strategy"):
+        strategy.strategy = _with_seed(strategy.strategy, seed)
+    return strategy
+
+
 def _generate_images(model, inputs, tokens, strategy, seed):
     """Return `images` (B, H, W, C) and their `score` (B,), decoded with the seed of a request."""
-    if "seed" in strategy.get_config():
-        strategy = registry.copy(strategy)
-        strategy.seed = seed  # afterwards: a configuration holds no tensor
+    strategy = _with_seed(strategy, seed)
     options = DecodingOptions(tokens.length, tokens.start_id, eos_ids=(-1,), grows=True)
     ids, score = decode(model, inputs, strategy, options)
     return {"images": tokens.decode(ids), "score": score}

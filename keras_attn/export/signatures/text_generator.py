@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_lengths, check_vocabularies
+from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.halting import halting_function, token_halting
 from keras_attn.export.signatures.model_functions import (
@@ -140,7 +140,8 @@ class TextGenerator(TokenGenerator):
         text -> ids -> generate(model, ids) -> text        text -> log p(text | its first token)
 
     `saved_model` exports these functions, so a server gives the results that they give in Python.
-    An empty text gives an empty text with score 0.
+    A text without tokens, such as an empty one where no start token is put in front, gives an empty
+    text with score 0.
 
     Args:
         model: a `CausalLanguageModel` without a memory.
@@ -180,6 +181,7 @@ class TextGenerator(TokenGenerator):
         eos_id=None,
         buckets=None,
     ):
+        check_end(tokenizer)
         ends = ends_of(eos_id, tokenizer)
         super().__init__(model, strategy, max_length, max_prompt_length, ends, buckets)
         check_vocabularies(model, tokenizer)

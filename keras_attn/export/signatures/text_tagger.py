@@ -76,7 +76,7 @@ class TextTagger(ModelFunctions):
         lengths = tf.cast(rows.row_lengths(), tf.int32)
         ids = rows.to_tensor(0)
         is_read = (counts > 0) & (first < lengths[:, None] - end)
-        found = ops.softmax(self._logits(ids, lengths))  # (B, T, K)
+        found = ops.softmax(tf.cast(self._logits(ids, lengths), tf.float32))  # (B, T, K)
         found = tf.gather(found, tf.where(is_read, first, 0), batch_dims=1)  # (B, W, K)
         labels = tf.gather(tf.constant(self._labels), tf.argmax(found, axis=-1))
         return {

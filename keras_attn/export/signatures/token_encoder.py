@@ -53,4 +53,4 @@ class TokenEncoder(ModelFunctions):
     @of_ids()
     def logits(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `logits` [B, T, V]."""
-        return {"logits": self._logits(token_ids, lengths)}
+        return {"logits": tf.cast(self._logits(token_ids, lengths), tf.float32)}

@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_lengths, check_vocabularies
+from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.halting import halting_function, halting_outputs
 from keras_attn.export.signatures.model_functions import (
@@ -124,7 +124,7 @@ class Translator(IdTranslator):
         text -> ids -> generate(model, ids) -> text
 
     `saved_model` exports these functions, so a server gives the results that they give in Python.
-    An empty text, or one of spaces only, gives an empty text with score 0.
+    A text without tokens, such as an empty one, gives an empty text with score 0.
 
     Args:
         model: an `EncoderDecoder`.
@@ -160,6 +160,7 @@ class Translator(IdTranslator):
         bos_id=None,
         buckets=None,
     ):
+        check_end(tokenizer)
         ends = ends_of(eos_id, tokenizer)
         bos_id = getattr(tokenizer, "bos_id", None) if bos_id is None else bos_id
         super().__init__(model, strategy, max_length, max_source_length, ends, bos_id, buckets)
