@@ -72,10 +72,10 @@ class _Tables:
     """
 
     def __init__(self, calls, sharded):
-        calls = [call for call in calls if isinstance(call.layer, (TokenEmbedding, TokenHead))]
+        calls = [call for call in calls if isinstance(call.layer, TokenEmbedding)]
         self.lookups = [call for call in calls if not _float_inputs(call)]
-        self.uses = collections.Counter(id(_table(call)) for call in calls)
-        self.of_heads = {id(_table(call)) for call in calls if _float_inputs(call)}
+        self.uses = collections.Counter(id(call.layer.table) for call in calls)
+        self.of_heads = {id(call.layer.table) for call in calls if _float_inputs(call)}
         self.sharded = {id(w): w for w in sharded}
 
     def gradient_bytes(self, model, of):
@@ -87,7 +87,7 @@ class _Tables:
         return [w for key, w in self.sharded.items() if key not in of_lookups]
 
     def exchanged_bytes(self):
-        rows = [size_of(c.output) for c in self.lookups if id(_table(c)) in self.sharded]
+        rows = [size_of(c.output) for c in self.lookups if id(c.layer.table) in self.sharded]
         return 2 * sum(rows)  # the rows, and their gradients
 
     def _num_sums(self, weight):
@@ -96,10 +96,6 @@ class _Tables:
         if id(weight) in self.sharded:
             return int(id(weight) in self.of_heads)
         return self.uses[id(weight)]
-
-
-def _table(call):
-    return getattr(call.layer, "embedding", call.layer).table
 
 
 def axes_of_weights(model, rules, mesh, shards_parameters):
@@ -164,6 +160,8 @@ def _float_inputs(call):
 def _summed(call, divided):
     """Return the bytes of a call that the `model` devices add up, forward and backward."""
     layer, output = call.layer, size_of(call.output)
+    if isinstance(layer, TokenHead):
+        return 0  # the call of its embedding counts
     if isinstance(layer, TokenEmbedding) and not _float_inputs(call):
         return output if id(layer.table) in divided else 0  # each has some rows of the table
     if not _is_divided(call, divided):

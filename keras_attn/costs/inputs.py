@@ -16,7 +16,12 @@ def symbolic_inputs(model, length, batch_size):
             return None
         free = slots if x.name == "memory" else length
         batch, *sizes = x.shape
-        shape = batch or batch_size, *(free if size is None else size for size in sizes)
+        if batch not in (None, batch_size):
+            raise ValueError(
+                f"`batch_size` must be that of the model's inputs, {batch}. "
+                f"Received: batch_size={batch_size}."
+            )
+        shape = batch_size, *(free if size is None else size for size in sizes)
         return keras.KerasTensor(shape, dtype=x.dtype)
 
     inputs = model.inputs[0] if isinstance(model, keras.Sequential) else model.input

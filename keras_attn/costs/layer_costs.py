@@ -1,6 +1,9 @@
 """The costs of each layer, from the calls of a model."""
 
+import functools
 import math
+
+import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.costs.calls import counts_itself
@@ -19,28 +22,27 @@ from keras_attn.costs.weights import own_kernels, own_weights
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Bias, Score
 
+_OF_KERAS = keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention
+
 
 def layer_costs(model, calls):
     """Return a list of the `LayerCost`s of all layers with weights or products."""
     totals = {}
     for call in calls:
         products, held = products_of(call), bytes_of(call)
-        cache = cache_bytes(call) if isinstance(call.layer, MultiHeadAttention) else 0
         flops = (2 * x for x in products)
-        numbers = [call.repeats * x for x in (*flops, held.kept, held.scores, cache)]
+        numbers = [call.repeats * x for x in (*flops, held.kept, held.scores)]
         before = totals.get(id(call.layer), [0] * len(numbers))
         totals[id(call.layer)] = [x + y for x, y in zip(before, numbers, strict=True)]
-    keys = {
-        id(call.layer): most_keys(
-            call.layer.pattern, call.arguments["query"].shape[1], call.num_keys
-        )
-        for call in self_attention(calls)
-    }
+    caches, most_of, keys = _caches(calls), functools.cache(most_keys), {}
+    for call in self_attention(calls):
+        lengths = call.arguments["query"].shape[1], call.num_keys
+        keys[id(call.layer)] = most_of(call.layer.pattern, *lengths)
     found, order = [], {key: place for place, key in enumerate(totals)}
     for layer, parameters in _parameters(model):
         numbers = totals.get(id(layer), ())
         if parameters or any(numbers):
-            numbers = numbers or [0] * 5
+            numbers = [*(numbers or [0] * 4), caches.get(id(layer), 0)]
             most = keys.get(id(layer))
             cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *numbers, most)
             found.append((order.get(id(layer), len(order)), cost))
@@ -49,7 +51,7 @@ def layer_costs(model, calls):
 
 def self_attention(calls):
     """Return the calls of attention layers to their own sequence."""
-    layers = [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
+    layers = _attention(calls)
     return [c for c in layers if c.layer.pattern.causal or c.arguments["query"] is c.value]
 
 
@@ -69,14 +71,28 @@ def memory_cost(model, calls, batch_size, optimizer):
     weights = variable_bytes(model.weights)
     gradients = variable_bytes(model.trainable_variables)
     slots = optimizer_bytes(model, optimizer)
-    caches = sum(
-        call.repeats * cache_bytes(call)
-        for call in calls
-        if isinstance(call.layer, MultiHeadAttention)
-    )
+    caches = sum(_caches(calls).values())
+    read = sum(call.repeats * cache_bytes(call) for call in _attention(calls))
     training = weights + slots + gradients + cast_bytes(model) + peak_of_activations(calls)
-    per_token = (weights + caches) // batch_size
+    per_token = (weights + read) // batch_size
     return MemoryCost(weights, gradients, slots, training, weights + caches, per_token)
+
+
+def _attention(calls):
+    return [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
+
+
+def _caches(calls):
+    """Return the bytes of the cache of each attention layer, by the layer's id.
+
+    The steps of a shared block have keys of their own, and share those of the other sequence.
+    """
+    found = {}
+    for call in _attention(calls):
+        size, before = cache_bytes(call), found.get(id(call.layer), 0)
+        has_own = call.layer.pattern.causal
+        found[id(call.layer)] = before + call.repeats * size if has_own else max(before, size)
+    return found
 
 
 def shortages(cost, devices, memory):
@@ -121,6 +137,10 @@ def notes(calls):
     found = {}
     for call in calls:
         kind = type(call.layer)
+        if isinstance(call.layer, _OF_KERAS):
+            found[kind] = f"{kind.__name__} of Keras is counted without its scores."
+        if isinstance(call.layer, keras.layers.RNN):
+            found[kind] = f"{kind.__name__} is counted for a step or two, not for each position."
         if _is_of_users(kind) and not counts_itself(call.layer):
             has_kernels = bool(own_kernels(call.layer))
             how = "counted by the kernels" if has_kernels else "not counted"

@@ -55,9 +55,6 @@ def _if_trained(call):
         return CallBytes(full * (1 + (output < full)) + output, 0, 3 * full)
     if isinstance(layer, Residual):
         return CallBytes(output)  # the sum
-    is_logits = call.output.dtype == "float32" and hasattr(layer, "vocabulary_size")
-    if is_logits and len(call.arguments["inputs"].shape) == len(call.output.shape):
-        return CallBytes(2 * output, 0, output)  # logits and their softmax, and the gradient
     return CallBytes(output) if own_weights(layer) else CallBytes()
 
 
@@ -78,6 +75,8 @@ def _of_attention(call):
     # Queries, keys and values by head, and the heads' output, merged for the last product, whose
     # own output becomes the residual's sum.
     kept = sum(heads) + query * inputs.value.shape[3] // inputs.query.shape[3]
+    if plan == "fused":  # which keeps no scores
+        return CallBytes(kept)
     if plan == "linear":
         return CallBytes(kept + sum(heads), 0, sum(heads))
     size = item_size("float64" if call.layer.compute_dtype == "float64" else "float32")
@@ -160,7 +159,8 @@ def cast_bytes(model, of=size_of):
     found = 0
     for layer in flatten_layers(model):
         size = item_size(layer.compute_dtype)
-        copied = [w for w in own_weights(layer) if item_size(w.dtype) > size and w.trainable]
+        # Frozen ones too: the gradient of the input needs them.
+        copied = [w for w in own_weights(layer) if "float" in w.dtype and item_size(w.dtype) > size]
         found += sum(size * of(w) // item_size(w.dtype) for w in copied)
     return found
 
@@ -184,10 +184,10 @@ def peak_of_activations(calls, parts=lambda call: 1):
             inner.setdefault(id(depth), []).append(call)
         elif id(call.layer) in inner:
             # Of recomputed blocks one has its activations at a time.
-            blocks = _by_block(call.layer, inner[id(call.layer)])
+            blocks, others = _by_block(call.layer, inner.pop(id(call.layer)))
             block = max(map(_peak, ([entry(x) for x in block] for block in blocks)))
             kept = call.layer.num_kept_states * size_of(call.output) if call.has_gradient else 0
-            entries.append((kept, block))
+            entries += [(kept, block), *map(entry, others)]
         else:
             entries.append(entry(call))
     return _peak(entries) + sum(size_of(x) for x in _segments(calls))
@@ -202,12 +202,17 @@ def _peak(entries):
 
 
 def _by_block(depth, calls):
-    """Return the calls of each block of a depth."""
-    found = []
-    for block in depth.blocks:
+    """Return the calls of each block of a depth, and those of no block, as of its closing norm."""
+    blocks = depth.blocks[:1] if depth.shares_block else depth.blocks
+    found, others = [], calls
+    for block in blocks:
         layers = {id(layer) for layer in flatten_layers(block)}
         found.append([call for call in calls if id(call.layer) in layers])
-    return found
+        others = [call for call in others if id(call.layer) not in layers]
+    if depth.shares_block:  # one step after another
+        length = len(found[0]) // depth.num_layers
+        found = [found[0][:length]]
+    return found, others
 
 
 def _segments(calls):

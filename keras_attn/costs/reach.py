@@ -34,13 +34,13 @@ def reach_of(patterns, length, sequential_operations):
         return Reach(None, None, sequential_operations)
     if all(pattern.simple_rule for pattern in patterns):
         return Reach(length, 1, sequential_operations)
-    pairs = {id(p): allowed_pairs(p, length, length).astype("float32") for p in patterns}
+    pairs = {p: allowed_pairs(p, length, length).astype("float32") for p in {*patterns}}
     rows = sorted({0, length // 2, length - 1})
     seen = np.eye(length, dtype=bool)[rows]
     field, path, step, unchanged = None, 0, 0, 0
     while field is None or unchanged < len(patterns):
         # Backwards: the last layer reads the outputs of the one before it.
-        matrix = pairs[id(patterns[-1 - step % len(patterns)])]
+        matrix = pairs[patterns[-1 - step % len(patterns)]]
         after = seen | (seen.astype("float32") @ matrix > 0)
         step += 1
         if (after == seen).all():

@@ -8,6 +8,7 @@ import pytest
 from other_backend import lines_on_eight_devices, needs_jax
 
 import keras_attn
+from keras_attn import layers
 from keras_attn.compat.unallocated import without_values
 from keras_attn.costs.__main__ import main
 from keras_attn.costs.devices import axes_of_weights, rules_of_weights
@@ -107,7 +108,7 @@ def test_the_command_prints_what_a_device_holds(capsys):
     assert "A mesh must be as data=2,model=4" in capsys.readouterr().err
 
 
-def test_rows_and_weights_that_a_mesh_does_not_divide_are_told():
+def test_rows_and_weights_that_a_mesh_does_not_divide_are_reported():
     six = gpt(num_heads=6, hidden_dim=66)
     found = keras_attn.explain(six, LENGTH, 7, mesh={"data": 2, "model": 4})
     assert "7 rows do not divide by data=2: padding fills them." in found.notes
@@ -117,7 +118,19 @@ def test_rows_and_weights_that_a_mesh_does_not_divide_are_told():
     assert not keras_attn.explain(gpt(), LENGTH, 8, mesh={"data": 2, "model": 4}).notes
 
 
-def test_a_device_that_is_too_small_is_told(model):
+def test_a_head_with_a_bias_uses_its_table_once():
+    tied = gpt()
+    with_bias = keras_attn.models.CausalLanguageModel(
+        tied.embedding, tied.depth, position=tied.position, head=layers.TokenHead(tied.embedding)
+    )
+    how = {"data": 2, "model": 4}
+    found, expected = (devices_of(x, **how) for x in (with_bias, tied))
+    assert found.summed_activations == expected.summed_activations
+    bias = V * 4
+    assert expected.summed_gradients < found.summed_gradients <= expected.summed_gradients + bias
+
+
+def test_a_device_that_is_too_small_is_reported(model):
     found = keras_attn.explain(model, LENGTH, ROWS, mesh={"model": 8}, memory=1e6)
     assert [note for note in found.notes if note.startswith("Training does not fit")]
 

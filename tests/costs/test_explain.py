@@ -9,6 +9,7 @@ import pytest
 import keras_attn
 from keras_attn import depth, layers, patterns, scores
 from keras_attn.compat.unallocated import without_values
+from keras_attn.costs import products
 from keras_attn.costs.__main__ import main
 from keras_attn.models.catalog import PRESETS
 
@@ -180,6 +181,113 @@ def test_recomputed_blocks_keep_less_than_others():
     remat = training(lambda block: depth.Stack(block, 8, remat=True))
     reversible = training(lambda block: depth.Reversible(block, 8))
     assert reversible < remat < plain / 2
+
+
+def activations(model, length=257, batch_size=3):
+    """Bytes of a training step but for weights, their gradients and the optimizer."""
+    memory = keras_attn.explain(model, length, batch_size).memory
+    return memory.training - memory.weights - memory.gradients - memory.optimizer
+
+
+def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
+    def block(index):
+        attention = layers.MultiHeadAttention(2, 8, pattern="causal")
+        return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
+
+    def model(*stacks):
+        x = inputs = keras.Input((None, 16))
+        for stack in stacks:
+            x = stack(x)
+        return keras.Model(inputs, x)
+
+    shared = depth.Stack(block, 4, remat=True)
+    others = [depth.Stack(block, 4, remat=True) for _ in range(2)]
+    assert activations(model(shared, shared)) == activations(model(*others))
+
+
+def test_a_shared_block_that_is_recomputed_has_the_peak_of_as_many_blocks():
+    def block(index):
+        attention = layers.MultiHeadAttention(2, 8, pattern="causal")
+        return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
+
+    embedding = layers.TokenEmbedding(31, 16)
+    one, many = (
+        activations(keras_attn.models.CausalLanguageModel(embedding, made))
+        for made in (depth.Recurrent(block, 8, remat=True), depth.Stack(block, 8, remat=True))
+    )
+    assert one == many
+
+
+def test_any_head_keeps_its_logits():
+    def model(head):
+        depth_of_one = depth.Stack(
+            lambda index: layers.TransformerBlock(
+                layers.MultiHeadAttention(2, 8, pattern="causal"), layers.FeedForward(16)
+            ),
+            1,
+        )
+        embedding = layers.TokenEmbedding(2003, 16)
+        return keras_attn.models.CausalLanguageModel(embedding, depth_of_one, head=head)
+
+    tied, untied = (activations(model(head)) for head in (None, keras.layers.Dense(2003)))
+    assert tied == untied
+
+
+class Pieces(keras.layers.Layer):
+    vocabulary_size = 7
+
+    def build(self, shape):
+        self.kernel = self.add_weight((shape[-1], 5))
+
+    def call(self, token_vectors):
+        return token_vectors @ self.kernel
+
+
+def test_a_layer_of_ones_own_names_its_argument_as_it_likes():
+    x = inputs = keras.Input((None, 4))
+    x = Pieces()(layers.MultiHeadAttention(2, 3)(x, x))
+    assert keras_attn.explain(keras.Model(inputs, x), 5).total.parameters > 0
+
+
+def test_steps_of_a_shared_block_share_the_keys_of_the_other_sequence():
+    def caches(num_steps):
+        model = keras_attn.models.universal_transformer(31, num_steps, 2, 8, 16)
+        return keras_attn.explain(model, 11, 2).total.cache_bytes
+
+    one = 2 * 11 * 2 * 8 * 4  # rows, keys, keys and values, width, bytes
+    assert [caches(n) for n in (1, 3)] == [2 * one, 4 * one]
+
+
+def test_a_fused_kernel_keeps_no_scores(monkeypatch):
+    x = inputs = keras.Input((None, 12))
+    layer = layers.MultiHeadAttention(3, 4, pattern="causal", implementation="dense")
+    model = keras.Model(inputs, layer(x, x))
+    before = keras_attn.explain(model, 61).total
+
+    def chosen(*arguments, choose=products.choose):
+        return "fused", choose(*arguments)[1]
+
+    monkeypatch.setattr(products, "choose", chosen)
+    found = keras_attn.explain(model, 61).total
+    assert found.score_bytes == 0 < before.score_bytes
+    assert found.forward_flops == before.forward_flops
+
+
+def test_layers_of_keras_that_are_not_counted_in_full_are_named():
+    x = inputs = keras.Input((None, 4))
+    x = layers.MultiHeadAttention(2, 3)(x, x)
+    x = keras.layers.LSTM(4, return_sequences=True)(keras.layers.MultiHeadAttention(2, 3)(x, x))
+    found = keras_attn.explain(keras.Model(inputs, x), 5).notes
+    assert "MultiHeadAttention of Keras is counted without its scores." in found
+    assert "LSTM is counted for a step or two, not for each position." in found
+
+
+def test_a_batch_of_the_model_is_that_of_the_costs():
+    x = inputs = keras.Input((None, 4), batch_size=8)
+    model = keras.Model(inputs, layers.MultiHeadAttention(2, 3)(x, x))
+    with pytest.raises(ValueError, match="that of the model's inputs, 8. Received: batch_size=1"):
+        keras_attn.explain(model, 5)
+    assert keras_attn.explain(model, 5, batch_size=8).total.parameters > 0
 
 
 def test_what_does_not_fit_is_named():
