@@ -158,7 +158,7 @@ def whole_model(model):
 def refuse_model_parallel(name=None):
     """Raise an error if a model is to be divided among devices on another backend than JAX.
 
-    TensorFlow trains a whole model on one device, without a word. `name` is that of a strategy.
+    TensorFlow would silently train the whole model on one device. `name` is that of a strategy.
     """
     made = keras.distribution.distribution()
     is_set = isinstance(made, keras.distribution.ModelParallel)

@@ -65,8 +65,8 @@ class Checkpoints:
             if (of, kind) != (workers, self.kind) and not is_global:
                 raise ValueError(
                     f"The checkpoints in {directory} were saved by {of} workers, which only as "
-                    "many on the same backend can restore; use as many, or give another directory. "
-                    f"Received: {workers} workers"
+                    "many on the same backend can restore; resume with these, or give another "
+                    f"directory. Received: {workers} workers"
                 )
 
     def path(self, number):

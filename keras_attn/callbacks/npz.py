@@ -71,6 +71,8 @@ class ArraysFile(contextlib.ExitStack):
     def _explain_damage(self):
         try:
             yield
+        except MemoryError:
+            raise  # the file may be whole
         except Exception as error:  # a damaged archive fails in a dozen ways
             raise ValueError(
                 f"The file {self.path} is damaged and cannot be read; {self._remedy}. "

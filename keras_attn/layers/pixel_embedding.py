@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.images import split_number
+from keras_attn.ops.images import check_pixels, split_number
 
 
 @registry.register
@@ -51,11 +51,7 @@ class PixelEmbedding(registry.Configurable, keras.layers.Layer):
         super().__init__(**kwargs)
         check_sizes(channels=channels, hidden_dim=hidden_dim)
         check_sizes(least=2, num_values=num_values)
-        if num_values**channels + 2 > 2**31:
-            raise ValueError(
-                "There must be less than 2^31 different pixels, since ids are int32. "
-                f"Received: num_values={num_values}, channels={channels}."
-            )
+        check_pixels(num_values, channels)
         self.num_values = num_values
         self.channels = channels
         self.hidden_dim = hidden_dim

@@ -7,7 +7,13 @@ from keras import ops
 
 from keras_attn.layers import PixelEmbedding
 from keras_attn.ops.checks import check_shape, check_sizes, check_that
-from keras_attn.ops.images import block_raster_order, integers, join_values, split_number
+from keras_attn.ops.images import (
+    block_raster_order,
+    check_pixels,
+    integers,
+    join_values,
+    split_number,
+)
 from keras_attn.positions import ImageCoordinates
 from keras_attn.registry import Value, register
 
@@ -59,6 +65,7 @@ class ImageTokens(Value):
         is_raster = query_shape is None
         self.query_shape = None if is_raster else integers(2, 1, query_shape=query_shape)
         self.whole_pixels = bool(whole_pixels)
+        check_pixels(num_values, self._values_per_token)
 
     @classmethod
     def of(cls, model):

@@ -33,15 +33,20 @@ def check_numbers(least=None, **values):
     """Check that each value is a number, of at least `least` if given."""
     wanted = "a number" if least is None else f"a number of at least {least}"
     for name, value in values.items():
-        is_number = isinstance(value, numbers.Real)
+        is_number = _is_number(value)
         check_that(is_number and (least is None or value >= least), wanted, **{name: value})
 
 
 def check_positive(**values):
     """Check that each value is a number above 0."""
     for name, value in values.items():
-        is_positive = isinstance(value, numbers.Real) and value > 0
+        is_positive = _is_number(value) and value > 0
         check_that(is_positive, "a number above 0", **{name: value})
+
+
+def _is_number(value):
+    """Return True for a number: not for NaN, nor for True and False, which may be of a flag."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and value == value
 
 
 def check_choice(choices, **values):

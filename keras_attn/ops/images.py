@@ -86,6 +86,15 @@ def integers(count, least, **argument):
     return tuple(map(int, numbers_given))
 
 
+def check_pixels(num_values, channels):
+    """Check that the numbers of pixels with so many values a channel, and two more, are int32."""
+    if num_values**channels + 2 > 2**31:
+        raise ValueError(
+            "There must be less than 2^31 different pixels, since ids are int32. "
+            f"Received: num_values={num_values}, channels={channels}."
+        )
+
+
 def join_values(values, num_values):
     """Return int32 (...,), the number with digits `values` (..., C) in base `num_values`."""
     joined = 0

@@ -6,6 +6,8 @@ import json
 import pathlib
 import sys
 
+from keras_attn.ops.atomic_files import atomic_file
+
 from .. import cli
 from ..provenance import command_line, hardware
 
@@ -132,8 +134,10 @@ class Card:
             return text
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.name}.json").write_text(json.dumps(self.content, indent=1) + "\n")
-        (folder / f"{self.name}.md").write_text(text)
+        content = json.dumps(self.content, indent=1) + "\n"
+        for ending, written in (("json", content), ("md", text)):
+            with atomic_file(folder / f"{self.name}.{ending}") as temporary:
+                pathlib.Path(temporary).write_text(written, encoding="utf-8")
         return text
 
     def markdown(self):

@@ -152,7 +152,8 @@ class Run:
         recipe = f"{__package__.removesuffix('.benchmarks')}.{self._arguments.recipe}"
         if self._arguments.devices > 1:
             count = self._arguments.devices
-            environment["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={count}"
+            flag = f"--xla_force_host_platform_device_count={count}"
+            environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = (
             "0"  # later starts compile nothing
         )

@@ -49,12 +49,14 @@ def run_tests(folder):
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if not report.exists():
         raise SystemExit("pytest wrote no report; is it installed?")
-    found = []
+    found = []  # also where pytest finds no test, as outside a checkout
     for case in xml.etree.ElementTree.parse(report).iter("testcase"):
         module = (case.get("classname") or "").rpartition(".")[2]
         problem = next(iter(case), None)
         says = "passed" if problem is None else f"{problem.tag}: {problem.get('message')}"
         found.append((f"{module} {case.get('name')}".strip(), " ".join(says.split())))
+    if not found:
+        raise SystemExit("pytest has found no test: run this in a checkout.")
     return found
 
 

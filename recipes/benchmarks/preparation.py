@@ -97,9 +97,10 @@ def prepare(folder, arguments):
     given = [f"--{name}={value}" for name, value in options.items()]
     run = RUN.replace("recipes.", f"{__package__.removesuffix('.benchmarks')}.")
     started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", run, *given], stdout=subprocess.PIPE, text=True, check=True
-    )
+    command = [sys.executable, "-c", run, *given]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"recipes.prepare ended with exit code {done.returncode}.")
     return {**json.loads(done.stdout), "wall_seconds": time.monotonic() - started}
 
 

@@ -138,7 +138,8 @@ def markdown(results, batching):
     soaks, latency, start = results["soaks"], results["one_sentence"], results["start"]
     batched = soaks[BATCHED]
     rate = batched["requests_per_second"]
-    gain = rate / soaks[ALONE]["requests_per_second"]
+    alone = soaks[ALONE]["requests_per_second"]
+    gain = rate / alone if alone else float("nan")  # all answers were wrong
     medians = {name: 1e3 * statistics.median(values) for name, values in latency.items()}
     ratio = medians["REST"] / medians["in process"]
     starts = {name: statistics.median(each[name] for each in start) for name in start[0]}

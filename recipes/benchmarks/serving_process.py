@@ -110,14 +110,16 @@ class MemoryLog:
     def _watch(self):
         start = time.perf_counter()
         while True:
-            megabytes = round(resident_memory(self._pid), 2)
-            self.samples.append((round(time.perf_counter() - start, 2), megabytes))
+            megabytes = resident_memory(self._pid)
+            if megabytes is not None:  # the process runs, and the system tells
+                self.samples.append((round(time.perf_counter() - start, 2), round(megabytes, 2)))
             if self._done.wait(self._seconds):
                 return
 
     def slope(self):
         """Megabytes a minute over the second half, by least squares; the first half warms up."""
-        seconds, megabytes = np.array(self.samples[len(self.samples) // 2 :]).T
-        if len(seconds) < 2:
+        later = self.samples[len(self.samples) // 2 :]
+        if len(later) < 2:
             return 0.0
+        seconds, megabytes = np.array(later).T
         return float(60 * np.polyfit(seconds, megabytes, 1)[0])

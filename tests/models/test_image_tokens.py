@@ -68,6 +68,8 @@ def test_tokenizer_of_a_model_has_its_shapes(block, mixtures):
 
 
 def test_invalid_arguments_raise():
+    with pytest.raises(ValueError, match="less than 2.31 different pixels.*channels=4"):
+        ImageTokens((4, 6, 4), whole_pixels=True)
     with pytest.raises(ValueError, match=r"image_shape=\(3, 4\)"):
         ImageTokens((3, 4))
     with pytest.raises(ValueError, match="`image_shape` must be an integer.*0"):

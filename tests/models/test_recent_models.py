@@ -285,5 +285,7 @@ def test_an_export_of_a_decision_transformer_decides(tmp_path):
 
 
 def test_a_number_of_global_tokens_below_0_is_named():
+    with pytest.raises(ValueError, match="`expert_every` must be an integer .* expert_every=0"):
+        models.switch_transformer(11, 1, 2, 8, 12, expert_every=0)
     with pytest.raises(ValueError, match="`num_global` must be an integer .* num_global=-1"):
         build("longformer", num_global=-1)

@@ -95,5 +95,9 @@ def test_axial_dims_default_to_equal_parts():
 
 
 def test_unknown_attention_raises():
+    with pytest.raises(ValueError, match="`attention` must be at least one of .*attention=\\(\\)"):
+        built(attention=())
+    with pytest.raises(ValueError, match="shape"):
+        built(axial_shape=())
     with pytest.raises(ValueError, match="`attention` must be one of .*attention='dense'"):
         built(attention=("lsh", "dense"))

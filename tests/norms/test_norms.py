@@ -167,7 +167,7 @@ def test_names(name, kind):
         (lambda: RMSNorm(offset=None), "`offset` must be a number.*None"),
         (lambda: DyT(alpha="0.5"), "`alpha` must be a number.*0.5"),
         (lambda: residuals.PreNorm(norm="batch"), "norm.*Received: norm='batch'.*rms_norm"),
-        (lambda: residuals.PreNorm(norm=keras.layers.Dense(3)), "subclass of Norm"),
+        (lambda: residuals.PreNorm(norm=keras.layers.Dense(3)), "an instance of Norm"),
     ],
 )
 def test_invalid_arguments_raise(make, sentence):

@@ -33,12 +33,15 @@ def test_rates_that_do_not(rate):
         check_rates(dropout=rate)
 
 
-@pytest.mark.parametrize("number", ["2", None, float("nan"), -0.5])
+@pytest.mark.parametrize("number", ["2", None, float("nan"), -0.5, True])
 def test_numbers(number):
     check_numbers(0, here=0, there=np.float32(2.5))
     check_numbers(bias=-3)
     with pytest.raises(ValueError, match=f"`bias` must be a number of at least 0.*={number!r}"):
         check_numbers(0, here=1, bias=number)
+    if number != -0.5:
+        with pytest.raises(ValueError, match="`bias` must be a number. Received"):
+            check_numbers(bias=number)
 
 
 def test_integers():

@@ -3,7 +3,7 @@
 from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
-from keras_attn.ops.checks import check_choice
+from keras_attn.ops.checks import check_choice, check_that
 from keras_attn.ops.shapes import head_size
 
 
@@ -73,6 +73,7 @@ def reformer(
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), sections 2 and 3; local
         layers: [reformer_enwik8.gin](https://github.com/google/trax/blob/2583058/trax/supervised/configs/reformer_enwik8.gin).
     """
+    check_that(attention, "at least one of 'lsh', 'local' and 'full'", attention=attention)
     for kind in attention:
         check_choice(("lsh", "local", "full"), attention=kind)
 
@@ -101,7 +102,7 @@ def reformer(
             dropout=dropout,
         )
 
-    if axial_dims is None:
+    if axial_dims is None and axial_shape:
         part, last = hidden_dim // len(axial_shape), len(axial_shape) - 1
         axial_dims = [part] * last + [hidden_dim - last * part]
     return CausalLanguageModel(

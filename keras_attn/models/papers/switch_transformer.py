@@ -2,6 +2,7 @@
 
 from keras_attn import layers
 from keras_attn.models.papers.t5 import scaled_normal, text_to_text
+from keras_attn.ops.checks import check_sizes
 
 
 def switch_transformer(
@@ -57,6 +58,7 @@ def switch_transformer(
 
     Reference: [Fedus et al., 2021](https://arxiv.org/abs/2101.03961), section 2, table 9.
     """
+    check_sizes(expert_every=expert_every)
     # A tenth of the usual variance, with which the paper's large models are stable.
     scale = 0.1
 

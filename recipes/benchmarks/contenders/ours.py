@@ -81,11 +81,13 @@ def saved_model(model, ids, strategy, new_tokens, compile):
 
     import keras_attn
 
-    folder, how = tempfile.mkdtemp(), {"max_length": new_tokens, "compile": compile}
+    how = {"max_length": new_tokens, "compile": compile}
     if compile is not None:
         how["buckets"] = keras_attn.export.Buckets(*([size] for size in ids.shape))
-    keras_attn.export.saved_model(model, folder, strategy=strategy, version=1, **how)
-    loaded = tf.saved_model.load(f"{folder}/1")
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = tf.saved_model.load(
+            keras_attn.export.saved_model(model, folder, strategy=strategy, **how)
+        )
     signature = loaded.signatures["ids"]
     source_ids = tf.constant(ids)
     lengths = tf.fill([len(ids)], ids.shape[1])
