@@ -59,24 +59,24 @@ def draw_curves(path, curves, label, title=None):
 def draw_training(rows, metric, path):
     """Draw losses and a validation metric over the epochs of a run's history, a list of dicts."""
     figure, left = new_axes()
-    epochs = [row["epoch"] + 1 for row in rows]
     for name, label in (("loss", "training loss"), ("val_loss", "validation loss")):
-        values = [row.get(name) for row in rows]
-        if any(isinstance(value, float) for value in values):
-            left.plot(epochs, values, ".-", label=label)
+        if points := _points(rows, name):
+            left.plot(*zip(*points), ".-", label=label)
     left.set_xlabel("epoch")
     left.xaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("loss")
-    found = zip(epochs, (row.get(metric) for row in rows))
-    points = [(epoch, value) for epoch, value in found if isinstance(value, float)]
-    if points:
-        right = left.twinx()
-        right.plot(*zip(*points), "o-", color="tab:green", markersize=3, label=metric)
-        right.set_ylabel(metric)
-        right.legend(loc="center right")
-    if left.lines:
-        left.legend(loc="upper center")
+    if points := _points(rows, metric):
+        right, label = left.twinx(), metric.replace("_", " ")
+        right.plot(*zip(*points), "o-", color="tab:green", markersize=3, label=label)
+        right.set_ylabel(label)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)  # no curve is below it
     save(figure, path)
+
+
+def _points(rows, name):
+    """Return pairs of epoch and value, of the epochs that have one: not all are validated."""
+    found = ((row["epoch"] + 1, row.get(name)) for row in rows)
+    return [(epoch, value) for epoch, value in found if isinstance(value, float)]
 
 
 def write_image_grid(images, num_values, path, columns=None):
