@@ -135,8 +135,9 @@ class LSH(Pattern):
             num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
         seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
-        real = inputs.real_keys()
-        return buckets if real is None else ops.where(real[:, :, None], buckets, PADDING)
+        if inputs.key_mask is None:
+            return buckets
+        return ops.where(inputs.real_keys()[:, :, None], buckets, PADDING)
 
     def dense_mask_and_bias(self, inputs):
         self._check_inputs(inputs)
@@ -205,9 +206,9 @@ class LSH(Pattern):
 
 def _or_own(inputs, num_rounds, output, log_weights):
     """Replace the output of queries without a key by their own value if they may attend to it."""
-    alone, real = log_weights < LAST_RESORT, inputs.real_keys()
-    if real is not None:
-        alone = ops.logical_and(alone, real[..., None])
+    alone = log_weights < LAST_RESORT
+    if inputs.key_mask is not None:
+        alone = ops.logical_and(alone, inputs.real_keys()[..., None])
     if inputs.mask_fn is not None:
         i = positions_by_head(inputs.query_positions)[..., None]
         alone = ops.logical_and(alone, inputs.mask_fn(i, i))

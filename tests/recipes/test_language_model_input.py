@@ -80,7 +80,7 @@ DYNAMIC = ("--with", "dynamic=True")
         (("--model", "sparse_transformer", "--with", "image_shape=3"), "must be three integers"),
         (("--model", "reformer", "--with", "axial_shape=3"), "--with must fit reformer"),
         (("--tokenizer", "bpe", "--vocabulary-size", "5"), "--vocabulary-size does not fit"),
-        (("--model", "reformer", "--context", "13"), "--context must be a product"),
+        (("--model", "reformer", "--context", "13"), "--context must not be a prime or 1"),
         (
             (*("--model", "adaptive_span_transformer", "--full-attention"), *DYNAMIC),
             "--full-attention fixes the spans",
