@@ -75,7 +75,7 @@ def test_prepared_pairs_give_the_batches_of_the_text(prepared, tmp_path):
 def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys):
     assert prepare(data, tmp_path / "out", "--target-field", "fr", "--processes", "1") == 2
     said = capsys.readouterr().err
-    assert "in the fields 'de' and 'fr'. Received: --field de --target-field fr, where the" in said
+    assert "in the fields 'de' and 'fr'. Received: --field de --target-field fr; the first" in said
     (tmp_path / "a.txt").write_text("eins")
     assert prepare(tmp_path, tmp_path.parent / "none") == 2
     assert "--target-field is for files .jsonl; --source and" in capsys.readouterr().err
