@@ -201,7 +201,7 @@ REFUSED = {
         ["--data-dir", "{tmp}"],
         None,
     ),
-    "No line of a.jsonl has a text in the field 'body'. Received: --field body, where the first "
+    "No line of a.jsonl has a text in the field 'body'. Received: --field body; the first object "
     "has id, text.": (["--field", "body"], None),
     "The folder {out} holds no preparation, but notes.txt; give another --out.": ([], other_file),
     "with other options; give another --out. Received: field='other', now 'text', strict": (
