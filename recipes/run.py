@@ -245,7 +245,7 @@ class TrainingRun:
         """
         model, resume = self.compiled_model, self.resume_callback()
         epoch, done = resume.restore(model)
-        self._check_whole_epochs(epoch, len(train))
+        self.check_whole_epochs(epoch, len(train), self.optimizer_steps())
         if self.is_finished(epoch):
             return False
         if worker_of(model)[0] == 0:  # of several processes only one writes
@@ -277,10 +277,9 @@ class TrainingRun:
             callbacks.append(board)
         return callbacks
 
-    def _check_whole_epochs(self, epoch, batches):
+    def check_whole_epochs(self, epoch, batches, steps):
         """Refuse to continue after a part of an epoch, whose other batches would never be read."""
         is_exact = self.options.precision != "mixed_float16"  # whose optimizer leaves out steps
-        steps = self.optimizer_steps()
         if epoch and is_exact and steps < epoch * batches:
             raise ValueError(
                 f"The training in {self.options.out} ended within an epoch, after {steps} steps of "

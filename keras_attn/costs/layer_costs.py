@@ -22,7 +22,7 @@ from keras_attn.costs.weights import own_kernels, own_weights
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Bias, Score
 
-_OF_KERAS = keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention
+_KERAS_ATTENTION = keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention
 
 
 def layer_costs(model, calls):
@@ -137,7 +137,7 @@ def notes(calls):
     found = {}
     for call in calls:
         kind = type(call.layer)
-        if isinstance(call.layer, _OF_KERAS):
+        if isinstance(call.layer, _KERAS_ATTENTION):
             found[kind] = f"{kind.__name__} of Keras is counted without its scores."
         if isinstance(call.layer, keras.layers.RNN):
             found[kind] = f"{kind.__name__} is counted for a step or two, not for each position."

@@ -43,12 +43,9 @@ class TranslationRun(TrainingRun):
         return train, EpochDataset(self._batches("val"), free_axes)
 
     def trained_steps(self):
-        steps, batches = super().trained_steps(), len(self.training_data()[0])
-        if steps is not None and steps < batches and self.options.precision != "mixed_float16":
-            raise ValueError(
-                f"The training in {self.options.out} ended within an epoch, after {steps} steps of "
-                f"{batches}; give the same --steps, or another --out."
-            )
+        steps = super().trained_steps()
+        if steps is not None:
+            self.check_whole_epochs(1, len(self.training_data()[0]), steps)
         return steps
 
     def train(self):

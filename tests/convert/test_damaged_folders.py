@@ -204,12 +204,12 @@ DAMAGES = {
         "`rope_parameters` in config.json must be an object of options, not [1]",
     ),
     **{
-        f"{name} of a {model} in a list": (option(model, **{name: [["a"]]}), f"{name}")
-        for model, name in (
-            ("bert", "hidden_act"),
-            ("gemma3", "layer_types"),
-            ("reformer", "attn_layers"),
-            ("t5", "feed_forward_proj"),
+        f"{name} of a {model} in a list": (option(model, **{name: [["a"]]}), message)
+        for model, name, message in (
+            ("bert", "hidden_act", "The activation hidden_act=[['a']] is not converted"),
+            ("gemma3", "layer_types", "`layer_types` in config.json must be a list of strings"),
+            ("reformer", "attn_layers", "`attn_layers` in config.json must be a list of strings"),
+            ("t5", "feed_forward_proj", "feed_forward_proj=[['a']] is not converted"),
         )
     },
     "layers of a window in quotes": (

@@ -167,12 +167,13 @@ def test_scores_are_kept_by_the_whole_matrix_only():
     assert scores_of("blockwise") == 0
 
 
+def block(index):
+    attention = layers.MultiHeadAttention(2, 8, pattern="causal")
+    return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
+
+
 def test_recomputed_blocks_keep_less_than_others():
     def training(make):
-        def block(index):
-            attention = layers.MultiHeadAttention(2, 8, pattern="causal")
-            return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
-
         embedding = layers.TokenEmbedding(31, 16)
         model = keras_attn.models.CausalLanguageModel(embedding, make(block))
         return keras_attn.explain(model, 257, 3).memory.training
@@ -190,10 +191,6 @@ def activations(model, length=257, batch_size=3):
 
 
 def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
-    def block(index):
-        attention = layers.MultiHeadAttention(2, 8, pattern="causal")
-        return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
-
     def model(*stacks):
         x = inputs = keras.Input((None, 16))
         for stack in stacks:
@@ -206,10 +203,6 @@ def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
 
 
 def test_a_shared_block_that_is_recomputed_has_the_peak_of_as_many_blocks():
-    def block(index):
-        attention = layers.MultiHeadAttention(2, 8, pattern="causal")
-        return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
-
     embedding = layers.TokenEmbedding(31, 16)
     one, many = (
         activations(keras_attn.models.CausalLanguageModel(embedding, made))
@@ -220,14 +213,8 @@ def test_a_shared_block_that_is_recomputed_has_the_peak_of_as_many_blocks():
 
 def test_any_head_keeps_its_logits():
     def model(head):
-        depth_of_one = depth.Stack(
-            lambda index: layers.TransformerBlock(
-                layers.MultiHeadAttention(2, 8, pattern="causal"), layers.FeedForward(16)
-            ),
-            1,
-        )
         embedding = layers.TokenEmbedding(2003, 16)
-        return keras_attn.models.CausalLanguageModel(embedding, depth_of_one, head=head)
+        return keras_attn.models.CausalLanguageModel(embedding, depth.Stack(block, 1), head=head)
 
     tied, untied = (activations(model(head)) for head in (None, keras.layers.Dense(2003)))
     assert tied == untied

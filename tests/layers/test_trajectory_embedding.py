@@ -1,4 +1,4 @@
-"""What the embedding of returns, states and actions refuses, and steps that all rows share."""
+"""`TrajectoryEmbedding` refuses steps of another shape; all rows may share their steps."""
 
 import numpy as np
 import oracles

@@ -142,13 +142,9 @@ def test_scores_beside_a_memory_are_those_of_the_segment(sinks):
 def test_a_plan_without_a_sum_of_weights_becomes_the_whole_matrix(monkeypatch):
     """The fused kernel of a GPU."""
     layer = built(join="softmax")
-    inputs = []
-    monkeypatch.setattr(layer, "_attend", lambda plan, *others: inputs.append(others) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        read(layer)
-    monkeypatch.undo()
-    found, expected = (layer._attend(plan, *inputs[0])[0] for plan in ("fused", "dense"))
-    np.testing.assert_array_equal(found, expected)
+    attend = layer._attend
+    monkeypatch.setattr(layer, "_attend", lambda plan, *others: attend("fused", *others))
+    np.testing.assert_allclose(read(layer)[0], expected(layer), atol=1e-5)
 
 
 def test_no_gradient_passes_into_the_memory():
