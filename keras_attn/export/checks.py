@@ -42,6 +42,7 @@ def check_float32(model):
 
 def check_end(tokenizer):
     """Raise a `ValueError` if the tokenizer has no end token, at which its texts end."""
+    _check_is_tokenizer(tokenizer)
     has_end = getattr(tokenizer, "eos_id", None) is not None
     check_that(has_end, "one with an end token, `eos_id`", tokenizer=tokenizer)
 
@@ -68,11 +69,15 @@ def check_reads(model, tokenizer):
         check_that(texts.vocabulary_size <= known, wanted, tokenizer=texts)
 
 
+def _check_is_tokenizer(tokenizer):
+    """Raise a `ValueError` if the argument is something else, such as a path."""
+    wanted = "one of `keras_attn.text`, as `SentencePiece.load(path)` reads it"
+    check_that(hasattr(tokenizer, "vocabulary_size"), wanted, tokenizer=tokenizer)
+
+
 def _pairs(model, tokenizer):
     """Return the embeddings of targets and of sources, each with the tokenizer of its ids."""
-    is_one = hasattr(tokenizer, "vocabulary_size")
-    wanted = "one of `keras_attn.text`, as `SentencePiece.load(path)` reads it"
-    check_that(is_one, wanted, tokenizer=tokenizer)
+    _check_is_tokenizer(tokenizer)
     target = getattr(model, "target_embedding", model.embedding)
     return [(target, tokenizer), (model.embedding, tokenizer.for_sources())]
 
