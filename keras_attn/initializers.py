@@ -51,11 +51,12 @@ class MatrixInitializer(keras.initializers.Initializer):
 class WaveTable(keras.initializers.Initializer):
     """Initialize a table of learned positions (n, D) by waves of the position, in a random basis.
 
-        P_p = sqrt(2) s [sin(w_1 p), ..., cos(w_1 p), ...] Q,   w_i = (pi / 2) (4 n)^(-2 (i-1) / D)
+        P_p = sqrt(2) s [sin(w_1 p), ..., cos(w_1 p), ...] Q,   w_i = (pi / 2) 8^(-2 (i-1) / D)
 
     The product of two rows is a function of their distance, so one matrix finds the position before
-    at all positions; in a table of random rows each pair is learned alone. The orthonormal Q (D, D)
-    is drawn anew for each table, so that the waves of several tables do not meet.
+    at all positions; in a table of random rows each pair is learned alone. The waves are 4 to 32
+    positions long, so that a row is like its neighbours and no others. The orthonormal Q (D, D) is
+    drawn anew for each table, so that the waves of several tables do not meet.
 
     Args:
         stddev: float s. The root of the mean square of the numbers, for an even D.
@@ -66,7 +67,7 @@ class WaveTable(keras.initializers.Initializer):
 
     def __call__(self, shape, dtype=None):
         (count, width), pairs = shape, shape[1] // 2
-        rates = 0.5 * math.pi * (4 * count) ** (-np.arange(pairs) / max(1, pairs))
+        rates = 0.5 * math.pi * 8.0 ** (-np.arange(pairs) / max(1, pairs))
         angles = np.arange(count)[:, None] * rates
         waves = np.zeros(shape)
         waves[:, : 2 * pairs] = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)

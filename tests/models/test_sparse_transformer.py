@@ -94,19 +94,36 @@ def test_steps_and_generation_equal_one_pass(factors, summary):
         formulas.check_generation(model)
 
 
-def test_initial_standard_deviations_are_the_authors():
-    """The authors' deviations: sqrt(0.125 / d_in), times 1 / sqrt(2 L) into the residual."""
+def test_initial_standard_deviations():
+    """sqrt(0.125 / d_in), times 1 / sqrt(2 L) to the residual; of first queries sqrt(1 / d_in)."""
     sizes = {"vocabulary_size": 100, "num_layers": 8, "num_heads": 2, "hidden_dim": 64}
     model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=SHAPE)
     layer = model.depth.blocks[3]
     for weight, deviation in [
+        (model.depth.blocks[0].attention.query_kernel, np.sqrt(1 / 64)),
         (layer.attention.query_kernel, np.sqrt(0.125 / 64)),
+        (layer.attention.value_kernel, np.sqrt(0.125 / 64)),
         (layer.attention.output_kernel, np.sqrt(0.125 / 64) / 4),
         (layer.feed_forward.intermediate.kernel, np.sqrt(0.125 / 64)),
         (layer.feed_forward.output_dense.kernel, np.sqrt(0.125 / 96) / 4),
     ]:
         weight = weight.numpy()
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
+
+
+def test_keys_of_the_first_layer_begin_as_its_queries():
+    """Each position then attends most to those that are most like it, its neighbours."""
+
+    def kernels(index):
+        model = sparse_transformer(**formulas.SIZES, image_shape=SHAPE)
+        attention = model.depth.blocks[index].attention
+        return oracles.numpy_of(attention.query_kernel), oracles.numpy_of(attention.key_kernel)
+
+    queries, keys = kernels(0)
+    np.testing.assert_array_equal(queries, keys)
+    assert np.abs(kernels(0)[0] - queries).max() > 0.01
+    queries, keys = kernels(1)
+    assert np.abs(queries - keys).max() > 0.01
 
 
 def test_tokens_and_positions_begin_at_the_scale_of_logits():
@@ -138,6 +155,14 @@ def test_the_product_of_two_initial_positions_depends_on_their_distance(width):
     other = keras.initializers.get(keras.initializers.serialize(initializer))((7, width))
     assert np.abs(oracles.numpy_of(other) - table).max() > 0.1
     np.testing.assert_allclose(other @ keras.ops.transpose(other), products, atol=1e-5)
+
+
+def test_initial_positions_are_like_their_neighbours_alone():
+    """Whatever the length of the table."""
+    table = oracles.numpy_of(WaveTable(1 / np.sqrt(128))((211, 128)))
+    products = table @ table[97]
+    assert products[96] > 0.7
+    assert np.abs(np.delete(products, range(95, 100))).max() < 0.3
 
 
 def test_unknown_factors_raise():
