@@ -94,15 +94,13 @@ def test_steps_and_generation_equal_one_pass(factors, summary):
         formulas.check_generation(model)
 
 
-def test_initial_standard_deviations():
-    """sqrt(0.125 / d_in), times 1 / sqrt(2 L) to the residual; of first queries sqrt(1 / d_in)."""
+def test_initial_standard_deviations_are_the_authors():
+    """The authors' deviations: sqrt(0.125 / d_in), times 1 / sqrt(2 L) into the residual."""
     sizes = {"vocabulary_size": 100, "num_layers": 8, "num_heads": 2, "hidden_dim": 64}
     model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=SHAPE)
     layer = model.depth.blocks[3]
     for weight, deviation in [
-        (model.depth.blocks[0].attention.query_kernel, np.sqrt(1 / 64)),
         (layer.attention.query_kernel, np.sqrt(0.125 / 64)),
-        (layer.attention.value_kernel, np.sqrt(0.125 / 64)),
         (layer.attention.output_kernel, np.sqrt(0.125 / 64) / 4),
         (layer.feed_forward.intermediate.kernel, np.sqrt(0.125 / 64)),
         (layer.feed_forward.output_dense.kernel, np.sqrt(0.125 / 96) / 4),
@@ -111,19 +109,22 @@ def test_initial_standard_deviations():
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
 
 
-def test_keys_of_the_first_layer_begin_as_its_queries():
-    """Each position then attends most to those that are most like it, its neighbours."""
+def test_full_attention_begins_near():
+    """The keys of its first layer begin as queries, so those nearby are like the query."""
+    sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128}
+    model = sparse_transformer(
+        **sizes, intermediate_dim=64, image_shape=(13, 11, 1), factors="full", dropout=0.0
+    )
+    token_ids = np.random.default_rng(0).integers(1, 101, (3, 143))
+    x = keras.layers.LayerNormalization()(model.position(model.embedding(token_ids)))
 
-    def kernels(index):
-        model = sparse_transformer(**formulas.SIZES, image_shape=SHAPE)
-        attention = model.depth.blocks[index].attention
-        return oracles.numpy_of(attention.query_kernel), oracles.numpy_of(attention.key_kernel)
+    def near_to_far(attention):
+        _, scores = attention(x, x, return_attention_scores=True)
+        last = oracles.numpy_of(scores)[:, :, -1].mean((0, 1))
+        return last[-3:-1].mean() / last[:100].mean()
 
-    queries, keys = kernels(0)
-    np.testing.assert_array_equal(queries, keys)
-    assert np.abs(kernels(0)[0] - queries).max() > 0.01
-    queries, keys = kernels(1)
-    assert np.abs(queries - keys).max() > 0.01
+    first, second = (near_to_far(block.attention) for block in model.depth.blocks)
+    assert first > 2 * second
 
 
 def test_tokens_and_positions_begin_at_the_scale_of_logits():

@@ -71,8 +71,9 @@ def sparse_transformer(
     Differs from the paper: the logits share the token table, and so tokens and positions begin with
         a deviation of 1 / sqrt(D), that of logits near 1, not 0.125 / sqrt(D) beside logits of
         zero; the learned tables of positions begin as waves, not as random numbers; kernels begin
-        with sqrt(0.125 / d_in), as in the authors' code, not 0.125 / sqrt(d_in); in the first layer
-        keys begin as queries, with 1 / sqrt(d_in); all heads share one set of summary keys.
+        with sqrt(0.125 / d_in), as in the authors' code, not 0.125 / sqrt(d_in); keys of the first
+        layer of `factors="full"` begin as queries, with 1 / sqrt(d_in); all heads share one set of
+        summary keys.
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5; keys
         that begin as queries: [Trockman and Kolter, 2023](https://arxiv.org/abs/2305.09828).
@@ -109,12 +110,13 @@ def sparse_transformer(
     # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = 1 / math.sqrt(2 * num_layers)
 
-    # By one seed the keys of the first layer begin as its queries: it reads the positions nearby.
+    # A pattern shows a head few keys, most of them near. With all keys a head first reads the near
+    # ones if its keys begin as queries, by one seed: see recipes/language_model.
     alike = keras.initializers.LecunNormal(seed=random.randrange(2**31))
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
-        first = alike if index == 0 else None
+        first = alike if factors == "full" and index == 0 else None
         return layers.TransformerBlock(
             layers.MultiHeadAttention(
                 num_heads,
