@@ -123,8 +123,18 @@ def test_full_attention_begins_near():
         last = oracles.numpy_of(scores)[:, :, -1].mean((0, 1))
         return last[-3:-1].mean() / last[:100].mean()
 
-    first, second = (near_to_far(block.attention) for block in model.depth.blocks)
-    assert first > 2 * second
+    first, second = (block.attention for block in model.depth.blocks)
+    assert near_to_far(first) > 2 * near_to_far(second)
+    queries, keys = (oracles.numpy_of(x) for x in (first.query_kernel, first.key_kernel))
+    np.testing.assert_array_equal(queries, keys)
+    products = np.einsum("btd,dnh->btnh", oracles.numpy_of(x), queries) ** 2
+    assert abs(products.sum(-1).mean() / np.sqrt(queries.shape[-1]) / 6 - 1) < 0.25
+
+
+@pytest.mark.parametrize("key_dim", [0, 2.5])
+def test_invalid_key_dim_raises(key_dim):
+    with pytest.raises(ValueError, match=f"key_dim={key_dim}"):
+        built(key_dim=key_dim)
 
 
 def test_tokens_and_positions_begin_at_the_scale_of_logits():

@@ -72,14 +72,15 @@ def sparse_transformer(
         a deviation of 1 / sqrt(D), that of logits near 1, not 0.125 / sqrt(D) beside logits of
         zero; the learned tables of positions begin as waves, not as random numbers; kernels begin
         with sqrt(0.125 / d_in), as in the authors' code, not 0.125 / sqrt(d_in); keys of the first
-        layer of `factors="full"` begin as queries, with 1 / sqrt(d_in); all heads share one set of
-        summary keys.
+        layer of `factors="full"` begin as queries; all heads share one set of summary keys.
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5; keys
         that begin as queries: [Trockman and Kolter, 2023](https://arxiv.org/abs/2305.09828).
     """
     check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
-    check_sizes(num_layers=num_layers)
+    size = head_size(hidden_dim, num_heads)
+    key_dim = size if key_dim is None else key_dim
+    check_sizes(num_layers=num_layers, key_dim=key_dim)
     if factors == "per_head" and num_heads < 2:
         raise ValueError(
             "`factors='per_head'` needs at least two heads, one for each factor. "
@@ -111,16 +112,16 @@ def sparse_transformer(
     into_residual = 1 / math.sqrt(2 * num_layers)
 
     # A pattern shows a head few keys, most of them near. With all keys a head first reads the near
-    # ones if its keys begin as queries, by one seed: see recipes/language_model.
-    alike = keras.initializers.LecunNormal(seed=random.randrange(2**31))
+    # ones if its keys begin as queries, by one seed: see recipes/language_model. The score of a
+    # position with itself is then 6.
+    alike = keras.initializers.VarianceScaling(6 / math.sqrt(key_dim), seed=random.randrange(2**31))
 
     def block(index):
-        size = head_size(hidden_dim, num_heads)
         first = alike if factors == "full" and index == 0 else None
         return layers.TransformerBlock(
             layers.MultiHeadAttention(
                 num_heads,
-                size if key_dim is None else key_dim,
+                key_dim,
                 size,
                 pattern=pattern_of(index),
                 kernel_initializer=normal(hidden_dim),
