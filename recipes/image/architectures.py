@@ -1,7 +1,5 @@
 """Models by name, with the chosen pattern."""
 
-import math
-
 from keras_attn import layers, models, patterns, positions
 
 from ..model_arguments import build_model
@@ -88,7 +86,6 @@ def _pattern(options, kind):
 
 def _sparse(options, kind):
     if options.pattern == "dense":
-        # A window of all tokens, and none beside it.
-        return {"stride": math.prod(kind.image_shape)}
+        return {"factors": "full"}
     summary = options.summary if options.pattern == "fixed" else None
     return {"stride": options.stride, "summary": summary}

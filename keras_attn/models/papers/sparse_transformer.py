@@ -71,11 +71,13 @@ def sparse_transformer(
     Differs from the paper: the logits share the token table, and so tokens and positions begin with
         a deviation of 1 / sqrt(D), that of logits near 1, not 0.125 / sqrt(D) beside logits of
         zero; the learned tables of positions begin as waves, not as random numbers; kernels begin
-        with sqrt(0.125 / d_in), as in the authors' code, not 0.125 / sqrt(d_in); keys of the first
-        layer of `factors="full"` begin as queries; all heads share one set of summary keys.
+        with sqrt(0.125 / d_in), as in the authors' code, not 0.125 / sqrt(d_in), but in the first
+        layer of `factors="full"` keys begin as queries, of variance 6 / (sqrt(d_k) d_in); all heads
+        share one set of summary keys.
 
-    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5; keys
-        that begin as queries: [Trockman and Kolter, 2023](https://arxiv.org/abs/2305.09828).
+    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5; products
+        of queries and keys that begin near an identity: [Trockman and Kolter,
+        2023](https://arxiv.org/abs/2305.09828).
     """
     check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
     size = head_size(hidden_dim, num_heads)
@@ -111,13 +113,16 @@ def sparse_transformer(
     # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = 1 / math.sqrt(2 * num_layers)
 
-    # A pattern shows a head few keys, most of them near. With all keys a head first reads the near
-    # ones if its keys begin as queries, by one seed: see recipes/language_model. The score of a
-    # position with itself is then 6.
-    alike = keras.initializers.VarianceScaling(6 / math.sqrt(key_dim), seed=random.randrange(2**31))
+    # A pattern shows a head few keys, most of them near. With all keys a head first reads those of
+    # like rows or columns if keys begin as queries, by one seed: see recipes/language_model. The
+    # score of a position with itself is then 6.
+    shared = None
+    if factors == "full":
+        scale = 6 / math.sqrt(key_dim)
+        shared = keras.initializers.VarianceScaling(scale, seed=random.randrange(2**31))
 
     def block(index):
-        first = alike if factors == "full" and index == 0 else None
+        first_kernel = shared if index == 0 else None
         return layers.TransformerBlock(
             layers.MultiHeadAttention(
                 num_heads,
@@ -125,8 +130,8 @@ def sparse_transformer(
                 size,
                 pattern=pattern_of(index),
                 kernel_initializer=normal(hidden_dim),
-                query_initializer=first,
-                key_initializer=first,
+                query_initializer=first_kernel,
+                key_initializer=first_kernel,
                 output_initializer=normal(hidden_dim, into_residual),
             ),
             layers.FeedForward(
