@@ -147,7 +147,7 @@ def test_keys_begin_as_queries_in_the_first_layer_of_full_attention_alone(factor
 @pytest.mark.parametrize("key_dim", [0, 2.5])
 def test_invalid_key_dim_raises(key_dim):
     with pytest.raises(ValueError, match=f"key_dim={key_dim}"):
-        built(key_dim=key_dim)
+        sparse_transformer(**formulas.SIZES, image_shape=SHAPE, factors="full", key_dim=key_dim)
 
 
 def test_tokens_and_positions_begin_at_the_scale_of_logits():
