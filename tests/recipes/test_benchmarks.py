@@ -9,7 +9,9 @@ import sys
 import time
 import types
 
+import contenders
 import pytest
+from contenders import broken, dying, failing_late, holding, missing, printing, sleeping
 
 from recipes import provenance
 from recipes.benchmarks import harness, parity, training, worker
@@ -21,62 +23,22 @@ from recipes.benchmarks.harness import (
     measure_first_calls,
     typical,
 )
-from recipes.benchmarks.workload import Task
 from recipes.process_memory import peak_memory, resident_memory, restart_peak
 
-HERE = pathlib.Path(__file__)
-
-
-def sleeping(seconds):
-    return Task(call=lambda: time.sleep(seconds), units=10, facts={"seconds": seconds})
-
-
-def missing():
-    import a_library_that_nobody_has  # noqa: F401
-
-
-def broken():
-    raise ValueError("no such size")
-
-
-def printing():
-    return Task(call=lambda: print("a line that is not an answer"))
-
-
-def holding(megabytes):
-    """Each call fills and frees so many."""
-    return Task(call=lambda: len(bytearray(b"x") * (megabytes * 2**20)))
-
-
-def dying():
-    return Task(call=_die_at_the_fourth_call())
-
-
-def failing_late():
-    return Task(call=_die_at_the_fourth_call(ValueError("too late")))
-
-
-def _die_at_the_fourth_call(error=SystemExit(7)):
-    calls = []
-
-    def call():
-        calls.append(1)
-        if len(calls) == 4:  # After the first call and two to warm up: in the first repetition.
-            raise error
-
-    return call
+CONTENDERS = pathlib.Path(contenders.__file__)
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """No settling, and workers that find this module."""
+    """No settling, and workers that find the contenders."""
     monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(harness, "PROBE_SIZE", 32)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parent), str(HERE.parents[2])]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CONTENDERS.parent), str(ROOT)]))
 
 
 def contender(function, name=None, **options):
-    return Contender(name or function.__name__, f"{HERE.stem}:{function.__name__}", options)
+    return Contender(name or function.__name__, f"{CONTENDERS.stem}:{function.__name__}", options)
 
 
 def quietly(*contenders, **arguments):
@@ -154,7 +116,7 @@ def test_the_peak_is_of_this_process_and_starts_again():
 
 def test_a_peak_that_cannot_be_restarted_is_not_of_the_calls(monkeypatch):
     monkeypatch.setattr(worker, "restart_peak", lambda: False)
-    _, _, report = worker.prepare(f"{__name__}:printing", {}, 0.0)
+    _, _, report = worker.prepare(f"{CONTENDERS.stem}:printing", {}, 0.0)
     assert report["memory_mb"] is None
 
 

@@ -1,0 +1,45 @@
+"""Contenders of known cost for the benchmarks: their processes import neither Keras nor pytest."""
+
+import time
+
+from recipes.benchmarks.workload import Task
+
+
+def sleeping(seconds):
+    return Task(call=lambda: time.sleep(seconds), units=10, facts={"seconds": seconds})
+
+
+def missing():
+    import a_library_that_nobody_has  # noqa: F401
+
+
+def broken():
+    raise ValueError("no such size")
+
+
+def printing():
+    return Task(call=lambda: print("a line that is not an answer"))
+
+
+def holding(megabytes):
+    """Each call fills and frees so many."""
+    return Task(call=lambda: len(bytearray(b"x") * (megabytes * 2**20)))
+
+
+def dying():
+    return Task(call=_die_at_the_fourth_call())
+
+
+def failing_late():
+    return Task(call=_die_at_the_fourth_call(ValueError("too late")))
+
+
+def _die_at_the_fourth_call(error=SystemExit(7)):
+    calls = []
+
+    def call():
+        calls.append(1)
+        if len(calls) == 4:  # After the first call and two to warm up: in the first repetition.
+            raise error
+
+    return call
