@@ -17,6 +17,7 @@ from keras_attn.ops.checks import (
     check_sizes,
     check_that,
 )
+from keras_attn.ops.early_optimizer import EarlyOptimizer
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
 from keras_attn.ops.weight_axes import divide_outputs
@@ -26,7 +27,7 @@ Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
 
 
 @register
-class AuxiliaryLosses(Configurable, keras.Model):
+class AuxiliaryLosses(Configurable, EarlyOptimizer, keras.Model):
     """Train a causal model with losses of every layer and of several targets a position.
 
         loss = loss_n1 + sum_{k >= 2} c_k CE_nk + sum_{l < n} a_l(p) sum_k c_k CE_lk,

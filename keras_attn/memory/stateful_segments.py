@@ -11,11 +11,12 @@ from keras_attn import registry
 from keras_attn.backend.operations import require
 from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
 from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.early_optimizer import EarlyOptimizer
 from keras_attn.ops.shapes import size, slice_axis
 
 
 @registry.register
-class StatefulSegments(registry.Configurable, keras.Model):
+class StatefulSegments(registry.Configurable, EarlyOptimizer, keras.Model):
     """Keep a model's memory between batches, for `fit`, `evaluate` and `predict`.
 
         outputs_t, memory_{t+1} = model(segment_t, memory_t),   row b continues row b
@@ -174,12 +175,6 @@ class StatefulSegments(registry.Configurable, keras.Model):
         elif rows == kept:
             return rows, None
         return rows, kept - rows
-
-    def make_train_function(self, force=False):
-        # Variables made inside the first step would make TensorFlow trace the step twice.
-        if not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
-        return super().make_train_function(force)
 
     def reset(self):
         """Empty the memory of all rows."""

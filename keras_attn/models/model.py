@@ -14,9 +14,10 @@ from keras_attn.depth import ACT
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.models.fingerprint import Fingerprint
 from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.ops.early_optimizer import EarlyOptimizer
 
 
-class Model(keras.Model):
+class Model(EarlyOptimizer, keras.Model):
     """A functional model made of parts, saved by the configuration of its parts.
 
     A file also holds the model's output for a small input. Loading refuses the file if the restored
@@ -137,12 +138,6 @@ class Model(keras.Model):
         with record_halting(keep):
             self(inputs)
         return found
-
-    def make_train_function(self, force=False):
-        # Variables made inside the first step would make TensorFlow trace the step twice.
-        if not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
-        return super().make_train_function(force)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         distribution = keras.distribution.distribution()

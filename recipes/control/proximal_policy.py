@@ -4,9 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn.backend.replicas import num_replicas
+from keras_attn.ops.early_optimizer import EarlyOptimizer
 
 
-class ProximalPolicy(keras.Model):
+class ProximalPolicy(EarlyOptimizer, keras.Model):
     """Train an agent's model by proximal policy optimisation.
 
         loss = -mean min(w A, clip(w, 1 - c, 1 + c) A) + value_weight mean (V - R)^2 / 2
