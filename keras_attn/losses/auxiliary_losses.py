@@ -10,6 +10,7 @@ from keras_attn.backend.replicas import replica_sum
 from keras_attn.layers import Block
 from keras_attn.losses.model_parts import split_model
 from keras_attn.losses.schedule import layer_shares
+from keras_attn.ops.builds_optimizer import BuildsOptimizer
 from keras_attn.ops.checks import (
     check_choice,
     check_numbers,
@@ -17,7 +18,6 @@ from keras_attn.ops.checks import (
     check_sizes,
     check_that,
 )
-from keras_attn.ops.early_optimizer import EarlyOptimizer
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
 from keras_attn.ops.weight_axes import divide_outputs
@@ -27,7 +27,7 @@ Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
 
 
 @register
-class AuxiliaryLosses(Configurable, EarlyOptimizer, keras.Model):
+class AuxiliaryLosses(Configurable, BuildsOptimizer, keras.Model):
     """Train a causal model with losses of every layer and of several targets a position.
 
         loss = loss_n1 + sum_{k >= 2} c_k CE_nk + sum_{l < n} a_l(p) sum_k c_k CE_lk,

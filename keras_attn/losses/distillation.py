@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_attn.losses.reduction import reduce_losses
+from keras_attn.ops.builds_optimizer import BuildsOptimizer
 from keras_attn.ops.checks import check_numbers, check_positive, check_shape, check_that
-from keras_attn.ops.early_optimizer import EarlyOptimizer
 from keras_attn.ops.token_losses import element_weights, token_weights
 from keras_attn.registry import Configurable, register, revive
 
@@ -15,7 +15,7 @@ Logits = collections.namedtuple("Logits", ["student", "teacher"])
 
 
 @register
-class Distillation(Configurable, EarlyOptimizer, keras.Model):
+class Distillation(Configurable, BuildsOptimizer, keras.Model):
     """Train a model on its labels and on the probabilities that a teacher gives.
 
         loss = (1 - weight) L + weight T^2 mean over i of KL(softmax(v_i / T) || softmax(z_i / T))

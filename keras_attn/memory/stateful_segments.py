@@ -10,13 +10,13 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.operations import require
 from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
+from keras_attn.ops.builds_optimizer import BuildsOptimizer
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.early_optimizer import EarlyOptimizer
 from keras_attn.ops.shapes import size, slice_axis
 
 
 @registry.register
-class StatefulSegments(registry.Configurable, EarlyOptimizer, keras.Model):
+class StatefulSegments(registry.Configurable, BuildsOptimizer, keras.Model):
     """Keep a model's memory between batches, for `fit`, `evaluate` and `predict`.
 
         outputs_t, memory_{t+1} = model(segment_t, memory_t),   row b continues row b

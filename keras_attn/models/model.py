@@ -14,10 +14,10 @@ from keras_attn.depth import ACT
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.models.fingerprint import Fingerprint
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.early_optimizer import EarlyOptimizer
+from keras_attn.ops.builds_optimizer import BuildsOptimizer
 
 
-class Model(EarlyOptimizer, keras.Model):
+class Model(BuildsOptimizer, keras.Model):
     """A functional model made of parts, saved by the configuration of its parts.
 
     A file also holds the model's output for a small input. Loading refuses the file if the restored

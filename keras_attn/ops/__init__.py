@@ -1,1 +1,1 @@
-"""Tensor helpers that know nothing of attention: shapes, random numbers, sorting, checks."""
+"""Helpers that know nothing of attention: shapes, random numbers, sorting, checks, base classes."""

@@ -4,10 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn.backend.replicas import num_replicas
-from keras_attn.ops.early_optimizer import EarlyOptimizer
+from keras_attn.ops.builds_optimizer import BuildsOptimizer
 
 
-class ProximalPolicy(EarlyOptimizer, keras.Model):
+class ProximalPolicy(BuildsOptimizer, keras.Model):
     """Train an agent's model by proximal policy optimisation.
 
         loss = -mean min(w A, clip(w, 1 - c, 1 + c) A) + value_weight mean (V - R)^2 / 2

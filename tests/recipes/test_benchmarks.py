@@ -12,6 +12,7 @@ import types
 import contenders
 import pytest
 from contenders import broken, dying, failing_late, holding, missing, printing, sleeping
+from fork_server import ROOT
 
 from recipes import provenance
 from recipes.benchmarks import harness, parity, training, worker
@@ -26,7 +27,6 @@ from recipes.benchmarks.harness import (
 from recipes.process_memory import peak_memory, resident_memory, restart_peak
 
 CONTENDERS = pathlib.Path(contenders.__file__)
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +58,13 @@ def test_times_what_a_call_takes():
         assert row["cpu_seconds"] < seconds
         assert row["facts"] == {"seconds": seconds}
     assert compare(rows, "fast", ["slow"])["ratio"] > 1
+
+
+def test_contenders_of_tests_start_without_keras():
+    """Else each of their processes takes seconds."""
+    code = "import recipes.benchmarks.worker, contenders, sys; print('keras' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "False\n"
 
 
 def test_repeats_calls_until_the_time_is_filled():

@@ -1,4 +1,4 @@
-"""Contenders of known cost for the benchmarks: their processes import neither Keras nor pytest."""
+"""Contenders of known cost or fault, in a module of their own: it imports no Keras."""
 
 import time
 
@@ -22,7 +22,7 @@ def printing():
 
 
 def holding(megabytes):
-    """Each call fills and frees so many."""
+    """Each call fills and frees so many megabytes."""
     return Task(call=lambda: len(bytearray(b"x") * (megabytes * 2**20)))
 
 

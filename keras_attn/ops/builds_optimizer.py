@@ -1,7 +1,7 @@
-"""One trace of the training step."""
+"""A mixin of models that train with one trace of their step."""
 
 
-class EarlyOptimizer:
+class BuildsOptimizer:
     """Mixin of a built model that builds its optimizer before the first step.
 
     Variables made inside the first step would make TensorFlow trace the step twice. Put the mixin
