@@ -73,10 +73,9 @@ def _without_names(config):
         return [_without_names(value) for value in config]
     if not isinstance(config, dict):
         return config
-    names = [config.get("registered_name")]
-    if config.get("class_name") == "function":
-        names.append(str(config["config"]))
-    if not all(name.startswith(REGISTERED) for name in names if name):
+    is_function = config.get("class_name") == "function"
+    name = str(config["config"]) if is_function else config.get("registered_name")
+    if name and not name.startswith(REGISTERED):
         raise _UnknownFunction
     left_out = {"name"} if {"name", "trainable"} <= config.keys() else ()
     return {key: _without_names(value) for key, value in config.items() if key not in left_out}

@@ -10,20 +10,31 @@ from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.depth import Recurrent, Reversible, Stack
 from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.models import bert, gpt, llama, sparse_transformer, t5, transformer_xl
+from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
 
 D = 6
 
 
-def block(width=11, dtype=None, residual="post_norm", **kwargs):
+def block(width=11, dtype=None, residual="post_norm", activation="relu", **kwargs):
     attention = MultiHeadAttention(2, 3, dtype=dtype, **kwargs)
-    feed_forward = FeedForward(width, dtype=dtype)
+    feed_forward = FeedForward(width, activation, dtype=dtype)
     layer = TransformerBlock(attention, feed_forward, residual=residual, dtype=dtype)
     layer.build((None, None, D))
     return layer
 
 
-def test_layers_of_one_configuration_are_of_one_kind():
-    first, second = layer_kinds([block(), block()])
+@pytest.mark.parametrize("activation", ["relu", "gelu", gelu_tanh, gelu_sigmoid])
+def test_layers_of_one_configuration_are_of_one_kind(activation):
+    first, second = layer_kinds([block(activation=activation), block(activation=activation)])
+    assert first == second
+
+
+@pytest.mark.parametrize("preset", [bert, gpt, llama, sparse_transformer, t5, transformer_xl])
+def test_the_blocks_of_a_preset_are_of_one_kind(preset):
+    model = preset(23, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=12)
+    depth = getattr(model, "depth", None) or model.encoder
+    first, second = layer_kinds(depth.blocks)
     assert first == second
 
 
@@ -32,6 +43,7 @@ def test_each_difference_makes_another_kind():
     frozen.trainable = False
     frozen_weight.attention.query_kernel.trainable = False
     others = [block(13), block(pattern="causal"), block(dtype="mixed_bfloat16")]
+    others += [block(activation=gelu_tanh), block(activation=gelu_sigmoid)]
     kinds = layer_kinds([block(), frozen, frozen_weight, *others])
     assert len(set(kinds)) == len(kinds)
 
