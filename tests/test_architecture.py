@@ -228,6 +228,20 @@ def test_every_folder_of_code_is_a_package():
     assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
+def test_every_class_of_models_builds_its_optimizer():
+    """TensorFlow would trace its training step twice."""
+    classes = [
+        (node.name, [ast.unparse(base) for base in node.bases])
+        for path in PUBLISHED
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ClassDef)
+    ]
+    models = {name: bases for name, bases in classes if bases[-1:] == ["keras.Model"]}
+    assert {"Model", "AuxiliaryLosses", "ProximalPolicy"} <= models.keys()
+    without = [name for name, bases in models.items() if bases[-2:-1] != ["BuildsOptimizer"]]
+    assert without == []
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git lists the tracked files")
 def test_top_level_holds_only_what_the_design_names():
     listed = subprocess.run(

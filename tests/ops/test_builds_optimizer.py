@@ -1,11 +1,8 @@
 """TensorFlow traces a training step once if the optimizer is built before it."""
 
-import ast
-
 import keras
 import numpy as np
 import pytest
-from fork_server import ROOT
 
 from keras_attn.losses import AuxiliaryLosses, Distillation
 from keras_attn.models import gpt
@@ -68,17 +65,3 @@ def test_an_optimizer_is_built_once():
     variables = [id(variable) for variable in optimizer.variables]
     model.make_train_function()
     assert [id(variable) for variable in optimizer.variables] == variables
-
-
-def test_every_class_of_models_has_the_mixin():
-    found = {}
-    for tree in ("keras_attn", "recipes", "serving"):
-        for path in (ROOT / tree).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    bases = [ast.unparse(base) for base in node.bases]
-                    if bases[-1:] in (["keras.Model"], ["Model"]):
-                        found[node.name] = bases
-    assert {"Model", "AuxiliaryLosses", "ProximalPolicy", "CausalLanguageModel"} <= found.keys()
-    own = [bases for bases in found.values() if bases[-1] == "keras.Model"]
-    assert [bases for bases in own if bases[-2:] != ["BuildsOptimizer", "keras.Model"]] == []

@@ -9,7 +9,6 @@ import sys
 import time
 import types
 
-import contenders
 import pytest
 from contenders import broken, dying, failing_late, holding, missing, printing, sleeping
 from fork_server import ROOT
@@ -26,7 +25,7 @@ from recipes.benchmarks.harness import (
 )
 from recipes.process_memory import peak_memory, resident_memory, restart_peak
 
-CONTENDERS = pathlib.Path(contenders.__file__)
+SUPPORT = ROOT / "tests" / "support"
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +33,15 @@ def quick(monkeypatch):
     """No settling, and workers that find the contenders."""
     monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(harness, "PROBE_SIZE", 32)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CONTENDERS.parent), str(ROOT)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), str(ROOT)]))
+
+
+def target(function):
+    return f"{function.__module__}:{function.__name__}"
 
 
 def contender(function, name=None, **options):
-    return Contender(name or function.__name__, f"{CONTENDERS.stem}:{function.__name__}", options)
+    return Contender(name or function.__name__, target(function), options)
 
 
 def quietly(*contenders, **arguments):
@@ -123,7 +126,7 @@ def test_the_peak_is_of_this_process_and_starts_again():
 
 def test_a_peak_that_cannot_be_restarted_is_not_of_the_calls(monkeypatch):
     monkeypatch.setattr(worker, "restart_peak", lambda: False)
-    _, _, report = worker.prepare(f"{CONTENDERS.stem}:printing", {}, 0.0)
+    _, _, report = worker.prepare(target(printing), {}, 0.0)
     assert report["memory_mb"] is None
 
 
