@@ -88,22 +88,23 @@ def model_of(implementation):
     return keras.Model(x, layer(x, x))
 
 
-def run(model, x):
-    """Return the output and the seconds of the fastest of three calls."""
-    model.predict_on_batch(x)  # the first call compiles
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        output = model.predict_on_batch(x)
-        seconds.append(time.perf_counter() - start)
-    return output, min(seconds)
+def run(models, x):
+    """Return the outputs, and the seconds of each model's fastest call of five, in turn."""
+    outputs = [model.predict_on_batch(x) for model in models]  # the first call compiles
+    seconds = [[] for _ in models]
+    for _ in range(5):
+        for model, found in zip(models, seconds):
+            start = time.perf_counter()
+            model.predict_on_batch(x)
+            found.append(time.perf_counter() - start)
+    return outputs, [min(found) for found in seconds]
 
 
 dense, composed = model_of("dense"), model_of("blockwise")
 composed.set_weights(dense.get_weights())
 for length in (1024, 2048, 4096):
     x = np.random.normal(size=(1, length, 64)).astype("float32")
-    (expected, slow), (output, fast) = run(dense, x), run(composed, x)
+    (expected, output), (slow, fast) = run([dense, composed], x)
     print(
         f"{length} hours: dense {1000 * slow:.0f} ms, composed {1000 * fast:.0f} ms, "
         f"{slow / fast:.1f} times as fast, outputs differ by {np.abs(output - expected).max():.0e}"
