@@ -2,7 +2,7 @@
 Title: A pattern of your own
 Author: keras_attn developers
 Date created: 2026/11/23
-Last modified: 2026/11/23
+Last modified: 2026/11/27
 Description: Write a sparse attention pattern, compute it fast, and prove that it is right.
 """
 
