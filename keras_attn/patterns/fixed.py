@@ -19,9 +19,11 @@ class Fixed(SameAs):
         "summary": j <= i  and  j mod stride >= stride - summary
         "both":    either, under one softmax
 
-    A block's last positions gather what is in it for all that follow. Suits data without a period,
-    such as text. Time O(T (stride + T summary / stride)) and memory O(T) per head. With "summary"
-    alone, the first queries attend to no key, and attention is zero there.
+    A block's last positions gather what is in it for all that follow. The authors use it for data
+    without a period, such as text. Time O(T (stride + T summary / stride)) and memory O(T) per
+    head. With "summary" alone, the first queries attend to no key, and attention is zero there.
+    With "block" alone, no query attends to an earlier block, and the first one of a block attends
+    to itself only.
 
     Use it for long text, whose blocks can be summarised by their last positions.
 

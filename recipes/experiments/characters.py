@@ -74,8 +74,13 @@ def train(model, ids, length, steps, batch_size=32):
 
 def bits(model, rows, count):
     """Return the bits per character of the last `count` characters of rows of ids."""
+    return float(bits_by_position(model, rows, count).mean())
+
+
+def bits_by_position(model, rows, count):
+    """Return the mean bits of each of the last `count` characters of rows of ids: (count,)."""
     logits = model.predict(rows[:, :-1], batch_size=16, verbose=0)[:, -count:]
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_sum = np.log(np.exp(shifted).sum(axis=-1))
     chosen = np.take_along_axis(shifted, rows[:, -count:, None], axis=-1)[..., 0]
-    return float((log_sum - chosen).mean() / np.log(2))
+    return (log_sum - chosen).mean(axis=0) / np.log(2)

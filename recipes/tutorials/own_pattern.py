@@ -89,7 +89,7 @@ def model_of(implementation):
 
 
 def run(models, x):
-    """Return the outputs, and the seconds of each model's fastest call of five, in turn."""
+    """Call the models in turn. Return their outputs, and the seconds of the fastest of 5 calls."""
     outputs = [model.predict_on_batch(x) for model in models]  # the first call compiles
     seconds = [[] for _ in models]
     for _ in range(5):

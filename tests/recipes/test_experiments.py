@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from recipes.experiments import deep_residuals, facts, lengths, spans, streams
+from recipes.experiments import deep_residuals, factors, facts, lengths, spans, streams
 from recipes.experiments import experiment as module
+from recipes.experiments.characters import bits, bits_by_position
 from recipes.experiments.experiment import CARDS, Experiment, read_runs
 
 
@@ -59,7 +60,7 @@ def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("own", [deep_residuals, facts, lengths, spans, streams])
+@pytest.mark.parametrize("own", [deep_residuals, factors, facts, lengths, spans, streams])
 def test_the_cards_here_are_those_of_their_runs(own):
     found = own.EXPERIMENT
     card = (CARDS / f"{found.name}.md").read_text()
@@ -90,7 +91,7 @@ def test_a_file_as_folder_and_ctrl_c_are_one_sentence(toy, tmp_path, capsys, mon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", (deep_residuals, facts, lengths, streams))
+@pytest.mark.parametrize("module", (deep_residuals, factors, facts, lengths, streams))
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
     for name, small in {"STEPS": 3, "EPOCHS": 1, "ROWS": 16, "NUM_LAYERS": 2}.items():
         monkeypatch.setattr(module, name, small, raising=False)
@@ -112,6 +113,23 @@ def test_untrained_spans_give_the_keys_of_their_ramp(value, monkeypatch):
         longest = 1 if value == "static, 0" else 4
         assert within_ramp <= found["keys"] < within_ramp + longest
         assert 0 <= found["span of layer 2"] < longest
+
+
+def test_bits_by_position_are_those_of_each_predicted_character():
+    random = np.random.default_rng(0)
+    rows = random.integers(0, 7, (5, 12))
+    chosen = random.uniform(0.1, 0.9, (5, 11))  # the probability of the character that follows
+
+    class GivenProbabilities:
+        def predict(self, inputs, **_):
+            followers = rows[:, 1:, None] == np.arange(7)
+            others = (1 - chosen) / 6
+            return 3 + np.log(np.where(followers, chosen[..., None], others[..., None]))
+
+    expected = -np.log2(chosen[:, -3:]).mean(axis=0)
+    model = GivenProbabilities()
+    np.testing.assert_allclose(bits_by_position(model, rows, count=3), expected, rtol=1e-6)
+    assert abs(bits(model, rows, count=3) - expected.mean()) < 1e-6
 
 
 def test_about_half_of_the_symbols_are_copies():
