@@ -52,9 +52,16 @@ class Experiment:
         parser = argparse.ArgumentParser(
             prog=f"python -m {__package__}.{self.name}", description=self.question
         )
-        parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
         parser.add_argument(
-            "--values", nargs="+", choices=list(self.values), default=[*self.values]
+            "--seeds", nargs="+", type=int, default=[0, 1, 2], help="default: 0 1 2"
+        )
+        parser.add_argument(
+            "--values",
+            nargs="+",
+            choices=list(self.values),
+            default=[*self.values],
+            metavar="VALUE",
+            help=f"default: all of {', '.join(map(repr, self.values))}",
         )
         parser.add_argument("--out", default=CARDS, type=pathlib.Path, help="folder of the card")
         options = parser.parse_args(arguments)

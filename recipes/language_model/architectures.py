@@ -5,6 +5,7 @@ from keras_attn.memory import CompressiveMemory
 
 from ..grid import grid
 from ..model_arguments import build_model
+from .options import FULL_ATTENTION
 
 
 def build(options, vocabulary_size):
@@ -18,7 +19,7 @@ def build(options, vocabulary_size):
         **options.sizes(),
         "dropout": options.dropout,
         **_OWN[options.model](options),
-        **(_FULL[options.model](options) if options.full_attention else {}),
+        **(FULL_ATTENTION[options.model] if options.full_attention else {}),
     }
     model = build_model(getattr(models, options.model), arguments, options.more)
     if options.full_attention and options.model == "adaptive_span_transformer":
@@ -108,10 +109,4 @@ _OWN = {
     "mixtral": lambda options: {},
     "gpt_oss": _gpt_oss,
     "gemma": _windowed,
-}
-# Arguments with which every query attends to all keys before it.
-_FULL = {
-    "adaptive_span_transformer": lambda options: {"span_loss": 0.0},
-    "reformer": lambda options: {"attention": ("full",)},
-    "sparse_transformer": lambda options: {"factors": "full"},
 }

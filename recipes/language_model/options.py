@@ -8,7 +8,13 @@ from ..options import OptionError, RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
 WITH_MEMORY = ("transformer_xl", "compressive_transformer", "adaptive_span_transformer")
-SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
+# Arguments with which every query attends to all keys before it.
+FULL_ATTENTION = {
+    "adaptive_span_transformer": {"span_loss": 0.0},
+    "reformer": {"attention": ("full",)},
+    "sparse_transformer": {"factors": "full"},
+}
+SPARSE = tuple(FULL_ATTENTION)
 RECENT = ("llama", "mistral", "mixtral", "gpt_oss", "gemma")
 MODELS = ("gpt", "deep_char_transformer", *WITH_MEMORY[:2], *SPARSE, *RECENT)
 # Arguments of a preset that --context and --memory decide, and those that follow from them.
@@ -99,6 +105,13 @@ class RecipeOptions(
             raise OptionError(
                 f"--full-attention is for {', '.join(SPARSE)}. Received: --model {self.model}."
             )
+        for assignment in self.more:
+            name = assignment.partition("=")[0]
+            if self.full_attention and name in FULL_ATTENTION[self.model]:
+                raise OptionError(
+                    f"--full-attention sets `{name}` of {self.model}: leave out one of them. "
+                    f"Received: --full-attention and --with {assignment}."
+                )
 
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and arguments where none are given."""
@@ -107,6 +120,8 @@ class RecipeOptions(
         memory = preset.get("memory_length", preset.get("max_span"))
         sizes = {name: preset[name] for name in (*self.sizes(), "dropout") if name in preset}
         replaced = {*self.sizes(), "dropout", *_LENGTHS}
+        if self.full_attention:
+            replaced.update(FULL_ATTENTION.get(build.__name__, ()))
         context = self.context
         if context is None:
             shape = next((preset[name] for name in _SHAPES if name in preset), None)

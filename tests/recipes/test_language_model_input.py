@@ -85,6 +85,10 @@ DYNAMIC = ("--with", "dynamic=True")
             (*("--model", "adaptive_span_transformer", "--full-attention"), *DYNAMIC),
             "--full-attention fixes the spans",
         ),
+        (
+            ("--model", "sparse_transformer", "--full-attention", "--with", "factors='merged'"),
+            "--full-attention sets `factors` of sparse_transformer",
+        ),
     ],
 )
 def test_bad_options_are_reported(capsys, broken, tmp_path, options, said):
@@ -101,6 +105,8 @@ def test_a_preset_sets_model_sizes_and_arguments():
     options = parse("--preset", "reformer_enwik8", "--with", "num_rounds=4")
     assert options.context == 128 * 512 and "axial_shape=(128, 512)" in options.more
     assert options.more[-1] == "num_rounds=4"
+    options = parse("--preset", "reformer_enwik8", "--full-attention")
+    assert options.full_attention and not any(x.startswith("attention=") for x in options.more)
     options = parse("--preset", "reformer_enwik8", "--context", "2048")
     assert options.context == 2048 and not any("axial_shape" in more for more in options.more)
     options = parse("--preset", "mistral_7b", "--num-layers", "2")
