@@ -16,7 +16,7 @@ STEPS, ROWS = 4000, 256
 
 
 def run(make_arguments):
-    """Return the bits per character of three columns of a row, and the means of others and all."""
+    """Return the bits per character `by_column` of a model with these arguments."""
     data = characters()
     model = models.sparse_transformer(
         data.vocabulary_size,
@@ -34,7 +34,11 @@ def run(make_arguments):
     length = HEIGHT * WIDTH
     train(model, data.train, length, STEPS, batch_size=1)
     # In the second half of a text every character has much before it.
-    found = bits_by_position(model, windows(data.valid, length + 1, ROWS), length // 2)
+    return by_column(bits_by_position(model, windows(data.valid, length + 1, ROWS), length // 2))
+
+
+def by_column(found):
+    """Return the means of three columns, the others and all, of the bits (n,) of whole rows."""
     columns = found.reshape(-1, WIDTH).mean(axis=0)
     names = ("first column", "second", "third")
     return {

@@ -12,7 +12,7 @@ def build(options, vocabulary_size):
     """Build the model `options.model`.
 
     Raises:
-        ValueError: if `--with` does not fit the model, or --full-attention its dynamic spans.
+        ValueError: if `--with` does not fit the model.
     """
     arguments = {
         "vocabulary_size": vocabulary_size,
@@ -24,11 +24,6 @@ def build(options, vocabulary_size):
     model = build_model(getattr(models, options.model), arguments, options.more)
     if options.full_attention and options.model == "adaptive_span_transformer":
         for pattern in _span_patterns(model):
-            if pattern.dynamic:
-                raise ValueError(
-                    "--full-attention fixes the spans of adaptive_span_transformer, and "
-                    "dynamic=True computes them from the queries: leave out one of them."
-                )
             pattern.span.assign([1.0] * options.num_heads)
             pattern.span.trainable = False
     return model

@@ -10,7 +10,7 @@ from ..text.options import TextOptions
 WITH_MEMORY = ("transformer_xl", "compressive_transformer", "adaptive_span_transformer")
 # Arguments with which every query attends to all keys before it.
 FULL_ATTENTION = {
-    "adaptive_span_transformer": {"span_loss": 0.0},
+    "adaptive_span_transformer": {"span_loss": 0.0, "dynamic": False},
     "reformer": {"attention": ("full",)},
     "sparse_transformer": {"factors": "full"},
 }
@@ -105,9 +105,10 @@ class RecipeOptions(
             raise OptionError(
                 f"--full-attention is for {', '.join(SPARSE)}. Received: --model {self.model}."
             )
+        decided = FULL_ATTENTION[self.model] if self.full_attention else ()
         for assignment in self.more:
             name = assignment.partition("=")[0]
-            if self.full_attention and name in FULL_ATTENTION[self.model]:
+            if name in decided:
                 raise OptionError(
                     f"--full-attention sets `{name}` of {self.model}: leave out one of them. "
                     f"Received: --full-attention and --with {assignment}."

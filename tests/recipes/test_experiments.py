@@ -132,6 +132,12 @@ def test_bits_by_position_are_those_of_each_predicted_character():
     assert abs(bits(model, rows, count=3) - expected.mean()) < 1e-6
 
 
+def test_each_character_counts_in_its_column():
+    rows = 100 * np.arange(2)[:, None] + np.arange(factors.WIDTH)  # a mean of 50 above the column
+    expected = {"first column": 50, "second": 51, "third": 52, "others": 59, "all": 57.5}
+    assert factors.by_column(rows.ravel()) == expected
+
+
 def test_about_half_of_the_symbols_are_copies():
     rows = spans.repeats(0, 200)
     assert rows.min() == 1 and rows.max() == spans.NUM_SYMBOLS

@@ -83,7 +83,7 @@ DYNAMIC = ("--with", "dynamic=True")
         (("--model", "reformer", "--context", "13"), "--context must not be a prime or 1"),
         (
             (*("--model", "adaptive_span_transformer", "--full-attention"), *DYNAMIC),
-            "--full-attention fixes the spans",
+            "--full-attention sets `dynamic` of adaptive_span_transformer: leave out one of them",
         ),
         (
             ("--model", "sparse_transformer", "--full-attention", "--with", "factors='merged'"),
