@@ -3,8 +3,7 @@
 import keras
 import numpy as np
 
-from keras_attn.text.batch_rows import RowBatches, Rows
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.batches.datasets import RowBatches, Rows, dataset_of
 
 
 class EpochDataset(keras.utils.PyDataset):

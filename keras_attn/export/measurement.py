@@ -10,7 +10,7 @@ from keras_attn.callbacks import corpus_bleu
 from keras_attn.export._measurement.forms import form_of
 from keras_attn.export._measurement.process import ExportProcess
 from keras_attn.ops.checks import check_numbers, check_paths, check_sizes, check_that
-from keras_attn.text.tokenizer import check_strings
+from keras_attn.text.tokenizers.tokenizer import check_strings
 
 
 @dataclasses.dataclass(frozen=True)

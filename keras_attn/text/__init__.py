@@ -7,20 +7,20 @@ SentencePiece nor TensorFlow Text.
 import importlib
 
 _MODULES = {
-    "ByteLevelBPE": "byte_level_bpe",
-    "Characters": "characters",
-    "Manifest": "token_manifest",
-    "Marian": "marian",
-    "PackedBatches": "packed_batches",
-    "Permutation": "permutation",
-    "SegmentStreams": "segment_streams",
-    "SentencePiece": "sentencepiece",
-    "Template": "template",
-    "TokenBatches": "batches",
-    "TokenFiles": "token_files",
-    "TokenWriter": "token_writer",
-    "Tokenizer": "tokenizer",
-    "WordPiece": "wordpiece",
+    "ByteLevelBPE": "tokenizers.byte_level_bpe",
+    "Characters": "tokenizers.characters",
+    "Manifest": "corpus.manifest",
+    "Marian": "tokenizers.marian",
+    "PackedBatches": "batches.packed_batches",
+    "Permutation": "batches.permutation",
+    "SegmentStreams": "batches.segment_streams",
+    "SentencePiece": "tokenizers.sentencepiece",
+    "Template": "tokenizers.template",
+    "TokenBatches": "batches.token_batches",
+    "TokenFiles": "corpus.token_files",
+    "TokenWriter": "corpus.token_writer",
+    "Tokenizer": "tokenizers.tokenizer",
+    "WordPiece": "tokenizers.wordpiece",
 }
 
 __all__ = [*_MODULES, "load"]
@@ -41,13 +41,13 @@ def load(path):
     Example:
         >>> import os, tempfile
         >>> from keras_attn import text
-        >>> path = os.path.join(tempfile.mkdtemp(), "tokenizer")
+        >>> path = os.path.join(tempfile.mkdtemp(), "tokenizers.tokenizer")
         >>> text.Characters("abc").save(path)
         >>> text.load(path).vocabulary_size
         7
     """
-    from keras_attn.text.config_file import class_name_of
-    from keras_attn.text.tokenizer import read_file
+    from keras_attn.text.tokenizers.tokenizer import read_file
+    from keras_attn.text.tokenizers.vocabularies import class_name_of
 
     # A vocabulary of characters is a JSON object without a class; a SentencePiece model begins with
     # the tag of its first piece, which is no brace.

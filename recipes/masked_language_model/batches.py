@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn.text.batch_rows import RowBatches, Rows
+from keras_attn.text.batches.datasets import RowBatches, Rows
 
 # Shares of the chosen tokens that become the mask, and that become a random token.
 MASKED, REPLACED = 0.8, 0.1

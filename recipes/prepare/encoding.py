@@ -6,8 +6,8 @@ from importlib import metadata
 
 import numpy as np
 
-from keras_attn.text import character_ids, config_file
-from keras_attn.text.sentencepiece_training import train_model
+from keras_attn.text.tokenizers import vocabularies
+from keras_attn.text.tokenizers.vocabularies import train_sentencepiece
 
 from ..text.subwords import count_characters
 
@@ -24,11 +24,12 @@ def train(kind, texts, vocabulary_size=None):
     """
     try:
         if kind == "characters":
-            limit = None if vocabulary_size is None else vocabulary_size - character_ids.FIRST_ID
-            return character_ids.write(character_ids.most_frequent(texts, limit))
+            limit = None if vocabulary_size is None else vocabulary_size - vocabularies.FIRST_ID
+            characters = vocabularies.most_frequent_characters(texts, limit)
+            return vocabularies.write_characters(characters)
         _sentencepiece()
         lines = (piece for text in texts for line in text.split("\n") for piece in _pieces(line))
-        return train_model(lines, vocabulary_size, kind)
+        return train_sentencepiece(lines, vocabulary_size, kind)
     except ValueError as error:
         raise ValueError(
             f"--tokenizer {kind} --vocabulary-size {vocabulary_size}: {error}"
@@ -57,11 +58,11 @@ class Encoder:
         self._encode = self._lines
         if not content.startswith(b"{"):
             self._read_sentencepiece(content)
-        elif config_file.class_name_of(content) is None:
-            characters = character_ids.read(content)
-            self._table = character_ids.id_table(characters)
-            self.vocabulary_size = character_ids.FIRST_ID + len(characters)
-            self._end, self._encode = character_ids.EOS_ID, self._characters
+        elif vocabularies.class_name_of(content) is None:
+            characters = vocabularies.read_characters(content)
+            self._table = vocabularies.character_table(characters)
+            self.vocabulary_size = vocabularies.FIRST_ID + len(characters)
+            self._end, self._encode = vocabularies.EOS_ID, self._characters
         else:
             from keras_attn import text
 
@@ -85,7 +86,7 @@ class Encoder:
         self.tool["sentencepiece"] = metadata.version("sentencepiece")
 
     def _characters(self, text):
-        return np.append(character_ids.split(text, self._table), self._end), len(text) + 1
+        return np.append(vocabularies.split_characters(text, self._table), self._end), len(text) + 1
 
     def _lines(self, text):
         lines, rows = text.split("\n"), []

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn.text.token_manifest import TOKENIZER
-from keras_attn.text.token_writer import TokenWriter
+from keras_attn.text.corpus.manifest import TOKENIZER
+from keras_attn.text.corpus.token_writer import TokenWriter
 
 from ..splits import SPLITS
 from . import cleaning, encoding

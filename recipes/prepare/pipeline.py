@@ -14,7 +14,7 @@ import os
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.text.token_manifest import TOKENIZER
+from keras_attn.text.corpus.manifest import TOKENIZER
 
 from . import cleaning, passes, problems
 from .light import without_keras

@@ -5,7 +5,7 @@ import json
 import os
 import re
 
-from keras_attn.text.token_manifest import MANIFEST, Manifest
+from keras_attn.text.corpus.manifest import MANIFEST, Manifest
 
 from .. import files
 from ..files import PLAN, WORK

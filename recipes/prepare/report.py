@@ -3,7 +3,7 @@
 import json
 import os
 
-from keras_attn.text.token_manifest import TOKENIZER, Manifest
+from keras_attn.text.corpus.manifest import TOKENIZER, Manifest
 
 from .. import files
 from ..splits import SPLITS

@@ -3,7 +3,7 @@
 import os
 from typing import NamedTuple
 
-from keras_attn.text.token_manifest import MANIFEST
+from keras_attn.text.corpus.manifest import MANIFEST
 
 from .. import files
 

@@ -20,7 +20,7 @@ import time
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.text.token_manifest import TOKENIZER, Shard
+from keras_attn.text.corpus.manifest import TOKENIZER, Shard
 
 from .. import files
 from ..cli import sentence

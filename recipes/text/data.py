@@ -5,8 +5,8 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_attn.text.checked_files import hash_of
-from keras_attn.text.token_manifest import MANIFEST
+from keras_attn.text.corpus.array_files import hash_of
+from keras_attn.text.corpus.manifest import MANIFEST
 
 from .. import files
 from ..splits import SPLITS

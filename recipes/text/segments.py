@@ -4,8 +4,8 @@ import numpy as np
 
 from keras_attn import text
 from keras_attn.text import Permutation
-from keras_attn.text.batch_rows import RowBatches, Rows
-from keras_attn.text.segment_streams import shifted
+from keras_attn.text.batches.datasets import RowBatches, Rows
+from keras_attn.text.batches.segment_streams import shifted
 
 
 def make_segments(ids, options, steps=None, in_order=True):

@@ -5,7 +5,7 @@ import json
 import os
 from pathlib import Path
 
-from keras_attn.text.checked_files import hash_of
+from keras_attn.text.corpus.array_files import hash_of
 
 from .. import files
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from keras_attn import callbacks
 from keras_attn.text import Manifest
-from keras_attn.text.checked_files import hash_of
-from keras_attn.text.token_manifest import MANIFEST
+from keras_attn.text.corpus.array_files import hash_of
+from keras_attn.text.corpus.manifest import MANIFEST
 
 from .. import files
 from ..text.text_files import hash_files

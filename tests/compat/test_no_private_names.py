@@ -166,7 +166,7 @@ def test_the_scan_finds_planted_private_names(source):
 def test_the_scan_leaves_our_own_and_public_names_alone():
     source = """
 from __future__ import annotations
-from keras_attn.text.batches import _helper
+from keras_attn.text.batches.token_batches import _helper
 from keras_attn._folder import name
 import os
 class A:

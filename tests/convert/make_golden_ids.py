@@ -22,7 +22,7 @@ import transformers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ROOT = pathlib.Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "keras_attn/text")]
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "keras_attn/text/tokenizers")]
 
 import recent_characters  # noqa: E402
 import tricky_lines  # noqa: E402

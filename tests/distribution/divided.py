@@ -17,7 +17,7 @@ from keras_attn.callbacks.training_state import training_variables
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches.datasets import Rows
 
 V, T = 12, 5
 

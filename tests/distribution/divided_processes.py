@@ -15,7 +15,7 @@ from keras_attn.distribution import layout, strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import gpt, transformer, transformer_xl
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches.datasets import Rows
 
 V, T, ROWS, STEPS = 16, 6, 8, 6
 SIZES = {"num_layers": 1, "num_heads": 8, "hidden_dim": 16, "intermediate_dim": 16, "dropout": 0.1}

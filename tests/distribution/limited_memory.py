@@ -15,7 +15,7 @@ import numpy as np
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches.datasets import Rows
 
 V, T = 512, 8
 

@@ -19,8 +19,7 @@ from keras_attn.memory import StatefulSegments
 from keras_attn.metrics import Perplexity
 from keras_attn.optimizers import Adam
 from keras_attn.text import SegmentStreams, TokenBatches
-from keras_attn.text.batch_rows import Rows
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.batches.datasets import Rows, dataset_of
 
 V, T, ROWS, STEPS = 13, 5, 4, 5
 EPOCHS = 4

@@ -25,7 +25,7 @@ from keras_attn.callbacks.background_writer import wait_for_writes
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches.datasets import Rows
 
 V, T, EPOCHS, BATCHES = 16, 5, 3, 4
 

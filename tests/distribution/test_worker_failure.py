@@ -15,8 +15,8 @@ PROGRAM = """
 import os, signal, sys
 import keras, numpy as np
 from keras_attn.distribution import worker_failure_message, strategy
-from keras_attn.text.batch_rows import Rows
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.batches.datasets import Rows
+from keras_attn.text.batches.datasets import dataset_of
 
 class Killed(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):

@@ -32,7 +32,7 @@ from keras_attn.generation import (
     generate,
 )
 from keras_attn.generation.decoding import end_tokens
-from keras_attn.text.byte_level_words import LETTERS
+from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 from recipes.translate.dates import iso_dates
 from recipes.translate.training import TranslationRun
 

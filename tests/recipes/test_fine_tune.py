@@ -14,7 +14,7 @@ from fork_server import ROOT
 from recipe_runs import card, error_of
 
 from keras_attn import convert, depth, models, patterns, text
-from keras_attn.text.byte_level_words import LETTERS
+from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 from recipes.fine_tune.examples import read_examples
 from recipes.fine_tune.initial_model import load_or_build
 from recipes.fine_tune.language_model import LanguageModel

@@ -7,7 +7,7 @@ import pytest
 import recipe_runs
 from recipe_runs import card
 
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches.datasets import Rows
 from recipes.masked_language_model.batches import MaskedSegments, mask_tokens
 from recipes.masked_language_model.training import MaskedLanguageModelRun
 from recipes.text.corpus import Corpus

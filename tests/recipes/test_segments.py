@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import SegmentStreams
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches.datasets import Rows
 from recipes.text.segments import EndlessStreams, ShuffledSegments, StridedWindows
 
 

@@ -223,8 +223,8 @@ def test_a_resumed_fit_sees_what_an_undisturbed_one_sees(as_dataset):
 def test_batches_need_no_tensorflow(monkeypatch):
     for name in ("tensorflow", "tensorflow_text"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "keras_attn.text.batches")
-    anew = importlib.import_module("keras_attn.text.batches").TokenBatches
+    monkeypatch.delitem(sys.modules, "keras_attn.text.batches.token_batches")
+    anew = importlib.import_module("keras_attn.text.batches.token_batches").TokenBatches
     assert anew is not TokenBatches
     assert anew([np.array([5])], [np.array([6])], multiple=1)[0][1].tolist() == [[6, EOS]]
 

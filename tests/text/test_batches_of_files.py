@@ -6,8 +6,9 @@ import pytest
 from sentences import sentence_pairs
 
 from keras_attn import text
-from keras_attn.text import epoch_tables, length_order
-from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches import length_order
+from keras_attn.text.batches import permutation as epoch_tables
+from keras_attn.text.batches.datasets import Rows
 
 PAIRS = sentence_pairs(300)
 V = 1400

@@ -10,8 +10,9 @@ from token_rows import differences, rows_of
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tricky_lines import tricky_lines
 
-from keras_attn.text import ByteLevelBPE, byte_level_words
-from keras_attn.text.byte_level_words import LETTERS, PATTERNS
+from keras_attn.text import ByteLevelBPE
+from keras_attn.text.tokenizers import byte_level_bpe as byte_level_words
+from keras_attn.text.tokenizers.byte_level_bpe import LETTERS, PATTERNS
 
 LINES = tricky_lines(450)
 TEXTS = [line.decode(errors="replace") for line in LINES]

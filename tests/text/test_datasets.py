@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.text import SegmentStreams, TokenBatches
-from keras_attn.text.batch_rows import Rows
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.batches.datasets import Rows, dataset_of
 
 
 class Sharing(tf.distribute.OneDeviceStrategy):

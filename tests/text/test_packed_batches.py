@@ -10,7 +10,7 @@ from sentences import sentence_pairs
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt, transformer
 from keras_attn.text import PackedBatches
-from keras_attn.text.first_fit import FirstFit
+from keras_attn.text.batches.packed_batches import FirstFit
 
 PAD, BOS, EOS = 0, 2, 3
 ROW = 32

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import Permutation
-from keras_attn.text.permutation import Permutations
+from keras_attn.text.batches.permutation import Permutations
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import SegmentStreams
-from keras_attn.text.array_files import ArrayFiles
+from keras_attn.text.corpus.array_files import ArrayFiles
 
 
 def distinct(*lengths):

@@ -12,7 +12,7 @@ from tricky_lines import tricky_lines
 
 from keras_attn import export, generation, models, text
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
-from keras_attn.text.byte_level_words import LETTERS
+from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 
 SENTENCES = ["the cat sat", "Zwei Männer's 猫 😀", "", "a  b\n"]
 LINES = tricky_lines(390)[::3]

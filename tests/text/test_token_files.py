@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn import text
-from keras_attn.text import checked_files
-from keras_attn.text.array_files import ArrayFiles
+from keras_attn.text.corpus import array_files as checked_files
+from keras_attn.text.corpus.array_files import ArrayFiles
 
 TOKENIZER = text.Characters("abcdefghijklm")
 

@@ -14,7 +14,7 @@ from other_backend import needs_jax, start_on
 
 from keras_attn import text
 from keras_attn.text import Characters, SentencePiece
-from keras_attn.text.rows import pad
+from keras_attn.text.tokenizers.operations import pad
 
 SENTENCES = [
     "two young , white males are outside near many bushes .",

@@ -12,8 +12,10 @@ from token_rows import differences, rows_of
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from tricky_lines import tricky_lines
 
-from keras_attn.text import Template, WordPiece, regex_steps, wordpiece
-from keras_attn.text.recent_characters import RECENT
+from keras_attn.text import Template, WordPiece
+from keras_attn.text.tokenizers import operations as regex_steps
+from keras_attn.text.tokenizers import wordpiece
+from keras_attn.text.tokenizers.recent_characters import RECENT
 
 LINES = tricky_lines(450)
 TEXTS = [line.decode(errors="replace") for line in LINES]

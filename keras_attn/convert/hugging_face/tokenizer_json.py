@@ -1,7 +1,7 @@
 """The tokenizer of a `tokenizer.json`, if a graph computes its rules."""
 
 from keras_attn.text import ByteLevelBPE, SentencePiece, Template, WordPiece
-from keras_attn.text.byte_level_words import PATTERNS
+from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS
 
 # Of each rule of BERT's normaliser, the setting of the class of tokenizers.
 _BERT_SETTINGS = {

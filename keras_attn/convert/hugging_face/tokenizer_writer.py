@@ -1,7 +1,7 @@
 """Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
-from keras_attn.text.byte_level_words import PATTERNS
+from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS
 
 _SENTENCEPIECE = {
     "llama": "LlamaTokenizer",

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from keras_attn.export.checks import check_padding
 from keras_attn.generation.decoding import end_tokens
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.tokenizers.tokenizer import Tokenizer
 
 # Decorator of functions of a batch of strings.
 of_text = tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])

@@ -18,7 +18,7 @@ from keras_attn.export.signatures.model_functions import (
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.tokenizers.tokenizer import Tokenizer
 
 
 class IdTranslator(ModelFunctions):

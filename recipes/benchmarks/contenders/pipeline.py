@@ -38,7 +38,7 @@ def training(
     import tensorflow as tf
 
     import keras_attn
-    from keras_attn.text.datasets import dataset_of
+    from keras_attn.text.batches.datasets import dataset_of
 
     if model == "gpt":
         widths = {"hidden_dim": hidden_dim, "intermediate_dim": 4 * hidden_dim}

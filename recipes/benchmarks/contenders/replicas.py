@@ -12,7 +12,7 @@ def training(strategy, devices, size, batch, length, steps):
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, logical)
     import keras_attn
-    from keras_attn.text.datasets import dataset_of
+    from keras_attn.text.batches.datasets import dataset_of
 
     vocabulary_size = SHAPES[size].vocabulary_size
     source, target, labels = translation_batch(batch, length, vocabulary_size)

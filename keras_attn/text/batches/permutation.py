@@ -1,4 +1,4 @@
-"""Permutations of large ranges, without a table."""
+"""Permutations of large ranges without a table, and tables of what holds for one epoch."""
 
 import functools
 
@@ -122,3 +122,28 @@ def _mixed(x):
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return x ^ x >> np.uint64(31)
+
+
+IN_MEMORY = 2**20  # items; tables of more would take too much memory
+
+
+class EpochTables:
+    """Keep the tables of the last epoch that was asked for; of more than 2**20 items keep none.
+
+    Args:
+        num_items: int.
+        make: function that returns the tables of an epoch.
+    """
+
+    def __init__(self, num_items, make):
+        self._make = make if num_items <= IN_MEMORY else None
+        self._kept = None, None
+
+    def of(self, epoch):
+        """Return the tables of an epoch, or None if there are too many items."""
+        if self._make is None:
+            return None
+        kept = self._kept  # once: another thread may replace it
+        if kept[0] != epoch:
+            self._kept = kept = epoch, self._make(epoch)
+        return kept[1]

@@ -1,18 +1,17 @@
 """Batches of sentence pairs of similar length."""
 
+import bisect
 from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes, check_that
-from keras_attn.text.batch_rows import RowBatches, Rows
-from keras_attn.text.buckets import Buckets
-from keras_attn.text.datasets import dataset_of
-from keras_attn.text.documents import Documents
-from keras_attn.text.length_order import LengthOrder
-from keras_attn.text.pair_lists import PairLists
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.batches.datasets import RowBatches, Rows, dataset_of
+from keras_attn.text.batches.length_order import LengthOrder
+from keras_attn.text.batches.permutation import EpochTables, permutation
+from keras_attn.text.corpus.token_files import Documents
+from keras_attn.text.tokenizers.tokenizer import Tokenizer
 
 _BLOCK = 2**20
 
@@ -168,7 +167,7 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
                 f"tokens_per_batch={self._tokens_per_batch}"
             )
         order = self._order.starts, widths
-        return Buckets(*order, self._tokens_per_batch, self.shuffle, self.seed)
+        return LengthBuckets(*order, self._tokens_per_batch, self.shuffle, self.seed)
 
     def _rounded_all(self, lengths):
         return np.array([self._rounded(n) for n in (lengths.max(axis=1) + 1).tolist()])
@@ -250,6 +249,111 @@ def check_longest(items, order, **limit):
 def first_of(items, condition):
     """Return the number of the first item whose lengths meet a condition."""
     for start in range(0, len(items), _BLOCK):
-        found = np.flatnonzero(condition(items.lengths(start, min(start + _BLOCK, len(items)))))
-        if len(found):
-            return start + int(found[0])
+        lengths = items.lengths(start, min(start + _BLOCK, len(items)))
+        numbers = np.flatnonzero(condition(lengths))
+        if len(numbers):
+            return start + int(numbers[0])
+
+
+class PairLists:
+    """Pairs of texts in two lists, or the texts of one, of which item i is a tuple of its sides.
+
+    Args:
+        *sides: lists of int arrays of the same number.
+    """
+
+    def __init__(self, *sides):
+        self._sides = sides
+        self._lengths = np.array([[*map(len, side)] for side in sides], np.int64).T
+        self.sides = len(sides)
+
+    def __len__(self):
+        return len(self._sides[0])
+
+    def item(self, index):
+        """Return the sides of an item."""
+        return tuple([side[index] for side in self._sides])  # faster than of a generator
+
+    def lengths(self, start, stop):
+        """Return the number of tokens of each side of items, int64 (n, sides)."""
+        return self._lengths[start:stop]
+
+
+class LengthBuckets:
+    """The items of each batch of an epoch, where a batch has items of similar width.
+
+    Items of one width are a bucket, after those of the narrower bucket that did not fill a batch. A
+    bucket is shuffled, cut into full batches, and its rest goes on to the next one. Which item is
+    at a place of a batch follows from permutations of each bucket, undone from bucket to bucket.
+    Many items have no table: it takes memory for the buckets. The order of up to 2**20 items is
+    computed once an epoch and kept, which is several times as fast.
+
+    Args:
+        starts: int (kinds + 1,), the place of the first item of each kind in the order of lengths.
+        widths: int (kinds,), which never decrease.
+        tokens: int. A batch has at most `tokens // width` items.
+        shuffle: bool.
+        seed: int.
+    """
+
+    def __init__(self, starts, widths, tokens, shuffle, seed):
+        self._shuffle, self._seed = shuffle, seed
+        self._buckets, self._ends, waiting, end = [], [], 0, 0
+        distinct, first = np.unique(widths, return_index=True)
+        places = starts[[*first, len(widths)]].tolist()
+        for width, place, stop in zip(distinct.tolist(), places, places[1:], strict=False):
+            bucket = _Bucket(place, waiting, waiting + stop - place, tokens // width)
+            self._buckets.append(bucket)
+            waiting = bucket.total % bucket.size
+            end += bucket.total // bucket.size
+            self._ends.append(end)
+        self.num_batches = end + (waiting > 0)
+        self._tables = EpochTables(starts[-1], self._make_tables)
+
+    def places(self, epoch, index):
+        """Return the places of the items of a batch, in the order of lengths."""
+        tables = self._tables.of(epoch if self._shuffle else 0)
+        index = tables[0][index] if tables else self._shuffled(epoch, 0, self.num_batches, index)
+        number = bisect.bisect_right(self._ends, index)
+        if number == len(self._ends):  # the last batch, of what no bucket took
+            number -= 1
+        bucket = self._buckets[number]
+        first = (index - (self._ends[number - 1] if number else 0)) * bucket.size
+        places = np.arange(first, min(first + bucket.size, bucket.total))
+        return tables[1][number][places] if tables else self._resolved(epoch, number, places)
+
+    def _make_tables(self, epoch):
+        """Return the numbers of the batches, and the order's place of each place of all buckets."""
+        batches = self._shuffled(epoch, 0, self.num_batches, np.arange(self.num_batches))
+        places = []
+        for number, bucket in enumerate(self._buckets):
+            narrower = places[-1] if places else None
+            places.append(self._resolved(epoch, number, np.arange(bucket.total), narrower))
+        return batches.tolist(), places
+
+    def _shuffled(self, epoch, stream, size, places):
+        """Return what is at places of `size` things in order; stream 0 is that of the batches."""
+        return permutation(size, self._seed, epoch, stream)(places) if self._shuffle else places
+
+    def _resolved(self, epoch, number, places, narrower=None):
+        """Return the order's places of places in a bucket; `narrower` has all of the one before."""
+        resolved, left = np.empty_like(places), np.arange(len(places))
+        while len(left):
+            bucket = self._buckets[number]
+            places = self._shuffled(epoch, number + 1, bucket.total, places)
+            own = places >= bucket.waiting
+            resolved[left[own]] = bucket.first + places[own] - bucket.waiting
+            left, places, number = left[~own], places[~own], number - 1
+            if len(left):
+                places = self._buckets[number].total - bucket.waiting + places
+                if narrower is not None:
+                    resolved[left] = narrower[places]
+                    break
+        return resolved
+
+
+class _Bucket(NamedTuple):
+    first: int  # place of its first own item in the order of lengths
+    waiting: int  # items of narrower buckets
+    total: int
+    size: int  # items of a batch

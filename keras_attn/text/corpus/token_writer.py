@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
 from keras_attn.ops.checks import check_paths, check_sizes
-from keras_attn.text.token_manifest import END_DTYPE, ENDINGS, Shard, id_dtype
+from keras_attn.text.corpus.manifest import END_DTYPE, ENDINGS, Shard, id_dtype
 
 
 class TokenWriter:
@@ -141,7 +141,7 @@ class TokenWriter:
         self._stack.__exit__(*error)
         if error[0] is None:
             numbers = self._tokens, self._ends // self._sides, self._characters
-            hashes = (found.hexdigest() for found in self._hashes)
+            hashes = (one.hexdigest() for one in self._hashes)
             self.facts = Shard(
                 self.name, *numbers, *hashes, self._dtype, self._sides, dict(self._tool)
             )

@@ -6,11 +6,10 @@ import types
 import numpy as np
 
 from keras_attn.ops.checks import check_that
-from keras_attn.text.regex_steps import valid
-from keras_attn.text.rows import tf
-from keras_attn.text.sentencepiece_model import operation, processor
-from keras_attn.text.template import Template
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
+from keras_attn.text.tokenizers.operations import tf, valid
+from keras_attn.text.tokenizers.sentencepiece_model import operation, processor
+from keras_attn.text.tokenizers.template import Template
+from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer
 
 _CODE = r"(?s)^>>.*?<<"  # of the language to translate to
 _SPECIAL_TOKENS = ("<pad>", "<unk>", "</s>")
@@ -59,14 +58,15 @@ class Marian(Tokenizer):
 
     def __init__(self, source_model, target_model, vocabulary, target_vocabulary=None):
         super().__init__()
-        for name, given in (("vocabulary", vocabulary), ("target_vocabulary", target_vocabulary)):
-            lacks = [] if given is None else [x for x in _SPECIAL_TOKENS if x not in given]
+        both = {"vocabulary": vocabulary, "target_vocabulary": target_vocabulary}
+        for name, ids in both.items():
+            lacks = [] if ids is None else [x for x in _SPECIAL_TOKENS if x not in ids]
             wanted = f"a dict that holds {', '.join(_SPECIAL_TOKENS)}"
             check_that(not lacks, wanted, **{name: f"no {lacks}"})
         for token in () if target_vocabulary is None else _SPECIAL_TOKENS:
-            own, found = vocabulary[token], target_vocabulary[token]
-            wanted = f'a dict with the id {own} of "{token}", as in `vocabulary`'
-            check_that(found == own, wanted, target_vocabulary=f"the id {found}")
+            source_id, target_id = vocabulary[token], target_vocabulary[token]
+            wanted = f'a dict with the id {source_id} of "{token}", as in `vocabulary`'
+            check_that(source_id == target_id, wanted, target_vocabulary=f"the id {target_id}")
         # Not a dict: TensorFlow would wrap its content, and search it for variables.
         self._arguments = types.SimpleNamespace(
             source_model=source_model,
@@ -88,21 +88,20 @@ class Marian(Tokenizer):
 
     def for_sources(self):
         """Return the tokenizer that encodes and decodes source texts."""
-        given = self._arguments
-        if given.target_vocabulary is None:
+        own = self._arguments
+        if own.target_vocabulary is None:
             return self
-        return Marian(given.source_model, given.source_model, given.vocabulary)
+        return Marian(own.source_model, own.source_model, own.vocabulary)
 
     def for_targets(self):
         """Return the tokenizer that encodes target texts."""
-        given = self._arguments
-        vocabulary = given.target_vocabulary or given.vocabulary
-        return Marian(given.target_model, given.target_model, vocabulary)
+        own = self._arguments
+        return Marian(own.target_model, own.target_model, own.target_vocabulary or own.vocabulary)
 
     def vocabulary(self):
         """Return the texts of the ids of targets, a list of V strings."""
-        given = self._arguments.target_vocabulary or self._arguments.vocabulary
-        pieces = {i: piece for piece, i in given.items()}
+        ids = self._arguments.target_vocabulary or self._arguments.vocabulary
+        pieces = {i: piece for piece, i in ids.items()}
         return [pieces.get(i, "") for i in range(self.vocabulary_size)]
 
     def get_config(self):

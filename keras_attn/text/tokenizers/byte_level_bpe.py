@@ -7,16 +7,16 @@ import types
 import numpy as np
 
 from keras_attn.ops.checks import check_choice, check_that
-from keras_attn.text.byte_level_words import (
-    LETTERS,
-    PATTERNS,
-    WordSplitter,
-    as_letters,
-    as_letters_in_python,
+from keras_attn.text.tokenizers.operations import (
+    WHITE_SPACE,
+    load_regex,
+    load_tensorflow_text,
+    normalize,
+    replace,
+    tf,
+    valid,
 )
-from keras_attn.text.regex_steps import valid
-from keras_attn.text.rows import tf
-from keras_attn.text.sentencepiece_model import (
+from keras_attn.text.tokenizers.sentencepiece_model import (
     CONTROL,
     NORMAL,
     UNKNOWN,
@@ -24,9 +24,35 @@ from keras_attn.text.sentencepiece_model import (
     processor,
     write_bpe,
 )
-from keras_attn.text.template import Template
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
+from keras_attn.text.tokenizers.template import Template
+from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer
 
+# The expressions in Hugging Face's files.
+PATTERNS = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "llama3": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+    "qwen2": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
+}
+# Two code points that are no characters, of which a text gets U+FFFD in their place. The first is
+# put into white space before its last character if that one belongs to the next word. The second
+# replaces NUL, at which `regex_split` ends a text.
+_BORDER, _NUL = "\U0010ffff", "\U0010fffe"
+
+
+def _letters():
+    """Return the letter of each byte: itself if it prints, else one from U+0100 on."""
+    prints = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = iter(range(256, 512))
+    return [chr(byte if byte in prints else next(others)) for byte in range(256)]
+
+
+LETTERS = _letters()
 _BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 
 
@@ -62,7 +88,7 @@ class ByteLevelBPE(Tokenizer):
 
     Example:
         >>> from keras_attn.text import ByteLevelBPE
-        >>> from keras_attn.text.byte_level_words import LETTERS
+        >>> from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
         >>> tokens = [*LETTERS, "ca", "cat", "<|endoftext|>"]
         >>> vocabulary = {token: i for i, token in enumerate(tokens)}
         >>> tokenizer = ByteLevelBPE(vocabulary, ["c a", "ca t"], eos_id=258)
@@ -184,8 +210,8 @@ class ByteLevelBPE(Tokenizer):
     @functools.cached_property
     def _surfaces(self):
         """The bytes of each id, then U+FFFD for ids outside the vocabulary."""
-        given, tokens = self._arguments, self.vocabulary()
-        silent = {*given.special_tokens.values(), self.pad_id, self.bos_id, self.eos_id}
+        tokens, special = self.vocabulary(), self._arguments.special_tokens.values()
+        silent = {*special, self.pad_id, self.bos_id, self.eos_id}
         surfaces = [b"" if i in silent else _bytes_of(token) for i, token in enumerate(tokens)]
         return np.array([*surfaces, REPLACEMENT.encode()], object)
 
@@ -202,3 +228,56 @@ def _bytes_of(token):
     if set(token) <= _BYTES.keys():
         return bytes(_BYTES[letter] for letter in token)
     return token.encode()
+
+
+class WordSplitter:
+    """Split texts into words by one of the `PATTERNS`.
+
+    Args:
+        pattern: str. A name in `PATTERNS`.
+        normal_form: "NFC" or None.
+        add_space: bool. Put a space in front of a text that begins with none.
+    """
+
+    def __init__(self, pattern, normal_form=None, add_space=False):
+        self._normal_form, self._add_space = normal_form, add_space
+        no_space, space = f"[^{WHITE_SPACE}]", f"[{WHITE_SPACE}]"
+        written = PATTERNS[pattern].replace(r"[^\s", no_space[:-1]).replace(r"\S", no_space)
+        self._in_python = written.replace(r"\s", space)
+        # TensorFlow's expressions have no look-ahead: `\s+(?!\S)` matches white space up to its
+        # last character where a word follows, and so does `\s+` up to a border.
+        in_graph = written.replace(rf"\s+(?!{no_space})|", "").replace(r"\s", space)
+        self._in_graph = in_graph.replace(r"\p{N}]", rf"\p{{N}}{_BORDER}]") + f"|{_BORDER}"
+        last = space
+        if pattern != "gpt2":  # the others end a word after a line end
+            last = space.replace("\t-\r", "\t\x0b\x0c")
+        self._borders = [(f"({space})({last})({no_space})", rf"\1{_BORDER}\2\3")]
+
+    def _prepared(self, text):
+        text = replace(valid(text), [(f"[{_BORDER}{_NUL}]", "\ufffd")])
+        if self._normal_form is not None:
+            text = normalize(text, self._normal_form)
+        return replace(text, [("^([^ ])", r" \1")]) if self._add_space else text
+
+    def split(self, text):
+        """Return the words of a string tensor (B,), ragged (B, words), for `as_letters`."""
+        text = replace(self._prepared(text), [(r"\x00", _NUL), *self._borders])
+        split = load_tensorflow_text().regex_split
+        return split(text, self._in_graph, rf"(?s)[^{_BORDER}].*")
+
+    def split_in_python(self, text):
+        """Return the words of a str or of bytes."""
+        return load_regex().findall(self._in_python, self._prepared(text))
+
+
+def as_letters(words):
+    """Write each byte of words that `split` returned, a string tensor (W,), as its letter."""
+    split = tf.strings.bytes_split(replace(words, [(_NUL, "\0")]))
+    codes = tf.io.decode_raw(split.flat_values, tf.uint8, fixed_length=1)[:, 0]
+    letters = tf.gather(tf.constant(LETTERS), tf.cast(codes, tf.int32))
+    return tf.strings.reduce_join(split.with_flat_values(letters), axis=1)
+
+
+def as_letters_in_python(word):
+    """Write each byte of a str as its letter."""
+    return "".join(LETTERS[byte] for byte in word.encode())

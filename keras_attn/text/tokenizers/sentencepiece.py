@@ -6,13 +6,11 @@ import types
 import numpy as np
 
 from keras_attn.ops.checks import check_choice, check_pad_id, check_sizes, check_that
-from keras_attn.text.packages import load_sentencepiece
-from keras_attn.text.regex_steps import valid
-from keras_attn.text.rows import tf
-from keras_attn.text.sentencepiece_model import operation, processor, with_unknown_text
-from keras_attn.text.sentencepiece_training import train_model
-from keras_attn.text.template import Template
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string
+from keras_attn.text.tokenizers.operations import load_sentencepiece, tf, valid
+from keras_attn.text.tokenizers.sentencepiece_model import operation, processor, with_unknown_text
+from keras_attn.text.tokenizers.template import Template
+from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer, check_no_string
+from keras_attn.text.tokenizers.vocabularies import train_sentencepiece
 
 _SPACE = "\u2581"  # the library's sign for it
 
@@ -115,9 +113,10 @@ class SentencePiece(Tokenizer):
         check_sizes(vocabulary_size=vocabulary_size)
         check_no_string(sentences=sentences)
         load_sentencepiece()  # or the error that names the extra
-        return cls(
-            train_model(sentences, vocabulary_size, model_type, character_coverage, normalization)
+        model = train_sentencepiece(
+            sentences, vocabulary_size, model_type, character_coverage, normalization
         )
+        return cls(model)
 
     def _own_template(self):
         end = () if self.eos_id is None else (self.eos_id,)
@@ -134,14 +133,14 @@ class SentencePiece(Tokenizer):
 
     def to_bytes(self):
         # A model with nothing besides is the file that every program of SentencePiece reads.
-        given = self._arguments
+        arguments = self._arguments
         if (
-            given.special_tokens
-            or given.pad_id is not None
+            arguments.special_tokens
+            or arguments.pad_id is not None
             or self.template != self._own_template()
         ):
             return super().to_bytes()
-        return given.model_proto
+        return arguments.model_proto
 
     @classmethod
     def from_bytes(cls, content):
@@ -183,5 +182,5 @@ class SentencePiece(Tokenizer):
     def _decoded_proto(self):
         """The model, with U+FFFD as the text of its unknown piece."""
         is_ours = self._processor.decode([self.unk_id]) == REPLACEMENT
-        given = self._arguments.model_proto
-        return given if is_ours else with_unknown_text(given, REPLACEMENT)
+        proto = self._arguments.model_proto
+        return proto if is_ours else with_unknown_text(proto, REPLACEMENT)

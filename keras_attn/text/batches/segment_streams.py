@@ -7,9 +7,8 @@ import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes, check_that
-from keras_attn.text.array_files import ArrayFiles
-from keras_attn.text.batch_rows import Rows
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.batches.datasets import Rows, dataset_of
+from keras_attn.text.corpus.array_files import ArrayFiles
 
 PAD = 0
 
@@ -84,12 +83,12 @@ class SegmentStreams(keras.utils.PyDataset):
     def batch(self, index, rows=Rows()):
         """Return the batch at an index; `rows` selects the rows of one process."""
         places = rows.of(self._batch_size)
-        found = range(self._batch_size)[places.start : places.stop]
+        real_rows = range(self._batch_size)[places.start : places.stop]
         index = range(len(self))[index]
-        segments = [self._plan.segment(index, row) for row in found]
-        tokens = [part for part, _ in segments] + [()] * (len(places) - len(found))
+        segments = [self._plan.segment(index, row) for row in real_rows]
+        tokens = [part for part, _ in segments] + [()] * (len(places) - len(real_rows))
         reset = np.zeros(len(places), np.int32)
-        reset[: len(found)] = [begins for _, begins in segments]
+        reset[: len(real_rows)] = [begins for _, begins in segments]
         token_ids, targets = shifted(tokens, self._length)
         return {"token_ids": token_ids, "reset": reset}, targets
 

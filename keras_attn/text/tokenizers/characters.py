@@ -4,8 +4,8 @@ import collections
 import functools
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text import character_ids
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
+from keras_attn.text.tokenizers import vocabularies
+from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
 
 _NUM_SPECIAL = len(Tokenizer.default_special_tokens)
 
@@ -48,7 +48,7 @@ class Characters(Tokenizer):
         for character, count in collections.Counter(characters).items():
             if count > 1:
                 raise ValueError(f"`characters` must not repeat one. Received: {character!r}")
-            if not character_ids.may_learn(character):
+            if not vocabularies.is_learnable(character):
                 raise ValueError(
                     "`characters` must not have U+FFFD, which stands for unknown characters, nor "
                     f"lone surrogates. Received: {character!r}"
@@ -78,25 +78,25 @@ class Characters(Tokenizer):
             check_sizes(least=_NUM_SPECIAL + 1, vocabulary_size=vocabulary_size)
             limit = vocabulary_size - _NUM_SPECIAL
         check_no_string(sentences=sentences)
-        return cls(character_ids.most_frequent(sentences, limit))
+        return cls(vocabularies.most_frequent_characters(sentences, limit))
 
     def vocabulary(self):
         return [*self.default_special_tokens, *self._characters]
 
     def to_bytes(self):
-        return character_ids.write(self._characters)
+        return vocabularies.write_characters(self._characters)
 
     @classmethod
     def from_bytes(cls, content):
-        return cls(character_ids.read(content))
+        return cls(vocabularies.read_characters(content))
 
     @functools.cached_property
     def _id_of_code(self):
-        return character_ids.id_table(self._characters)
+        return vocabularies.character_table(self._characters)
 
     def _split_in_python(self, sentences):
         texts = [s.decode(errors="replace") if isinstance(s, bytes) else s for s in sentences]
-        return [character_ids.split(text, self._id_of_code) for text in texts]
+        return [vocabularies.split_characters(text, self._id_of_code) for text in texts]
 
     def _join_in_python(self, ids):
         return b"".join(self._surfaces[ids]).decode()

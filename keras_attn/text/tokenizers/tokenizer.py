@@ -8,13 +8,11 @@ import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
 from keras_attn.ops.checks import check_paths
-from keras_attn.text import config_file
-from keras_attn.text.rows import pad, tf
-from keras_attn.text.template import Template
+from keras_attn.text.tokenizers.operations import pad, tf
+from keras_attn.text.tokenizers.template import Template
+from keras_attn.text.tokenizers.vocabularies import REPLACEMENT, read_config, write_config
 
 _Module = object if tf is None else tf.Module  # an export then holds the tokenizer's tables
-
-REPLACEMENT = "\ufffd"  # written for `unk_id`
 
 
 class Tokenizer(_Module):
@@ -193,7 +191,7 @@ class Tokenizer(_Module):
         return where((ids >= 0) & (ids < self.vocabulary_size), ids, unknown)
 
     def _surfaces_of(self, texts):
-        """Return the text of each id as bytes, given those of all ids but the special tokens."""
+        """Return the text of each id as bytes, from those of all ids but the special tokens."""
         number = len(self.default_special_tokens)
         special = [REPLACEMENT if i == self.unk_id else "" for i in range(number)]
         return np.array([text.encode() for text in [*special, *texts]], object)
@@ -208,12 +206,12 @@ class Tokenizer(_Module):
 
     def to_bytes(self):
         """Return the content of the file that `save` writes."""
-        return config_file.write(type(self).__name__, self.get_config())
+        return write_config(type(self).__name__, self.get_config())
 
     @classmethod
     def from_bytes(cls, content):
         """Return the tokenizer of a file's content; raise ValueError if it holds none."""
-        config = config_file.read(cls.__name__, content)
+        config = read_config(cls.__name__, content)
         try:
             return cls(**config)
         except TypeError as error:

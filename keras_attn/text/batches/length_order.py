@@ -5,7 +5,7 @@ import tempfile
 
 import numpy as np
 
-from keras_attn.text.epoch_tables import IN_MEMORY
+from keras_attn.text.batches.permutation import IN_MEMORY
 
 _BLOCK = 2**20  # items at a time
 
@@ -35,8 +35,8 @@ class LengthOrder:
         sizes = np.stack([keys >> 32 * (sides - 1 - side) & 2**32 - 1 for side in range(sides)], 1)
         order = np.lexsort((*sizes.T, sizes.max(axis=1)))
         self.sizes = sizes[order]
-        found = np.array([*counts.values()], np.int64)[order]
-        self.starts = np.concatenate([[0], np.cumsum(found)])
+        numbers = np.array([*counts.values()], np.int64)[order]
+        self.starts = np.concatenate([[0], np.cumsum(numbers)])
         self._file = None
         self._order = self._allocated(len(items))
         self._fill(items, dict(zip(keys[order].tolist(), range(len(keys)), strict=True)))

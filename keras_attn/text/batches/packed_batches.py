@@ -1,13 +1,13 @@
 """Batches whose rows hold several sentences each."""
 
+import bisect
+
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.batch_rows import Rows
-from keras_attn.text.batches import TokenBatches, check_longest
-from keras_attn.text.epoch_tables import EpochTables
-from keras_attn.text.first_fit import FirstFit
-from keras_attn.text.permutation import Permutations, permutation
+from keras_attn.text.batches.datasets import Rows
+from keras_attn.text.batches.permutation import EpochTables, Permutations, permutation
+from keras_attn.text.batches.token_batches import TokenBatches, check_longest
 
 
 class PackedBatches(TokenBatches):
@@ -121,7 +121,7 @@ class PackedBatches(TokenBatches):
 class _PackedRows:
     """The items of the rows of each batch of an epoch.
 
-    The order of up to 2**20 items is computed once an epoch and kept, as that of `Buckets`.
+    The order of up to 2**20 items is computed once an epoch and kept, as that of `LengthBuckets`.
     """
 
     def __init__(self, packed, order, size, shuffle, seed):
@@ -136,13 +136,13 @@ class _PackedRows:
         rows = range(self._packed.num_rows)[first : first + self._size][here.start : here.stop]
         tables = self._tables.of(epoch if self._shuffle else 0)
         rows = tables[0][rows.start : rows.stop] if tables else self._rows(epoch, rows)
-        found = [_NO_ITEMS, *map(self._packed.row, rows.tolist())]
-        kinds, numbers = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        items = [_NO_ITEMS, *map(self._packed.row, rows.tolist())]
+        kinds, numbers = (np.concatenate(parts) for parts in zip(*items, strict=True))
         if tables:
             numbers = tables[1][self._order.starts[kinds] + numbers]
         else:
             numbers = self._items(epoch, kinds, numbers)
-        return numbers, [len(kinds) for kinds, _ in found[1:]]
+        return numbers, [len(kinds) for kinds, _ in items[1:]]
 
     def _make_tables(self, epoch):
         """Return the rows of an epoch in their order, and the item at each place of all kinds."""
@@ -175,9 +175,9 @@ def _packed(sentences, counts, shape, special):
         shape: of the arrays; rows after those of `counts` are empty.
         special: `SpecialIds`.
     """
-    found = np.zeros((3, *shape), np.int32)
-    found[:2] = special.pad
-    ended, begun, segments = found.reshape(3, -1)
+    arrays = np.zeros((3, *shape), np.int32)
+    arrays[:2] = special.pad
+    ended, begun, segments = arrays.reshape(3, -1)
     counts = np.array(counts, np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -189,12 +189,84 @@ def _packed(sentences, counts, shape, special):
     places = np.arange(lengths.sum()) + np.repeat(starts - begins, lengths)
     is_id = np.ones(len(places), bool)
     is_id[ends - 1] = False
-    places_of_ids = places[is_id]  # before the end, and one further after the beginning
-    ended[places_of_ids] = begun[places_of_ids + 1] = np.concatenate([_NO_IDS, *sentences])
+    id_places = places[is_id]  # before the end, and one further after the beginning
+    ended[id_places] = begun[id_places + 1] = np.concatenate([_NO_IDS, *sentences])
     ended[starts + lengths - 1], begun[starts] = special.eos, special.bos
     segments[places] = np.repeat(number + 1, lengths)
-    return found
+    return arrays
 
 
 _NO_IDS = np.empty(0, np.int32)
 _NO_ITEMS = np.empty((2, 0), np.int64)
+
+
+class FirstFit:
+    """Rows of items by first fit: the longest kind first, each item into the first row with space.
+
+    Rows of the same content are neighbours, and are kept as one interval. So memory grows with the
+    number of kinds, not with that of the items; time is O(kinds x intervals).
+
+    Args:
+        sizes: int (C, K), the lengths of C kinds in K dimensions.
+        counts: int (C,), how many items there are of each.
+        capacity: int. The length of a row in each dimension.
+
+    Attributes:
+        num_rows: int.
+    """
+
+    def __init__(self, sizes, counts, capacity):
+        self.num_rows = 0
+        starts, free = np.empty(0, np.int64), np.empty((0, sizes.shape[1]), np.int64)
+        taken = []  # of each kind: first row, row after the last, items a row, first item
+        for kind in np.lexsort((*sizes.T, sizes.max(axis=1)))[::-1].tolist():
+            size, count = sizes[kind], int(counts[kind])
+            fitting = (free // size).min(axis=1)
+            numbers = np.diff(starts, append=self.num_rows)
+            more = -(-max(count - int((numbers * fitting).sum()), 0) // (capacity // size).min())
+            if more:
+                starts = np.append(starts, self.num_rows)
+                numbers = np.append(numbers, more)
+                free = np.concatenate([free, np.full((1, len(size)), capacity)])
+                fitting = np.append(fitting, (capacity // size).min())
+                self.num_rows += int(more)
+            before = np.cumsum(numbers * fitting) - numbers * fitting
+            starts, free, each = _divided(starts, free, fitting, before, numbers, count)
+            free = free - each[:, None] * size
+            numbers = np.diff(starts, append=self.num_rows)
+            begins = np.cumsum(numbers * each) - numbers * each
+            for n in np.flatnonzero(each).tolist():
+                rows = int(starts[n]), int(starts[n] + numbers[n])
+                taken.append((kind, *rows, int(each[n]), int(begins[n])))
+        intervals = [[] for _ in starts]  # of the items of a row: kind, number, step a row
+        for kind, first, stop, each, begin in taken:
+            items = [(kind, begin - first * each + item, each) for item in range(each)]
+            for interval in range(*np.searchsorted(starts, [first, stop]).tolist()):
+                intervals[interval] += items
+        self._starts = starts.tolist()
+        self._intervals = [np.array(items).T for items in intervals]
+
+    def row(self, index):
+        """Return the items of a row, the longest first: their kinds, and numbers in the kind."""
+        kinds, numbers, steps = self._intervals[bisect.bisect_right(self._starts, index) - 1]
+        return kinds, numbers + index * steps
+
+
+def _divided(starts, free, fitting, before, numbers, count):
+    """Divide the interval in which the items end; return intervals and the items of their rows."""
+    each = np.where(before < count, fitting, 0)
+    for last in np.flatnonzero((each > 0) & (before + numbers * fitting > count)).tolist():
+        rows, rest = divmod(count - int(before[last]), int(fitting[last]))
+        parts = [(starts[last], fitting[last])] if rows else []
+        parts += [(starts[last] + rows, rest)] if rest else []
+        after = rows + (rest > 0)
+        parts += [(starts[last] + after, 0)] if after < numbers[last] else []
+        cut = [slice(None, last), slice(last + 1, None)]
+        starts, each = (
+            np.concatenate([old[cut[0]], [part[n] for part in parts], old[cut[1]]])
+            for n, old in enumerate((starts, each))
+        )
+        free = np.concatenate(
+            [free[cut[0]], np.repeat(free[last : last + 1], len(parts), 0), free[cut[1]]]
+        )
+    return starts, free, each

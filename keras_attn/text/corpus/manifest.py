@@ -6,7 +6,7 @@ import os
 
 from keras_attn.ops.atomic_files import atomic_file
 from keras_attn.ops.checks import check_paths
-from keras_attn.text.checked_files import CheckedFile, hash_of
+from keras_attn.text.corpus.array_files import CheckedFile, hash_of
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.model"
 FORMAT = "keras_attn tokens, 1"
@@ -100,13 +100,13 @@ class Manifest:
 
     @classmethod
     def describe(cls, directory, splits, texts, options, tokenizer):
-        """Return the manifest that `make` writes, given the tokenizer of the directory."""
+        """Return the manifest that `make` writes, with the tokenizer of the directory."""
         path = os.path.join(directory, TOKENIZER)
         shards = {s: [Shard.read(directory, name) for name in names] for s, names in splits.items()}
-        _check_alike(directory, [shard for found in shards.values() for shard in found])
-        for found in shards.values():
-            for shard in found:
-                shard.files(directory)
+        every_shard = [shard for part in shards.values() for shard in part]
+        _check_alike(directory, every_shard)
+        for shard in every_shard:
+            shard.files(directory)
         return cls(tokenizer.vocabulary_size, hash_of(path), texts, options, shards)
 
     def save(self, directory):
@@ -133,11 +133,11 @@ class Manifest:
             raise ValueError(
                 f"The file {path} is none of the format {FORMAT!r}; prepare the corpus again."
             )
-        found = _as(cls, content, directory)
-        shards = {s: [_as(Shard, x, directory) for x in part] for s, part in found.splits.items()}
-        found = dataclasses.replace(found, splits=shards)
-        found._check_options(path, options)
-        return found
+        raw = _as(cls, content, directory)
+        shards = {s: [_as(Shard, x, directory) for x in part] for s, part in raw.splits.items()}
+        manifest = dataclasses.replace(raw, splits=shards)
+        manifest._check_options(path, options)
+        return manifest
 
     def shards(self, directory, split):
         """Return the shards of a split."""
@@ -206,14 +206,14 @@ def _as(cls, content, directory):
 def _read_object(path):
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except FileNotFoundError as error:
         raise ValueError(f"The file {path} of a corpus is missing.") from error
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ValueError(f"The file {path} is damaged; prepare the corpus again.")
-    return found
+    return content
 
 
 def _write_object(path, content):

@@ -2,8 +2,7 @@
 
 import struct
 
-from keras_attn.text.packages import load_sentencepiece, load_tensorflow_text
-from keras_attn.text.rows import tf
+from keras_attn.text.tokenizers.operations import load_sentencepiece, load_tensorflow_text, tf
 
 NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 _PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of a model

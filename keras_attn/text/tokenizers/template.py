@@ -5,8 +5,15 @@ import dataclasses
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text import rows as _rows
-from keras_attn.text.rows import tf
+from keras_attn.text.tokenizers.operations import (
+    fill,
+    join,
+    repeat,
+    row_lengths,
+    shorten,
+    shorten_each,
+    tf,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +61,8 @@ class Template:
         special = len(self.start) + len(self.end)
         if max_length is not None:
             check_sizes(least=max(1, special), max_length=max_length)
-            rows = _rows.shorten(rows, max_length - special)
-        return _rows.join([_rows.repeat(self.start, rows), rows, _rows.repeat(self.end, rows)])
+            rows = shorten(rows, max_length - special)
+        return join([repeat(self.start, rows), rows, repeat(self.end, rows)])
 
     def around_pair(self, first, second, max_length=None):
         """Return rows with the special tokens of a pair, and rows of their segments.
@@ -65,14 +72,14 @@ class Template:
         special = len(self.start) + len(self.middle) + len(self.end)
         if max_length is not None:
             check_sizes(least=max(1, special), max_length=max_length)
-            lengths = _rows.row_lengths(first), _rows.row_lengths(second)
+            lengths = row_lengths(first), row_lengths(second)
             kept = _shared(*lengths, max_length - special)
-            first = _rows.shorten_each(first, kept[0])
-            second = _rows.shorten_each(second, kept[1])
-        start, middle, end = (_rows.repeat(x, first) for x in (self.start, self.middle, self.end))
-        before, after = _rows.join([start, first, middle]), _rows.join([second, end])
-        segments = [_rows.fill(before, 0), _rows.fill(after, self.second_segment)]
-        return _rows.join([before, after]), _rows.join(segments)
+            first = shorten_each(first, kept[0])
+            second = shorten_each(second, kept[1])
+        start, middle, end = (repeat(x, first) for x in (self.start, self.middle, self.end))
+        before, after = join([start, first, middle]), join([second, end])
+        segments = [fill(before, 0), fill(after, self.second_segment)]
+        return join([before, after]), join(segments)
 
 
 def _shared(first, second, available):

@@ -4,12 +4,18 @@ import functools
 
 import numpy as np
 
-from keras_attn.text.packages import load_regex, load_tensorflow_text
-from keras_attn.text.recent_characters import RECENT
-from keras_attn.text.regex_steps import lower, normalize, replace, valid
-from keras_attn.text.rows import tf
-from keras_attn.text.template import Template
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
+from keras_attn.text.tokenizers.operations import (
+    load_regex,
+    load_tensorflow_text,
+    lower,
+    normalize,
+    replace,
+    tf,
+    valid,
+)
+from keras_attn.text.tokenizers.recent_characters import RECENT
+from keras_attn.text.tokenizers.template import Template
+from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer
 
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 _IDEOGRAPHS = (
@@ -46,9 +52,9 @@ class WordPiece(Tokenizer):
     Use it for BERT, MiniLM and DistilBERT, from their `vocab.txt`.
 
     The ids equal those of Hugging Face's tokenizer, except that special tokens, such as "[SEP]",
-    are plain text if they occur in a text, and that words with `text.recent_characters` are
-    unknown. Time is O(T) for T characters. An exported graph contains the vocabulary; it needs the
-    operations of TensorFlow Text, but no file.
+    are plain text if they occur in a text, and that words with characters younger than Unicode 8
+    are unknown. Time is O(T) for T characters. An exported graph contains the vocabulary; it needs
+    the operations of TensorFlow Text, but no file.
 
     Args:
         vocabulary: list of V distinct strings, the pieces by id, among them "[PAD]", "[UNK]",
@@ -128,12 +134,12 @@ class WordPiece(Tokenizer):
         while start < len(word):
             prefix = "##" if start else ""
             for end in range(len(word), start, -1):
-                found = self._ids.get(prefix + word[start:end])
-                if found is not None:
+                piece_id = self._ids.get(prefix + word[start:end])
+                if piece_id is not None:
                     break
             else:
                 return [self.unk_id]
-            ids.append(found)
+            ids.append(piece_id)
             start = end
         return ids
 
