@@ -5,6 +5,7 @@ import os
 import pathlib
 import platform
 import shlex
+import subprocess
 import sys
 from importlib import metadata
 
@@ -22,6 +23,16 @@ def command_line():
 def cores():
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def commit(folder):
+    """Return the commit of a checkout as text in brackets; nothing if git does not tell it."""
+    command = ["git", "-C", folder, "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f" (commit {done.stdout.strip()})"
 
 
 def hardware():

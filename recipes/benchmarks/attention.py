@@ -7,6 +7,7 @@ import pathlib
 from . import curves, operations, requirements
 from .attention_cases import KINDS, MODULE, OURS, is_image
 from .card import (
+    add_against_argument,
     add_contender_argument,
     card_parser,
     chosen_among,
@@ -14,7 +15,7 @@ from .card import (
     new_card,
     those_with,
 )
-from .harness import Contender, Worker, measure
+from .harness import Contender, Worker, beside, compare_twins, measure
 
 CASES = (
     "dense:2048 dense:8192 causal:2048 causal:8192 layer:2048 layer:4096 "
@@ -58,11 +59,11 @@ class Picture:
         curves.draw(self.panels, self.path, bold=OURS)
 
 
-def run(cases, card, folder, repetitions, only=("",)):
+def run(cases, card, folder, repetitions, only=("",), against=None):
     """Measure cases, and write the card and its picture into a folder after each table.
 
     A case is a kind (`KINDS`) and a length. Contenders run whose name contains one of `only`, and
-    tables without one are left out.
+    tables without one are left out. `against` is the folder of another checkout.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -72,13 +73,17 @@ def run(cases, card, folder, repetitions, only=("",)):
     gemm = Worker(GEMM, GEMM_SECONDS)
     try:
         for group in groups:
-            chosen = those_with(only, group.contenders)
+            chosen = beside(those_with(only, group.contenders), against)
             if not chosen:
                 continue
             print(group.title, flush=True)
             rows, skipped = measure(chosen, repetitions, gemm_rate=lambda: rate_of(gemm))
-            card.add(group.title, rows, skipped, [asked(rows) for asked in group.demands])
-            picture.add(group, rows)
+            if against:
+                comparisons = compare_twins(rows, chosen)
+            else:
+                comparisons = [asked(rows) for asked in group.demands]
+                picture.add(group, rows)
+            card.add(group.title, rows, skipped, comparisons)
             card.headline(*headline(card, picture))
             card.write(folder)
     finally:
@@ -120,9 +125,17 @@ def main():
     cases = {"default": [parse_case(case) for case in CASES], "help": f"default: {' '.join(CASES)}"}
     parser.add_argument("--cases", nargs="+", type=parse_case, metavar="KIND:LENGTH", **cases)
     add_contender_argument(parser)
+    add_against_argument(parser)
     arguments = parser.parse_args()
     card = new_card(arguments, "Attention that scales", METHOD, "GF", COLUMNS)
-    run(arguments.cases, card, arguments.out, arguments.repetitions, arguments.contenders)
+    run(
+        arguments.cases,
+        card,
+        arguments.out,
+        arguments.repetitions,
+        arguments.contenders,
+        arguments.against,
+    )
     print(card.markdown())
 
 

@@ -9,7 +9,7 @@ import sys
 from keras_attn.ops.atomic_files import atomic_file
 
 from .. import cli
-from ..provenance import command_line, hardware
+from ..provenance import command_line, commit, hardware
 
 CARDS = pathlib.Path(__file__).parent / "cards"
 
@@ -66,6 +66,21 @@ def add_contender_argument(parser):
     parser.add_argument("--contenders", nargs="+", default=("",), help=what)
 
 
+def add_against_argument(parser):
+    """Add the option to time another checkout's keras_attn beside this one's, without peers."""
+    what = "time keras_attn of the checkout in this folder beside this one's, and no other library"
+    parser.add_argument("--against", type=checkout, metavar="FOLDER", help=what)
+
+
+def checkout(text):
+    """Read the folder of a checkout with benchmarks, or raise an error for argparse."""
+    folder = pathlib.Path(text).resolve()
+    if not (folder / "recipes" / "benchmarks" / "worker.py").is_file():
+        must = "must be the folder of a checkout of keras_attn with recipes/benchmarks"
+        raise argparse.ArgumentTypeError(f"{must}. Received: {text!r}.")
+    return str(folder)
+
+
 def chosen_among(contenders, parts):
     """Return the contenders with one of the `parts` in their names; end the program if none is."""
     chosen = those_with(parts, contenders)
@@ -81,9 +96,20 @@ def those_with(parts, contenders):
 
 
 def new_card(arguments, title, method, unit="calls", columns=None, **facts):
-    """Return the `Card` of a command line, whose arguments and `facts` fill in the method."""
-    method = method.format(**{**vars(arguments), **facts})
-    return Card(arguments.name, title, method, unit, columns)
+    """Return the `Card` of a command line, whose arguments and `facts` fill in the method.
+
+    A card of two checkouts has a name of its own, so that it replaces no card of peers.
+    """
+    method, name = method.format(**{**vars(arguments), **facts}), arguments.name
+    folder = getattr(arguments, "against", None)
+    if folder is not None:
+        name = f"{name}_against"
+        other = pathlib.Path(folder).name
+        method += (
+            f" A contender whose name ends in `{other}` runs the code of another checkout"
+            f"{commit(folder)}; no other library runs."
+        )
+    return Card(name, title, method, unit, columns)
 
 
 class Card:

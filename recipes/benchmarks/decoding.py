@@ -3,8 +3,8 @@
 import itertools
 
 from ..provenance import cores
-from .card import card_parser, execute, new_card, positive
-from .harness import Contender, compare, measure
+from .card import add_against_argument, card_parser, execute, new_card, positive
+from .harness import Contender, beside, compare, compare_twins, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
 OURS = {
@@ -91,6 +91,7 @@ def main():
     parser.add_argument("--beams", nargs="+", type=positive, default=(1, 4))
     known = (*OURS.values(), *PEERS)
     parser.add_argument("--contenders", nargs="+", choices=known, default=known)
+    add_against_argument(parser)
     arguments = parser.parse_args()
     card = new_card(arguments, "Decoding speed", METHOD, "tokens")
     cases = itertools.product(arguments.sizes, arguments.batches, arguments.beams)
@@ -98,9 +99,11 @@ def main():
         strategy = "greedy" if beams == 1 else f"{beams} beams"
         group = f"transformer_{size}, batch {batch}, {strategy}"
         print(group, flush=True)
-        chosen = contenders(size, batch, beams, arguments.contenders)
+        against = arguments.against
+        chosen = beside(contenders(size, batch, beams, arguments.contenders), against)
         rows, skipped = measure(chosen, arguments.repetitions)
-        card.add(group, rows, skipped, comparisons(rows, beams))
+        compared = compare_twins(rows, chosen) if against else comparisons(rows, beams)
+        card.add(group, rows, skipped, compared)
         card.write(arguments.out)
     print(card.markdown())
 

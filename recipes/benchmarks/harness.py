@@ -16,6 +16,8 @@ import time
 import numpy as np
 
 PROBE_SIZE = 1024
+# Speed of this checkout over an earlier one's that counts as no slower.
+SPEED_OF_EARLIER = 0.95
 # Thread pools spin for up to 0.2 s after their last work and would slow the next contender.
 SETTLE_SECONDS = 0.3
 
@@ -29,12 +31,15 @@ class Contender:
         target: string. `"package.module:function"`, a function that returns a `Task`.
         options: dict. Keyword arguments of that function, JSON only.
         backend: string. Keras's backend in its process.
+        checkout: string. Folder of another checkout, whose `keras_attn` and `recipes` its process
+            imports; None for this one.
     """
 
     name: str
     target: str
     options: dict = dataclasses.field(default_factory=dict)
     backend: str = "tensorflow"
+    checkout: str | None = None
 
 
 class Worker:
@@ -44,7 +49,8 @@ class Worker:
         command = [sys.executable, "-m", f"{__package__}.worker", contender.target]
         command += [json.dumps(contender.options), str(minimum_seconds)]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        how |= {"text": True, "env": environment(contender.backend)}
+        how |= {"text": True, "env": environment(contender.backend, contender.checkout)}
+        how["cwd"] = contender.checkout  # `python -m` looks there first
         self.process = subprocess.Popen(command, **how)
         self.name = contender.name
         self.report = self._answer()
@@ -75,8 +81,8 @@ class Worker:
         return {"skipped": f"its process ended with exit code {self.process.wait()}"}
 
 
-def environment(backend="tensorflow"):
-    """Return the environment variables of a contender.
+def environment(backend="tensorflow", checkout=None):
+    """Return the environment variables of a contender, with another checkout first on the path.
 
     `OMP_PROC_BIND` is removed: it binds all threads of a TensorFlow process that also
     holds another OpenMP library to one core. Without its variable JAX takes most of a GPU's
@@ -84,6 +90,9 @@ def environment(backend="tensorflow"):
     """
     variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2"}
     variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    path = os.environ.get("PYTHONPATH")
+    if checkout is not None:
+        variables["PYTHONPATH"] = os.pathsep.join([checkout, path] if path else [checkout])
     return {k: v for k, v in os.environ.items() if k != "OMP_PROC_BIND"} | variables
 
 
@@ -218,3 +227,25 @@ def compare(rows, name, peers, at_least=None):
     ratio = statistics.median(theirs / ours for theirs, ours in turns)
     met = None if at_least is None else ratio >= at_least
     return {"name": name, "peer": peer["name"], "ratio": ratio, "at_least": at_least, "met": met}
+
+
+def beside(contenders, checkout):
+    """Return the contenders of keras_attn, each followed by its twin in another checkout.
+
+    Without a `checkout`, the folder of the other one, return all contenders as they are.
+    """
+    if checkout is None:
+        return contenders
+    name = os.path.basename(checkout)
+    return [
+        each
+        for own in contenders
+        if own.name.startswith("keras_attn")
+        for each in (own, dataclasses.replace(own, name=f"{own.name}, {name}", checkout=checkout))
+    ]
+
+
+def compare_twins(rows, contenders):
+    """Return the comparison of each contender with its twin, for the contenders of `beside`."""
+    pairs = zip(contenders[::2], contenders[1::2], strict=True)
+    return [compare(rows, own.name, [twin.name], SPEED_OF_EARLIER) for own, twin in pairs]

@@ -2,6 +2,7 @@
 
 from . import requirements
 from .card import (
+    add_against_argument,
     add_case_argument,
     add_contender_argument,
     card_parser,
@@ -11,7 +12,14 @@ from .card import (
     not_negative,
     those_with,
 )
-from .harness import Contender, compare, measure, measure_first_calls
+from .harness import (
+    Contender,
+    beside,
+    compare,
+    compare_twins,
+    measure,
+    measure_first_calls,
+)
 
 LENGTH = 32
 # (size, batch) and the steps of one call, so many that what `fit` does once a call weighs little.
@@ -50,12 +58,16 @@ def contenders(size, batch, steps, policy, settings, libraries=tuple(TARGETS)):
     }
 
 
-def add_throughput(card, size, batch, settings, repetitions, parts):
-    """Add the table of one size: warm steps in every precision."""
+def add_throughput(card, size, batch, settings, repetitions, parts, against=None):
+    """Add the table of one size: warm steps in every precision.
+
+    `against` is the folder of another checkout.
+    """
     named = {p: contenders(size, batch, CASES[size, batch], p, settings) for p in POLICIES}
     chosen = chosen_among([c for group in named.values() for c in group.values()], parts)
+    chosen = beside(chosen, against)
     rows, skipped = measure(chosen, repetitions)
-    comparisons = []
+    comparisons = compare_twins(rows, chosen) if against else []
     for policy, group in named.items():
         ours, hub, torch = (group[library].name for library in TARGETS)
         asked_of_torch = 1.0 if policy == "mixed_bfloat16" else None
@@ -65,15 +77,16 @@ def add_throughput(card, size, batch, settings, repetitions, parts):
     card.add(group, rows, skipped, comparisons)
 
 
-def add_first_step(card, size, batch, settings, repetitions, parts):
+def add_first_step(card, size, batch, settings, repetitions, parts, against=None):
     """Add the table of the first step of a fresh process, tracing included."""
     named = contenders(size, batch, 1, "float32", settings, libraries=(OURS, HUB))
-    chosen = those_with(parts, named.values())
+    chosen = beside(those_with(parts, named.values()), against)
     if not chosen:
         return
     rows, skipped = measure_first_calls(chosen, repetitions)
     own = named[OURS].name
-    comparisons = [compare(rows, own, [named[HUB].name])]
+    comparisons = compare_twins(rows, chosen) if against else []
+    comparisons.append(compare(rows, own, [named[HUB].name]))
     if row := requirements.find(rows, own):
         seconds, most = row["median_seconds"], ASKED_FIRST_SECONDS[size]
         statement = f"**{own}**: {seconds:.1f} s"
@@ -86,6 +99,7 @@ def main():
     parser = card_parser("training", __doc__, repetitions=7)
     add_case_argument(parser, CASES)
     add_contender_argument(parser)
+    add_against_argument(parser)
     add = parser.add_argument
     add("--first-steps", type=not_negative, default=3, help="fresh processes each; 0 for none")
     parser.add_argument("--label-smoothing", type=float, default=0.1)
@@ -97,12 +111,26 @@ def main():
         size, batch = case.split(":")
         print(case, flush=True)
         add_throughput(
-            card, size, int(batch), settings, arguments.repetitions, arguments.contenders
+            card,
+            size,
+            int(batch),
+            settings,
+            arguments.repetitions,
+            arguments.contenders,
+            arguments.against,
         )
         card.write(arguments.out)
     if arguments.first_steps:
         for size in dict.fromkeys(case.split(":")[0] for case in arguments.cases):
-            add_first_step(card, size, 32, settings, arguments.first_steps, arguments.contenders)
+            add_first_step(
+                card,
+                size,
+                32,
+                settings,
+                arguments.first_steps,
+                arguments.contenders,
+                arguments.against,
+            )
     print(card.write(arguments.out))
 
 

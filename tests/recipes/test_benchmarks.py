@@ -15,10 +15,12 @@ from fork_server import ROOT
 
 from recipes import provenance
 from recipes.benchmarks import harness, parity, training, worker
-from recipes.benchmarks.card import Card, execute, not_negative, positive, table
+from recipes.benchmarks.card import Card, checkout, execute, not_negative, positive, table
 from recipes.benchmarks.harness import (
     Contender,
+    beside,
     compare,
+    compare_twins,
     measure,
     measure_first_calls,
     typical,
@@ -75,6 +77,28 @@ def test_repeats_calls_until_the_time_is_filled():
     rows, _ = quietly(contender(sleeping, seconds=0.001), repetitions=2, minimum_seconds=0.2)
     assert time.perf_counter() - start > 0.2  # At least 0.2 s of calls that take a few ms each.
     assert 0.001 <= rows[0]["median_seconds"] < 0.1
+
+
+def test_the_twin_of_a_contender_runs_the_code_of_another_checkout(tmp_path):
+    """That of this checkout and the other one are timed in turn, without other libraries."""
+    code = "def sleeping(seconds): return Task(lambda: time.sleep(2 * seconds))"
+    header = "import time\nfrom recipes.benchmarks.workload import Task\n"
+    (tmp_path / "contenders.py").write_text(f"{header}{code}\n")
+    own = contender(sleeping, "keras_attn sleeps", seconds=0.01)
+    both = beside([own, contender(sleeping, "peer", seconds=0.01)], str(tmp_path))
+    assert [each.name for each in both] == [own.name, f"{own.name}, {tmp_path.name}"]
+    assert beside(both, None) == both
+    rows, skipped = quietly(*both, repetitions=3)
+    assert not skipped and min(rows[1]["seconds"]) >= 0.02
+    (comparison,) = compare_twins(rows, both)
+    assert (comparison["name"], comparison["peer"]) == (both[0].name, both[1].name)
+    assert compare_twins([], []) == []
+
+
+def test_a_folder_without_benchmarks_is_no_checkout(tmp_path):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be the folder of a checkout"):
+        checkout(str(tmp_path))
+    assert checkout(f"{ROOT}/tests/..") == str(ROOT)
 
 
 def test_contenders_that_cannot_run_are_skipped_with_a_reason():
