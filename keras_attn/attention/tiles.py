@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.attention.softmax import add_bias, attend_logits, attend_logits_with_logsumexp
-from keras_attn.backend.tiles import for_each_tile
+from keras_attn.backend.loops import for_each_tile
 from keras_attn.ops.random import split_seed
 from keras_attn.ops.shapes import greater, lesser, size
 

@@ -1,7 +1,7 @@
 """Operations whose implementation differs by Keras backend.
 
-`keras_attn/backend/NAME.py` documents a function and implements it for any backend. A function of
-the same name in `keras_attn/backend/BACKEND/NAME.py` takes its place on that backend.
+A file per theme documents its functions and implements them for any backend. A function of the
+same name in `keras_attn/backend/BACKEND.py` takes its place on that backend.
 """
 
 import importlib
@@ -15,16 +15,15 @@ def per_backend(function):
     A decorator. The choice is made at import, since Keras fixes its backend at import too. The
     replaced function is the attribute `portable` of the result.
     """
-    package, _, module = function.__module__.rpartition(".")
-    name = f"{package}.{keras.backend.backend()}"
+    name = f"{__name__}.{keras.backend.backend()}"
     try:
-        own = importlib.import_module(f"{name}.{module}")
+        implementations = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name not in (name, f"{name}.{module}"):
+        if error.name != name:
             raise
-        own = None
-    found = getattr(own, function.__name__, function)
-    found.portable = function
-    if found.__doc__ is None:
-        found.__doc__ = function.__doc__
-    return found
+        implementations = None
+    own = getattr(implementations, function.__name__, function)
+    own.portable = function
+    if own.__doc__ is None:
+        own.__doc__ = function.__doc__
+    return own

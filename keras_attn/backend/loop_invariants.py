@@ -7,17 +7,22 @@ import keras
 
 from keras_attn.backend.operations import read
 
-_scope = threading.local()
+
+class _Scope(threading.local):
+    values = None  # None outside a context
+
+
+_scope = _Scope()
 
 
 @contextlib.contextmanager
 def loop_invariants(variables=()):
     """Compute each `loop_invariant` inside the context once, and read `variables` once.
 
-    A graph computes each where it is first requested: one step before the loop finds them all. What
-    the values are computed from does not change inside the context.
+    A graph computes a value where it is first asked for, so one step is taken before the loop. What
+    the values are computed from must not change inside the context.
     """
-    outer, _scope.values = getattr(_scope, "values", None), {}
+    outer, _scope.values = _scope.values, {}
     values = [(variable, read(variable)) for variable in variables]
     try:
         # Without variables it would only keep layers from making theirs.
@@ -28,17 +33,20 @@ def loop_invariants(variables=()):
 
 
 def in_loop_invariants():
-    """Return True inside a `loop_invariants` context of this thread."""
-    return getattr(_scope, "values", None) is not None
+    """Return True inside a `loop_invariants` context of this thread.
+
+    Cheap: a caller that asks first makes no call of `loop_invariant` outside a loop.
+    """
+    return _scope.values is not None
 
 
 def loop_invariant(owner, name, compute):
     """Return `compute()`, or inside `loop_invariants` its first result for `owner` and `name`.
 
-    The owner is a layer with its weights, a tensor from which alone the value follows, or a tuple
-    of all such objects. Layers that get the same tensors in a step then compute it once a step.
+    The value must follow from the owner alone: a layer with its weights, a tensor, or a tuple of
+    several. Layers that get the same tensors in a step share what follows from them.
     """
-    values = getattr(_scope, "values", None)
+    values = _scope.values
     if values is None:
         return compute()
     owners = owner if isinstance(owner, tuple) else (owner,)

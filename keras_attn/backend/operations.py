@@ -1,5 +1,6 @@
-"""Single tensor operations that differ by backend."""
+"""Single operations that differ by backend: on tensors, and calls from graphs to Python."""
 
+import numpy as np
 from keras import ops, random
 
 from keras_attn.backend import per_backend
@@ -100,3 +101,20 @@ def can_branch(tensors):
 def has_fused_attention(query, key, value):
     """Return True if a fused kernel computes attention and its gradient for tensors by head."""
     return False
+
+
+@per_backend
+def call_on_host(function, x, then=None):
+    """Call `function` with the NumPy array of a tensor, and return `then()`, computed after it.
+
+    While a graph is built or a trace is run, the call is a step of what is compiled. The order of
+    calls that share no tensor is undefined. `x` may be a list of sizes, ints and scalars; if all
+    are ints the call is made at once.
+    """
+    function(np.asarray(ops.convert_to_numpy(x)))
+    return None if then is None else then()
+
+
+@per_backend
+def wait_for_host_calls():
+    """Make the calls that compiled functions have asked for, if they are not made yet."""

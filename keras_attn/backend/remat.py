@@ -56,16 +56,16 @@ def remat_chain(functions, x, arguments, *, add_loss, layers=()):
     but it and their arguments: a graph is then built once for all layers of one kind.
     """
 
-    def plain(number, x, given):
-        return remat(functions[number], x, given, add_loss=add_loss)
+    def plain(number, x, own):
+        return remat(functions[number], x, own, add_loss=add_loss)
 
     step = share_traces(functions, layers, plain, add_loss) if layers else plain
     length = 1 if len(functions) <= MAX_UNSEGMENTED else math.isqrt(len(functions))
 
     def segment(start, x, arguments):
         rests = []
-        for number, given in enumerate(arguments, start):
-            x, rest = step(number, x, given)
+        for number, own in enumerate(arguments, start):
+            x, rest = step(number, x, own)
             rests.append(rest)
         return x, rests
 
@@ -119,3 +119,31 @@ def remat_tensors(function, tensors):
         run = keras.remat(run)
     results, losses, values = run(*tensors)
     return results, losses, zip(changed, values, strict=True)
+
+
+def reversible(functions, first, second, operands=(), *, add_loss):
+    """Return the pair of two streams after all functions: add to one, read the other, swap them.
+
+        (a, b) -> (b, a + f(b))
+
+    From (b, c) this is undone by a = c - f(b). On TensorFlow the backward pass does so, and memory
+    holds the last pair, the operands and the results inside one function, whatever the number of
+    functions. Other backends keep each b and apply each function with `remat`.
+
+    Random numbers, changes of variables and `add_loss` are as in `remat`.
+
+    `functions` are of b and the operands, and return a tensor like b; `first` and `second` are
+    floating tensors of one shape and dtype.
+    """
+    pair, losses, changes = reversible_tensors(functions, first, second, operands, add_loss)
+    commit(changes, losses, add_loss)
+    return pair
+
+
+@per_backend
+def reversible_tensors(functions, first, second, operands, add_loss):
+    """Return the last pair, the losses, and pairs of a variable and its new value."""
+    for function in functions:
+        change = remat(function, second, *operands, add_loss=add_loss)
+        first, second = second, first + ops.cast(change, first.dtype)
+    return (first, second), (), ()

@@ -7,19 +7,23 @@ from keras import ops
 
 from keras_attn.compat.variable_values import stored_value
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    scope = None  # the innermost one
+
+
+_thread = _Thread()
 
 
 def in_first_run():
     """Return True if the innermost scope is a first run, whose inner results nobody needs."""
-    return getattr(getattr(_thread, "scope", None), "is_first_run", False)
+    return _thread.scope is not None and _thread.scope.is_first_run
 
 
 def mark_remat():
     """Record in the innermost scope, and so in the outer ones, that it contains `remat`."""
-    scope = getattr(_thread, "scope", None)
-    if scope is not None:
-        scope.contains_remat = True
+    if _thread.scope is not None:
+        _thread.scope.contains_remat = True
 
 
 class RematScope(keras.StatelessScope):
@@ -50,8 +54,7 @@ class RematScope(keras.StatelessScope):
             self._record(variable, value)
 
     def __enter__(self):
-        self._outer = getattr(_thread, "scope", None)
-        _thread.scope = self
+        self._outer, _thread.scope = _thread.scope, self
         return super().__enter__()
 
     def __exit__(self, *error):

@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from keras_attn.backend.reversible import reversible
+from keras_attn.backend.remat import reversible
 from keras_attn.depth.stack import Stack
 from keras_attn.layers.transformer_block import TransformerBlock
 from keras_attn.ops.checks import check_choice

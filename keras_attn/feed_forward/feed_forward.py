@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.tiles import for_each_tile
+from keras_attn.backend.loops import for_each_tile
 from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_given, check_rates, check_sizes, check_that

@@ -5,7 +5,7 @@ import functools
 import math
 
 from keras_attn.attention import captures
-from keras_attn.backend.host_calls import call_on_host
+from keras_attn.backend.operations import call_on_host
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size, sizes

@@ -6,7 +6,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_attn.backend.host_calls import call_on_host
+from keras_attn.backend.operations import call_on_host
 from keras_attn.depth import ACT, ACTRNN, Halting
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.ops.checks import check_that

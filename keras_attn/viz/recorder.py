@@ -7,7 +7,7 @@ import warnings
 import keras
 import numpy as np
 
-from keras_attn.backend.host_calls import wait_for_host_calls
+from keras_attn.backend.operations import wait_for_host_calls
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.layers.layer_paths import layers_by_path
 

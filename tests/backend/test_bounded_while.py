@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.backend.bounded_while import bounded_while
+from keras_attn.backend.loops import bounded_while
 
 MODES = {
     "eager": lambda function: function,

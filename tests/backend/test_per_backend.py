@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import backend
-from keras_attn.backend import operations, per_backend, replicas, reversible, tiles
+from keras_attn.backend import loops, operations, per_backend, remat, replicas
 
 LOGITS = np.array([[1.0, -2.0, 3.0], [0.0, 0.0, 80.0]], "float32")
 
 
 def test_tensorflow_uses_its_own_implementation():
-    own = importlib.import_module("keras_attn.backend.tensorflow.operations")
+    own = importlib.import_module("keras_attn.backend.tensorflow")
     assert operations.require is own.require and operations.require.portable is not own.require
     assert "fail with `message`" in operations.require.__doc__
 
@@ -82,8 +82,8 @@ def test_portable_tiles_equal_those_of_tensorflow():
 
     arguments = [tf.constant(x)], [tf.constant(shared)], ["float64"] * 2, [tf.constant(keys)]
     for own, portable in zip(
-        tiles.loop_over_tiles(compute, *arguments, (2, 4), 1),
-        tiles.loop_over_tiles.portable(compute, *arguments, (2, 4), 1),
+        loops.loop_over_tiles(compute, *arguments, (2, 4), 1),
+        loops.loop_over_tiles.portable(compute, *arguments, (2, 4), 1),
         strict=True,
     ):
         np.testing.assert_array_equal(own, portable)
@@ -91,8 +91,8 @@ def test_portable_tiles_equal_those_of_tensorflow():
 
 def test_portable_reversible_streams_equal_those_of_tensorflow():
     functions, first, second = [tf.sin, tf.cos], tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])
-    own = reversible.reversible(functions, first, second, add_loss=None)
-    portable, _, _ = reversible.reversible_tensors.portable(functions, first, second, (), None)
+    own = remat.reversible(functions, first, second, add_loss=None)
+    portable, _, _ = remat.reversible_tensors.portable(functions, first, second, (), None)
     np.testing.assert_allclose(own, portable, rtol=1e-6)
 
 

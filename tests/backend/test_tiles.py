@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from other_backend import INSTALLED, run_on
 
-from keras_attn.backend.tiles import for_each_tile
+from keras_attn.backend.loops import for_each_tile
 
 TILES, SHARED = np.random.default_rng(0).random((2, 5, 3, 4)).astype("float32")
 SHARED = SHARED[0].T  # (4, 3)

@@ -1,4 +1,4 @@
-"""`keras_attn.backend.reversible.reversible` as a plain loop that keeps all results."""
+"""`keras_attn.backend.remat.reversible` as a plain loop that keeps all results."""
 
 from keras import ops
 

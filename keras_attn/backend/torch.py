@@ -1,4 +1,4 @@
-"""Tiles on PyTorch: a loop whose steps are computed again in the backward pass."""
+"""Implementations of `keras_attn.backend` on PyTorch."""
 
 import functools
 
@@ -6,6 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def loop_over_tiles(compute, *arguments):
-    # Random numbers come from seeds among the tensors, so there is no state to restore.
+    # The backward pass computes each tile again. Random numbers come from seeds among the tensors,
+    # so there is no state to restore.
     options = {"use_reentrant": False, "preserve_rng_state": False}
     return loop_over_tiles.portable(functools.partial(checkpoint, compute, **options), *arguments)

@@ -1,1 +1,0 @@
-"""JAX implementations of `keras_attn.backend`."""

@@ -1,0 +1,669 @@
+"""Implementations of `keras_attn.backend` on TensorFlow: eagerly, in graphs and under XLA."""
+
+import collections
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import tree
+
+from keras_attn.backend.layer_kinds import layer_kinds
+from keras_attn.backend.remat_scope import RematScope, commit, in_first_run, mark_remat
+from keras_attn.compat.tensorflow_control_flow import has_gradient, is_in_xla
+from keras_attn.compat.variable_values import stored_value
+
+# Operations on tensors.
+
+
+def require(condition, message, x):
+    with tf.control_dependencies([tf.debugging.Assert(condition, [message])]):
+        return tf.identity(x)
+
+
+@tf.custom_gradient
+def softmax_with_logsumexp(logits):
+    # The greatest weight is at least one over the number of keys, so its logarithm is exact: no
+    # second pass of exponentials is needed.
+    weights = tf.nn.softmax(logits)
+    top = tf.reduce_max(logits, axis=-1, keepdims=True)
+    log_sum = top - tf.math.log(tf.reduce_max(weights, axis=-1, keepdims=True))
+
+    def gradient(weights_gradient, log_sum_gradient):
+        mean = tf.reduce_sum(weights_gradient * weights, axis=-1, keepdims=True)
+        return weights * (weights_gradient - (mean - log_sum_gradient))
+
+    return (weights, log_sum), gradient
+
+
+def read(variable):
+    return tf.convert_to_tensor(variable.value)
+
+
+def einsum(subscripts, *tensors):
+    return tf.einsum(subscripts, *tensors)
+
+
+def take_rows(table, indices):
+    return tf.gather(table, indices)  # Keras looks for negative indices
+
+
+def gather_rows(x, indices):
+    return tf.gather(x, indices, axis=1, batch_dims=1)
+
+
+def multiply_transposed(x, y):
+    return tf.matmul(x, y, transpose_b=True)
+
+
+def crossentropy(labels, logits, label_smoothing):
+    """Compute value and gradient, softmax - q, from one softmax.
+
+    Half the time of TensorFlow's own sparse op on CPU, where softmax is a oneDNN kernel and that
+    op is not. The metrics repeat the same ops on the same logits, and the graph optimiser removes
+    the repetition: in training they are free.
+    """
+
+    @tf.custom_gradient
+    def losses_from(logits):
+        vocabulary_size = tf.shape(logits)[-1]
+        flat_logits = tf.reshape(logits, (-1, vocabulary_size))
+        flat_labels = tf.reshape(tf.cast(labels, "int32"), (-1,))
+        at_label = tf.stack([tf.range(tf.size(flat_labels)), flat_labels], axis=-1)
+        probabilities = tf.nn.softmax(flat_logits)
+        # The greatest probability is at least 1/V, so its log is safe where others underflow.
+        logsumexp = tf.reduce_max(flat_logits, -1) - tf.math.log(tf.reduce_max(probabilities, -1))
+        losses = logsumexp - (1.0 - label_smoothing) * tf.gather_nd(flat_logits, at_label)
+        if label_smoothing:
+            losses -= label_smoothing * tf.reduce_mean(flat_logits, -1)
+
+        def gradient(upstream):
+            upstream = tf.reshape(upstream, (-1,))
+            uniform = label_smoothing / tf.cast(vocabulary_size, logits.dtype)
+            spread = (probabilities - uniform) * upstream[:, None]
+            result = tf.tensor_scatter_nd_sub(spread, at_label, (1.0 - label_smoothing) * upstream)
+            return tf.reshape(result, tf.shape(logits))
+
+        return tf.reshape(losses, tf.shape(labels)), gradient
+
+    return losses_from(logits)
+
+
+def normalize(x, epsilon, scale, shift=None):
+    """Compute the gradient in closed form, from a third of the operations of the derived one."""
+
+    @tf.custom_gradient
+    def normalize_tensors(x, scale, *shift):
+        centred = x - tf.reduce_mean(x, -1, keepdims=True)
+        inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), -1, keepdims=True) + epsilon)
+        normalized = centred * inverse
+
+        def gradient(upstream):
+            scaled = upstream * scale
+            mean = tf.reduce_mean(scaled, -1, keepdims=True)
+            slope = tf.reduce_mean(scaled * normalized, -1, keepdims=True)
+            # The gradient of a bias is a sum over all axes but the last one.
+            by_scale = tf.raw_ops.BiasAddGrad(out_backprop=upstream * normalized)
+            by_shift = [tf.raw_ops.BiasAddGrad(out_backprop=upstream)] if shift else []
+            return inverse * (scaled - mean - normalized * slope), by_scale, *by_shift
+
+        y = normalized * scale
+        return y + shift[0] if shift else y, gradient
+
+    return normalize_tensors(x, scale, *(() if shift is None else (shift,)))
+
+
+def uniform(shape, seed=None):
+    # Keras's global seed is a variable, which an exported graph must not capture, and its
+    # seeded numbers differ under XLA.
+    if seed is None:
+        return tf.random.uniform(shape)
+    return tf.random.stateless_uniform(shape, seed=(seed, 0), alg="philox")
+
+
+def is_symbolic(x):
+    return not tf.executing_eagerly()
+
+
+can_branch = has_gradient
+
+
+def call_on_host(function, x, then=None):
+    is_known = isinstance(x, (list, tuple)) and all(isinstance(size, int) for size in x)
+    if tf.executing_eagerly() or is_known:
+        function(np.asarray(x))
+        return None if then is None else then()
+    if is_in_xla():
+        raise ValueError(
+            "Numbers cannot leave a function that XLA compiles on TensorFlow: set "
+            "`model.jit_compile = False`. Received: jit_compile=True."
+        )
+    call = tf.numpy_function(function, [tf.convert_to_tensor(x)], [])
+    with tf.control_dependencies([call]):
+        return None if then is None else then()
+
+
+# Replicas of a `tf.distribute` strategy.
+
+
+def replica_sum(x):
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return x
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+
+def replica_gather(x):
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return x, 0
+    counts = context.all_gather(tf.shape(x)[:1], axis=0)
+    before = tf.range(tf.size(counts)) < context.replica_id_in_sync_group
+    return context.all_gather(x, axis=0), tf.reduce_sum(tf.where(before, counts, 0))
+
+
+def num_replicas():
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def num_shares():
+    return num_replicas()
+
+
+def model_scope(model):
+    return model.distribute_strategy.scope()
+
+
+def replicas_of(variable):
+    value = variable.value
+    if not isinstance(value, tf.distribute.DistributedValues):
+        return [variable]
+    return list(value.distribute_strategy.experimental_local_results(value))
+
+
+# Computations that a graph does not begin early.
+
+
+def delay_until(tensor):
+    """Return an identity function whose result is available only after `tensor` is.
+
+    A graph computes as early as it can, random numbers at its very start, and merges equal
+    computations. The function adds a zero that no compiler can foresee (1 if `tensor` begins with
+    NaN), so the recomputation neither starts early nor merges with the first run.
+    """
+    begins_with_nan = tf.reduce_any(tf.math.is_nan(tf.reshape(tensor, [-1])[:1]))
+    return lambda x: x + tf.cast(begins_with_nan, x.dtype)
+
+
+def first_float(tensors):
+    return next(x for x in tensors if x.dtype.is_floating)
+
+
+# Loops.
+
+
+def loop_in_graph(condition, step, state, max_steps, reads, add_loss):
+    if tf.executing_eagerly() or not has_gradient((state, reads)):
+        return None
+    # The first step is before the loop: it shows which variables a step changes, such as the state
+    # of a random number generator, and computes the loop's invariants.
+    with RematScope() as scope:
+        state = step(0, state)
+    if scope.contains_remat:
+        commit(scope.changes(), scope.losses, add_loss)
+        for number in range(1, max_steps):
+            state = step(number, state)
+        return state
+    variables = [variable for variable, _ in scope.changes()]
+    values = [value for _, value in scope.changes()]
+
+    def total(losses):
+        return sum((tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in losses), tf.zeros(()))
+
+    def body(number, state, values, loss):
+        # A tensor made inside the loop must not be kept outside: values and losses are loop state.
+        with RematScope(zip(variables, values, strict=True)) as inside:
+            new = step(number, state)
+        tf.nest.map_structure(lambda x, before: x.set_shape(before.shape), new, state)
+        changes = {id(variable): value for variable, value in inside.changes()}
+        values = [changes[id(variable)] for variable in variables]
+        return number + 1, new, values, loss + total(inside.losses)
+
+    _, state, values, loss = tf.while_loop(
+        lambda number, state, values, loss: condition(state),
+        body,
+        (tf.constant(1), state, values, total(scope.losses)),
+        maximum_iterations=max_steps - 1,
+    )
+    commit(zip(variables, values, strict=True), [loss] if scope.losses else (), add_loss)
+    return state
+
+
+def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
+    num_tiles, num_seen = len(tiles), len(tiles) + len(keys)
+    count = (tiles[0].shape[0] or tf.shape(tiles[0])[0]) // len(visible)
+
+    @tf.custom_gradient
+    def run(*operands):
+        def part(x, n):
+            return x if len(visible) == 1 else x[n * count : (n + 1) * count]
+
+        def group(n):
+            # Sliced here, so that the backward pass keeps the whole tensors only.
+            own = [part(x, n) for x in operands[:num_tiles]]
+            seen = [x[:, :, : visible[n]] for x in operands[num_tiles:num_seen]]
+            return [*own, *seen, *operands[num_seen:]]
+
+        def forward(n):
+            return _stack_tiles(compute, group(n), num_tiles, count, at_once, dtypes)
+
+        def gradient(*upstream):
+            def backward(n):
+                parts = [part(x, n) for x in upstream]
+                return _tile_gradients(compute, group(n), num_tiles, count, at_once, parts)
+
+            def join(n, parts):
+                if parts[0] is None:
+                    return None
+                if n < num_tiles:
+                    return tf.concat(parts, 0)
+                return _sum_of_growing(parts, visible) if n < num_seen else sum(parts[1:], parts[0])
+
+            gradients = zip(*_one_after_another(backward, len(visible)), strict=True)
+            return [join(n, parts) for n, parts in enumerate(gradients)]
+
+        results = _one_after_another(forward, len(visible))
+        return [tf.concat(parts, 0) for parts in zip(*results, strict=True)], gradient
+
+    results = run(*tiles, *keys, *shared)
+    return results if isinstance(results, (list, tuple)) else (results,)
+
+
+def _one_after_another(compute, count):
+    """Return [compute(0), compute(1), ...]; TensorFlow would run them at the same time."""
+    results = []
+    for n in range(count):
+        before = [x for x in tf.nest.flatten(results[-1:]) if x is not None]
+        with tf.control_dependencies(before):
+            results.append(compute(n))
+    return results
+
+
+def _sum_of_growing(parts, visible):
+    """Return the sum of tensors (B, N, visible, .), each longer than the one before."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [after - before for before, after in zip((0, *visible), visible)]
+    blocks = []
+    for n, part in enumerate(parts):
+        own = tf.split(part, lengths[: n + 1], axis=2)
+        blocks = [*(x + y for x, y in zip(blocks, own)), own[-1]]
+    return tf.concat(blocks, 2)
+
+
+def _stack_tiles(compute, operands, num_tiles, count, at_once, dtypes):
+    """Return the stacked results of `compute` for each tile."""
+    if isinstance(count, int) and count == 1:
+        return tuple(x[None] for x in compute(*_only_tile(operands, num_tiles)))
+
+    def body(i, arrays):
+        results = compute(*(x[i] for x in operands[:num_tiles]), *operands[num_tiles:])
+        return i + 1, [array.write(i, x) for array, x in zip(arrays, results, strict=True)]
+
+    arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
+    _, arrays = _repeat(body, count, at_once, (arrays,))
+    return tuple(array.stack() for array in arrays)
+
+
+def _tile_gradients(compute, operands, num_tiles, count, at_once, upstream):
+    """Return gradients by the operands: stacked for tiles, summed for shared tensors."""
+    is_float = [x.dtype.is_floating for x in operands]
+    tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
+    shared = [i for i, x in enumerate(is_float) if x and i >= num_tiles]
+
+    def tile_gradients(local, upstream):
+        sources = [local[n] for n in (*tiles, *shared)]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            results = compute(*local)
+        return tape.gradient(results, sources, upstream, tf.UnconnectedGradients.ZERO)
+
+    def body(i, arrays, sums):
+        # A tape records the loop's own tensors only, not those from outside.
+        local = [x[i] if n < num_tiles else tf.identity(x) for n, x in enumerate(operands)]
+        gradients = tile_gradients(local, [x[i] for x in upstream])
+        arrays = [array.write(i, x) for array, x in zip(arrays, gradients)]
+        sums = [total + x for total, x in zip(sums, gradients[len(tiles) :])]
+        return i + 1, arrays, sums
+
+    if isinstance(count, int) and count == 1:
+        only_tile = _only_tile(operands, num_tiles)
+        gradients = tile_gradients(only_tile, [tf.squeeze(x, 0) for x in upstream])
+        stacked, sums = [x[None] for x in gradients[: len(tiles)]], gradients[len(tiles) :]
+    else:
+        arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
+        sums = [_zeros_like(operands[n]) for n in shared]
+        _, arrays, sums = _repeat(body, count, at_once, (arrays, sums))
+        arrays = zip(tiles, arrays, strict=True)
+        stacked = [tf.ensure_shape(array.stack(), operands[n].shape) for n, array in arrays]
+    by_operand = dict(zip([*tiles, *shared], [*stacked, *sums], strict=True))
+    return [by_operand.get(n) for n in range(len(operands))]
+
+
+def _zeros_like(x):
+    """Return zeros that exist during a step only: a graph keeps constants for good."""
+    return tf.broadcast_to(delay_until(x)(tf.zeros((), x.dtype)), tf.shape(x))
+
+
+def _only_tile(operands, num_tiles):
+    """Return the operands of the only tile."""
+    tile = [tf.squeeze(x, 0) for x in operands[:num_tiles]]
+    # A graph would compute the mask of all pairs from constant positions in advance, and keep one
+    # for each layer and each pass.
+    delay = delay_until(first_float(tile))
+    tile = [x if x.dtype.is_floating else delay(x) for x in tile]
+    return [*tile, *(tf.identity(x) for x in operands[num_tiles:])]
+
+
+def _repeat(body, count, at_once, state):
+    options = {"parallel_iterations": at_once, "maximum_iterations": count}
+    return tf.while_loop(lambda i, *_: i < count, body, (0, *state), **options)
+
+
+def map_groups(compute, rows, counts, weights):
+    if is_in_xla():
+        return map_groups.portable(compute, rows, counts, weights)
+    rest = tf.shape(rows)[0] - tf.reduce_sum(counts)
+    *groups, out = tf.split(rows, tf.concat([counts, [rest]], 0), num=counts.shape[0] + 1)
+    # The gradient of `unstack` is one `stack`; that of a slice is padded to all groups' size.
+    per_group = zip(*(tf.unstack(w, num=counts.shape[0]) for w in weights), strict=True)
+    results = [compute(rows, *own) for rows, own in zip(groups, per_group, strict=True)]
+    empty = tf.zeros((tf.shape(out)[0], results[0].shape[-1]), results[0].dtype)
+    return tf.ensure_shape(tf.concat([*results, empty], 0), (rows.shape[0], empty.shape[1]))
+
+
+# Rematerialisation.
+
+
+def remat_tensors(function, tensors):
+    mark_remat()
+    if in_first_run():
+        results, scope = _first_run(function, tensors)
+        return results, scope.losses, scope.changes()
+    scope = None
+
+    @tf.custom_gradient
+    def run(*tensors):
+        nonlocal scope
+        results, scope = _first_run(function, tensors)
+        states = scope.states
+
+        def gradient(*upstream, variables=()):
+            delay = delay_until(first_float(upstream))
+            again = [delay(x) if x.dtype.is_floating else x for x in tensors]
+            floats = [x for x in again if x.dtype.is_floating]
+            with tf.GradientTape() as tape, RematScope(states, delay) as scope:
+                tape.watch(floats)
+                results = function(*again)
+            results = [*results, *scope.losses]
+            by_floats, by_variables = _gradients(tape, results, upstream, floats, variables)
+            by_tensors = _with_none_for_integers(by_floats, tensors)
+            return (by_tensors, by_variables) if variables else by_tensors
+
+        return (*results, *scope.losses), gradient
+
+    outputs = run(*tensors)
+    count = len(outputs) - len(scope.losses)
+    return outputs[:count], outputs[count:], scope.changes()
+
+
+def _first_run(function, tensors):
+    """Run the function without a tape; return its results and the scope."""
+    constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in tensors]
+    delay = delay_until(first_float(tensors))
+    with RematScope(delay=delay, is_first_run=True) as scope:
+        results = function(*constants)
+    return results, scope
+
+
+def _gradients(tape, results, upstream, floats, variables):
+    """Return gradients by floats and by variables; zero if the results do not depend on them."""
+    sources, zero = [*floats, *variables], tf.UnconnectedGradients.ZERO
+    by_sources = tape.gradient(results, sources, list(upstream), zero)
+    by_floats, by_variables = by_sources[: len(floats)], by_sources[len(floats) :]
+    # The backward pass continues after all gradients are computed: a graph would else postpone
+    # those by variables, and what they are computed from would wait in memory.
+    with tf.control_dependencies(by_variables):
+        return [tf.identity(x) for x in by_floats], by_variables
+
+
+def _with_none_for_integers(by_floats, tensors):
+    """Return the gradients by the floating ones of `tensors`, and None for the others."""
+    by_floats = iter(by_floats)
+    return [next(by_floats) if x.dtype.is_floating else None for x in tensors]
+
+
+# Rematerialisation of equal layers, whose graph is built once for all of them.
+
+
+def share_traces(functions, layers, plain, add_loss):
+    """Share graphs among the layers of this call.
+
+    Each kind of layer becomes two functions of the graph: one computes the layer, and one computes
+    it again with its gradient. All layers of the kind call them with their own weights, so that the
+    time to build the graph of a deep model is that of a few layers.
+    """
+    variables = [v for layer in layers for v in layer.variables]
+    if tf.executing_eagerly() or any(stored_value(v) is None for v in variables):
+        return plain  # without values, Keras only infers shapes
+    kinds, shared = layer_kinds(layers), {}
+    counts = collections.Counter(kinds)
+
+    def apply(number, x, arguments):
+        kind = kinds[number]
+        if counts[kind] == 1:
+            return plain(number, x, arguments)
+        leaves = tree.flatten((x, arguments))
+        key = kind, str([_spec(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves])
+        if key not in shared:
+            shared[key] = _SharedFunction(functions[number], layers[number], (x, arguments))
+        function = shared[key]
+        if not function.is_closed:
+            return plain(number, x, arguments)
+        tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
+        results, losses, changes = function(tensors, layers[number].variables)
+        commit(changes, losses, add_loss)
+        return tree.pack_sequence_as(function.structure, results)
+
+    return apply
+
+
+class _SharedFunction:
+    """The two functions of a graph for one kind of layer.
+
+    Args:
+        function: of the `arguments` of a layer, which reads the weights and states of `layer`.
+
+    Attributes:
+        structure: nesting of the function's results.
+        is_closed: True if the function reads and changes no other tensor or variable, and changes
+            no trainable weight.
+    """
+
+    def __init__(self, function, layer, arguments):
+        self._function, self._variables, self._arguments = function, layer.variables, arguments
+        tensors = [leaf for leaf in tree.flatten(arguments) if tf.is_tensor(leaf)]
+        self._specs = [_spec(x) for x in (*tensors, *map(stored_value, self._variables))]
+        self._num_tensors = len(tensors)
+        has_gradient = [True] * len(tensors) + [v.trainable for v in self._variables]
+        pairs = zip(self._specs, has_gradient, strict=True)
+        # The operands by which there is a gradient: frozen weights are none.
+        self._sources = [i for i, (x, has) in enumerate(pairs) if has and x.dtype.is_floating]
+        self._first = _trace(self._run, self._specs)
+        self.is_closed = self.is_closed and not self._first.captured_inputs
+        self._gradient = None
+
+    def __call__(self, tensors, variables):
+        """Return results, losses, and pairs of one of the `variables` and its new value."""
+        mark_remat()
+        changed = None
+
+        def first_run(*operands):
+            nonlocal changed
+            results, changed = self._split(self._first(*operands))
+            return results
+
+        @tf.custom_gradient
+        def run(*operands):
+            constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in operands]
+            return first_run(*constants), lambda *upstream: self._gradients(operands, upstream)
+
+        with RematScope() as scope:
+            values = [scope.value_before(variable) for variable in variables]
+        operands = [*tensors, *values]
+        results = list((first_run if in_first_run() else run)(*operands))
+        count = len(results) - self._num_losses
+        changes = [(variables[i], x) for i, x in zip(self._changed, changed, strict=True)]
+        return results[:count], results[count:], changes
+
+    def _run(self, *operands):
+        """Return the results, the losses and the new values of variables as one list."""
+        operands, leaves = iter(operands), tree.flatten(self._arguments)
+        filled = [next(operands) if tf.is_tensor(leaf) else leaf for leaf in leaves]
+        values = list(operands)
+        scope = keras.StatelessScope(collect_losses=True, initialize_variables=False)
+        # Its constructor would replace values by others in the dtype of a mixed-precision policy.
+        state = {id(v): value for v, value in zip(self._variables, values, strict=True)}
+        scope.state_mapping.update(state)
+        with scope:
+            results = self._function(*tree.pack_sequence_as(self._arguments, filled))
+        self.structure = tree.map_structure(lambda leaf: None, results)
+        self._num_losses = len(scope.losses)
+        after = [scope.state_mapping[id(v)] for v in self._variables]
+        pairs = zip(after, values, strict=True)
+        self._changed = [i for i, (x, value) in enumerate(pairs) if x is not value]
+        self.is_closed = scope.state_mapping.keys() == state.keys() and not any(
+            self._variables[i].trainable for i in self._changed
+        )
+        return [*tree.flatten(results), *scope.losses, *(after[i] for i in self._changed)]
+
+    def _split(self, results):
+        """Return the results with the losses, and the new values."""
+        count = len(results) - len(self._changed)
+        return results[:count], results[count:]
+
+    def _gradients(self, operands, upstream):
+        """Return the gradients by the operands, None for integers and frozen weights."""
+        upstream = [x for x in upstream if x.dtype.is_floating]
+        delay, count = delay_until(first_float(upstream)), self._num_tensors
+        tensors = [delay(x) if x.dtype.is_floating else x for x in operands[:count]]
+        operands = [*tensors, *operands[count:]]
+        if self._gradient is None:
+            self._gradient = _trace(self._run_again, [*self._specs, *map(_spec, upstream)])
+        gradients = self._gradient(*operands, *upstream)
+        by_operand = dict(zip(self._sources, gradients, strict=True))
+        return [by_operand.get(i) for i in range(len(operands))]
+
+    def _run_again(self, *operands):
+        count = len(self._specs)
+        operands, upstream = operands[:count], operands[count:]
+        sources = [operands[i] for i in self._sources]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            results, _ = self._split(self._run(*operands))
+        results = [x for x in results if x.dtype.is_floating]
+        return tape.gradient(results, sources, list(upstream), tf.UnconnectedGradients.ZERO)
+
+
+def _spec(x):
+    return tf.TensorSpec(x.shape, x.dtype)
+
+
+def _trace(function, specs):
+    # A function that is not merged into its caller begins when all its operands are there, so
+    # nothing is computed again before the gradient needs it.
+    attributes = {"_noinline": True}
+    function = tf.function(function, autograph=False, experimental_attributes=attributes)
+    return function.get_concrete_function(*specs)
+
+
+# Reversible streams: the backward pass reconstructs the input of each step.
+
+
+def reversible_tensors(functions, first, second, operands, add_loss):
+    mark_remat()
+    if in_first_run():
+        pair, scopes, whole = _forward(functions, first, second, operands)
+        return pair, _losses(scopes), whole.changes()
+    whole = None
+
+    @tf.custom_gradient
+    def run(first, second, *operands):
+        nonlocal whole
+        pair, scopes, whole = _forward(functions, first, second, operands)
+        steps = [(f, s.states, len(s.losses)) for f, s in zip(functions, scopes, strict=True)]
+
+        def gradient(*upstream, variables=()):
+            backward = _Backward(pair, upstream, operands, variables)
+            for step in reversed(steps):
+                backward.undo(*step)
+            by_operands = _with_none_for_integers(backward.by_floats, operands)
+            by_tensors = [*backward.by_pair, *by_operands]
+            return (by_tensors, backward.by_variables) if variables else by_tensors
+
+        return (*pair, *_losses(scopes)), gradient
+
+    first, second, *losses = run(first, second, *operands)
+    return (first, second), losses, whole.changes()
+
+
+def _forward(functions, first, second, operands):
+    """Return the last pair, the scope of each step, and a scope of all changes."""
+    scopes = []
+    with RematScope(is_first_run=True) as whole:
+        for function in functions:
+            change, scope = _first_run(function, (second, *operands))
+            for variable, value in scope.changes():
+                variable.assign(value)
+            first, second = second, tf.stop_gradient(first) + tf.cast(change, first.dtype)
+            scopes.append(scope)
+    return (first, second), scopes, whole
+
+
+def _losses(scopes):
+    return [loss for scope in scopes for loss in scope.losses]
+
+
+class _Backward:
+    """State of the backward pass: the pair of streams, and the gradients so far."""
+
+    def __init__(self, pair, upstream, operands, variables):
+        self.pair, self.by_pair = pair, upstream[:2]
+        self.by_losses = list(upstream[2:])
+        self.operands = operands
+        self.by_floats = [tf.zeros_like(x) for x in operands if x.dtype.is_floating]
+        self.variables = variables
+        self.by_variables = [None] * len(variables)
+
+    def undo(self, function, states, num_losses):
+        """Go from (b, a + f(b)) back to (a, b)."""
+        (b, total), (by_b, by_total) = self.pair, self.by_pair
+        delay = delay_until(by_total)
+        b, *again = (delay(x) if x.dtype.is_floating else x for x in (b, *self.operands))
+        floats = [b, *(x for x in again if x.dtype.is_floating)]
+        with tf.GradientTape() as tape, RematScope(states, delay) as scope:
+            tape.watch(floats)
+            change = tf.cast(function(b, *again), total.dtype)
+        watched = {variable.ref() for variable in tape.watched_variables()}
+        used = [i for i, variable in enumerate(self.variables) if variable.ref() in watched]
+        by_losses = [self.by_losses.pop() for _ in range(num_losses)][::-1]
+        results, upstream = [change, *scope.losses], [by_total, *by_losses]
+        variables = [self.variables[i] for i in used]
+        by_all, by_variables = _gradients(tape, results, upstream, floats, variables)
+        more, *by_floats = by_all
+        self.pair, self.by_pair = (total - change, b), (by_total, by_b + more)
+        self.by_floats = [x + y for x, y in zip(self.by_floats, by_floats, strict=True)]
+        for i, part in zip(used, by_variables, strict=True):
+            total = self.by_variables[i]
+            if total is not None:  # either may be sparse
+                part = tf.convert_to_tensor(total) + tf.convert_to_tensor(part)
+            self.by_variables[i] = part

@@ -1,1 +1,0 @@
-"""TensorFlow implementations of `keras_attn.backend`."""

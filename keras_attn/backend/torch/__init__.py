@@ -1,1 +1,0 @@
-"""PyTorch implementations of `keras_attn.backend`."""
