@@ -1,4 +1,4 @@
-"""Values of an axis: given as an object, a snake_case name or a serialised configuration."""
+"""Base classes, and values of an axis: given as an object, a snake_case name or a configuration."""
 
 import contextlib
 import functools
@@ -9,12 +9,24 @@ import keras
 from keras_attn.hints import ArgumentHints, closest
 
 PACKAGE = "keras_attn"
-register = keras.saving.register_keras_serializable(package=PACKAGE)
 serialize = keras.saving.serialize_keras_object
 deserialize = keras.saving.deserialize_keras_object
 
 # Functions that make the values, by snake_case name: the default of an argument may be a name.
 _NAMED = {}
+# The classes and functions that this package registers.
+_OWN = set()
+
+
+def register(value):
+    """Register a class or a function of this package, so that files that refer to it load."""
+    _OWN.add(value)
+    return keras.saving.register_keras_serializable(package=PACKAGE)(value)
+
+
+def is_own(value):
+    """Return True for a class or a function that this package registers."""
+    return value in _OWN
 
 
 class _ConstructorSignature:
@@ -44,6 +56,17 @@ class Configurable(ArgumentHints):
     __signature__ = _ConstructorSignature()
     # Arguments of a base class that the class decides itself.
     decided_arguments = ()
+    # True if configuration, parts and weights of a layer determine what it computes: it recomputes
+    # nothing, sums over no replicas and reads no masks that Keras attaches to tensors.
+    depends_on_config_only = False
+
+    @classmethod
+    def is_determined(cls):
+        """Return True if layers of equal configuration, parts and weights compute the same.
+
+        A subclass of another package may add what its configuration lacks: it is not determined.
+        """
+        return cls.depends_on_config_only and is_own(cls)
 
     def get_config(self):
         # Not `super()`: some values inherit from a class of Keras first.
@@ -126,6 +149,42 @@ class MaskedLayer(Configurable, keras.layers.Layer):
         self.supports_masking = True
 
 
+class KernelLayer(MaskedLayer):
+    """A layer whose kernels are made with the same options, and its biases too.
+
+    Args:
+        use_bias: bool. If False, the layer has no biases.
+        kernel_initializer, kernel_regularizer, kernel_constraint: of each kernel.
+        bias_initializer, bias_regularizer, bias_constraint: of each bias.
+        output_initializer: of the last kernel; by default `kernel_initializer`.
+    """
+
+    depends_on_config_only = True
+
+    def __init__(
+        self,
+        *,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        output_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.output_initializer = keras.initializers.get(output_initializer)
+
+
 class Value(Configurable):
     """A value of an axis that has no weights: compared, printed and saved by its configuration."""
 
@@ -143,6 +202,8 @@ class Value(Configurable):
 class LayerValue(keras.layers.Layer, Value):
     """A value of an axis that has weights: a layer that equals only itself."""
 
+    depends_on_config_only = True
+
     def __new__(cls, *args, **kwargs):
         cls._check_arguments(args, kwargs)
         return super().__new__(cls, *args, **kwargs)
@@ -151,6 +212,19 @@ class LayerValue(keras.layers.Layer, Value):
     __hash__ = object.__hash__
     __repr__ = Configurable.__repr__
     get_config = Configurable.get_config
+
+
+class BuildsOptimizer:
+    """Mixin of a built model that builds its optimizer before the first step.
+
+    Variables made inside the first step would make TensorFlow trace the step twice. Put the mixin
+    before `keras.Model`.
+    """
+
+    def make_train_function(self, force=False):
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
 
 
 def revive(value):

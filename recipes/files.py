@@ -8,7 +8,7 @@ import os
 import zlib
 from pathlib import Path
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 # A folder that `recipes.prepare` has not finished has this file.
 WORK, PLAN = "work", "plan.json"

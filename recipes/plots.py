@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 # In pixels: the size to which a small image is enlarged at least, and the gap around it.
 LEAST_SIZE, GAP = 48, 4

@@ -12,7 +12,7 @@ from keras_attn import callbacks, distribution
 from keras_attn.backend.replicas import whole_model
 from keras_attn.callbacks import WithoutTrainEnd
 from keras_attn.distribution.workers import worker_of
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 from . import dry_run, files
 from .callbacks import AfterFirstStep

@@ -7,7 +7,7 @@ import re
 
 from keras_attn.callbacks.npz import write_arrays
 from keras_attn.callbacks.stored_state import StoredState, index_of
-from keras_attn.ops.atomic_files import PARTIAL, atomic_file, partial_path
+from keras_attn.files import PARTIAL, atomic_file, partial_path
 
 STEM = "checkpoint-{:08d}"
 EARLIER = "resume.npz"  # the file of earlier versions, which kept only one checkpoint

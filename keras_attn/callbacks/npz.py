@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 DELETE = "delete it, or restore it from a copy"
 

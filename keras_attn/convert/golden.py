@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 
 from keras_attn.convert.comparison import compare_outputs
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 FILE = "keras_attn_golden.npz"
 # Twelve layers of real weights differ by 1e-5; the smallest mistakes known give 1e-4.

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 
-from keras_attn.ops.atomic_files import atomic_directory
+from keras_attn.files import atomic_directory
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
 
 MAX_VERSION = 2**63 - 1

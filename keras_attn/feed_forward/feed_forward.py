@@ -10,9 +10,9 @@ from keras_attn.backend.loops import for_each_tile
 from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_given, check_rates, check_sizes, check_that
-from keras_attn.ops.kernel_layer import KernelLayer
 from keras_attn.ops.random import RepeatedSeed, split_seed
 from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
+from keras_attn.registry import KernelLayer
 
 
 @registry.register

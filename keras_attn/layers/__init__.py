@@ -13,8 +13,7 @@ from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
 from keras_attn.layers.global_attention import GlobalAttention
 from keras_attn.layers.knn_attention import KNNAttention
-from keras_attn.layers.lora import add_lora, merge_lora
-from keras_attn.layers.lora_files import load_lora, save_lora
+from keras_attn.layers.lora import add_lora, load_lora, merge_lora, save_lora
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.parallel_block import ParallelBlock

@@ -1,4 +1,4 @@
-"""Projections of a model that an adapter can be added to, by their paths."""
+"""Layers of a model by their paths, and its projections that an adapter can be added to."""
 
 from fnmatch import fnmatchcase
 
@@ -7,8 +7,43 @@ from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight
 from keras_attn.feed_forward import MixtureOfExperts
-from keras_attn.layers.layer_paths import layers_by_path
-from keras_attn.ops.low_rank import LowRankKernels
+from keras_attn.layers.low_rank import LowRankKernels
+
+
+def layers_by_path(model):
+    """Yield the path, a tuple of names, and the layer of all parts of a model, each part once.
+
+    A path has the names of attributes, the indices of lists, and in a model made by Keras's
+    functional API the names of layers.
+    """
+    seen = set()
+
+    def visit(path, layer):
+        if id(layer) in seen:
+            return
+        seen.add(id(layer))
+        yield path, layer
+        for name, part in _parts(layer):
+            yield from visit((*path, name), part)
+
+    yield from visit((), model)
+
+
+def _parts(layer):
+    """Yield the names and the layers of the public attributes, then those of a model's graph."""
+    for name, value in vars(layer).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, keras.layers.Layer):
+            yield name, value
+        elif isinstance(value, (list, tuple)):
+            yield from (
+                (f"{name}/{index}", part)
+                for index, part in enumerate(value)
+                if isinstance(part, keras.layers.Layer)
+            )
+    if isinstance(layer, keras.Model):
+        yield from ((part.name, part) for part in layer.layers)
 
 
 class KernelProjection:

@@ -49,6 +49,8 @@ class CrossAttentionBlock(registry.MaskedLayer):
         without the query: [Jaegle et al., 2022](https://arxiv.org/abs/2107.14795), appendix E.
     """
 
+    depends_on_config_only = True
+
     def __init__(
         self,
         attention,

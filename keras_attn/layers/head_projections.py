@@ -10,8 +10,8 @@ from keras_attn.attention.cache import check_cache
 from keras_attn.attention.inputs import positions_tensor
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.initializers import MatrixInitializer, redraw
+from keras_attn.layers.low_rank import LowRankKernels
 from keras_attn.ops.checks import check_choice, check_shape, check_sizes
-from keras_attn.ops.low_rank import LowRankKernels
 from keras_attn.ops.shapes import flatten_rows, merge_heads, rows_to_heads, rows_to_sequence
 
 

@@ -51,6 +51,7 @@ class PositionedBlock(Block):
     Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Positional Embeddings".
     """
 
+    depends_on_config_only = True
     attention = _of_block("attention")
     cross_attention = _of_block("cross_attention")
     feed_forward = _of_block("feed_forward")

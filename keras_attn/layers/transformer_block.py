@@ -56,6 +56,8 @@ class TransformerBlock(Block):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1, figure 1.
     """
 
+    depends_on_config_only = True
+
     def __init__(
         self,
         attention,

@@ -10,7 +10,7 @@ from keras_attn.backend.replicas import replica_sum
 from keras_attn.layers import Block
 from keras_attn.losses.model_parts import split_model
 from keras_attn.losses.schedule import layer_shares
-from keras_attn.ops.builds_optimizer import BuildsOptimizer
+from keras_attn.models.assembly import divide_outputs
 from keras_attn.ops.checks import (
     check_choice,
     check_numbers,
@@ -20,8 +20,7 @@ from keras_attn.ops.checks import (
 )
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
-from keras_attn.ops.weight_axes import divide_outputs
-from keras_attn.registry import Configurable, register, revive
+from keras_attn.registry import BuildsOptimizer, Configurable, register, revive
 
 Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
 

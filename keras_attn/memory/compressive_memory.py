@@ -74,6 +74,7 @@ class CompressiveMemory(Memory, LayerValue):
         algorithms 1 and 2.
     """
 
+    depends_on_config_only = False  # it adds a loss
     lengths = ("memory_length", "compressed_memory_length")
     weight_axes = {"kernel": (), "bias": ()}
 

@@ -10,9 +10,9 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.operations import require
 from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
-from keras_attn.ops.builds_optimizer import BuildsOptimizer
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.shapes import size, slice_axis
+from keras_attn.registry import BuildsOptimizer
 
 
 @registry.register

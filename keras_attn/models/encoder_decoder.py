@@ -6,10 +6,10 @@ from keras import ops
 from keras_attn import norms, registry
 from keras_attn.attention.segments import same_segment, segment_positions
 from keras_attn.models import assembly
+from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
 from keras_attn.models.start_mask import StartIsReal, first_is_real
 from keras_attn.ops.shapes import pad
-from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.layers.adapted_projections import merged_weights
-from keras_attn.ops.checksums import checksum, checksums_differ
+from keras_attn.layers.lora import checksum, checksums_differ
 
 LENGTH = 3
 # Relative to the largest output: other machines and backends sum in another order.

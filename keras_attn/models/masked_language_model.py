@@ -5,8 +5,8 @@ import keras
 from keras_attn import registry
 from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
+from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
-from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register

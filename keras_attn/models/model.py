@@ -12,9 +12,9 @@ from keras_attn.attention.segments import check_segments
 from keras_attn.backend.replicas import refuse_model_parallel, whole_model
 from keras_attn.depth import ACT
 from keras_attn.depth.halting_record import record_halting
+from keras_attn.files import atomic_file
 from keras_attn.models.fingerprint import Fingerprint
-from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.builds_optimizer import BuildsOptimizer
+from keras_attn.registry import BuildsOptimizer
 
 
 class Model(BuildsOptimizer, keras.Model):

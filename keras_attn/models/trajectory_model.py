@@ -5,9 +5,9 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.models import assembly
+from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.weight_axes import divide_outputs
 
 
 @registry.register

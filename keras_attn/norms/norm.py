@@ -23,6 +23,8 @@ class Norm(MaskedLayer):
         >>> residual = keras_attn.residuals.PreNorm(norm=UnitLength())
     """
 
+    depends_on_config_only = True
+
     def compute_output_shape(self, x_shape):
         return x_shape
 

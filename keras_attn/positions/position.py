@@ -25,6 +25,7 @@ class Position(MaskedLayer):
         (B, T, D).
     """
 
+    depends_on_config_only = True
     acts_on_heads = False
     counts_steps = False
     max_length = None

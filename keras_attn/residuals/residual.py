@@ -25,6 +25,7 @@ class Residual(MaskedLayer):
             keep the axis of length 1.
     """
 
+    depends_on_config_only = True
     needs_closing_norm = False
     takes_rows = False
 

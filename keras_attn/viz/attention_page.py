@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 from keras_attn.viz.attention_maps import check_tokens, maps_of
 
 _HTML = pathlib.Path(__file__).with_name("attention.html")

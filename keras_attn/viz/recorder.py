@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_attn.backend.operations import wait_for_host_calls
 from keras_attn.compat.keras_layers import flatten_layers
-from keras_attn.layers.layer_paths import layers_by_path
+from keras_attn.layers.adapted_projections import layers_by_path
 
 
 class Recorder:

@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 from .. import cli
 from ..provenance import command_line, commit, hardware

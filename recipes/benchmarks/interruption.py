@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from keras_attn.callbacks.checkpoints import Checkpoints
-from keras_attn.ops.atomic_files import PARTIAL
+from keras_attn.files import PARTIAL
 
 from ..history import read_history
 from ..local_ports import cluster_settings

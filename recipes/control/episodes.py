@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 FIELDS = ("states", "actions", "rewards", "starts")
 # Steps of an episode that have positions of their own; later ones have that of the last.

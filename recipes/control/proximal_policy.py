@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend.replicas import num_replicas
-from keras_attn.ops.builds_optimizer import BuildsOptimizer
+from keras_attn.registry import BuildsOptimizer
 
 
 class ProximalPolicy(BuildsOptimizer, keras.Model):

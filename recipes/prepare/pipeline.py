@@ -13,7 +13,7 @@ import os
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 from keras_attn.text.corpus.manifest import TOKENIZER
 
 from . import cleaning, passes, problems

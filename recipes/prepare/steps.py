@@ -19,7 +19,7 @@ import time
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 from keras_attn.text.corpus.manifest import TOKENIZER, Shard
 
 from .. import files

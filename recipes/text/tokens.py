@@ -9,7 +9,7 @@ import weakref
 
 from keras_attn import text
 from keras_attn.distribution.workers import worker_of_strategy
-from keras_attn.ops.atomic_files import atomic_directory
+from keras_attn.files import atomic_directory
 from keras_attn.text.corpus.manifest import TOKENIZER
 
 FOLDER = "tokens"

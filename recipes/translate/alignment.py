@@ -46,7 +46,7 @@ def draw(run, picture, source=None, max_length=96):
     import numpy as np
 
     from keras_attn import generation, text, viz
-    from keras_attn.ops.atomic_files import atomic_file
+    from keras_attn.files import atomic_file
 
     from . import lstm  # noqa: F401, a file of it names its class
 

@@ -10,7 +10,7 @@ from fork_server import ROOT
 from keras_attn.distribution.layout import divide
 from keras_attn.distribution.model_parallel import weight_axes
 from keras_attn.layers import FeedForward
-from keras_attn.ops.weight_axes import declare_axes, divide_outputs
+from keras_attn.models.assembly import declare_axes, divide_outputs
 
 MAKES = {"add_weight", "_add_projection", "halting_unit"}
 # Layers of Keras that a class makes as its parts, with weights.

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax
+from keras_attn.layers import adaptive_softmax as clusters
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.metrics import Perplexity
-from keras_attn.ops import adaptive_softmax as clusters
 from keras_attn.testing import check_layer
 
 B, T, D, V = 3, 37, 13, 101

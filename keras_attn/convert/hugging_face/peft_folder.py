@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_attn.convert.hugging_face.tensor_files import list_safetensors, read_json, refuse
 from keras_attn.convert.hugging_face.tensor_writer import write_file, write_safetensors
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."

@@ -19,8 +19,8 @@ from keras_attn.convert.hugging_face.last_token_classifier import language_model
 from keras_attn.convert.hugging_face.stored_model import StoredModel
 from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
+from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
-from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
 from keras_attn.text import Tokenizer
 

@@ -6,8 +6,8 @@ from keras_attn.export._ctranslate2.comparison import check_outputs
 from keras_attn.export._ctranslate2.specification import specification, stacks_of
 from keras_attn.export._ctranslate2.tokens import Tokens
 from keras_attn.export.checks import check_float32, check_reads
+from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
-from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.ops.checks import check_paths, check_sizes
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 from keras_attn.ops.checks import check_paths
 from keras_attn.text.corpus.array_files import CheckedFile, hash_of
 

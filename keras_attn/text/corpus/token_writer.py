@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 from keras_attn.ops.checks import check_paths, check_sizes
 from keras_attn.text.corpus.manifest import END_DTYPE, ENDINGS, Shard, id_dtype
 

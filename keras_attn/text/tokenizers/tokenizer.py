@@ -6,7 +6,7 @@ from importlib import metadata
 
 import numpy as np
 
-from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.files import atomic_file
 from keras_attn.ops.checks import check_paths
 from keras_attn.text.tokenizers.operations import pad, tf
 from keras_attn.text.tokenizers.template import Template

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_attn.ops import atomic_files
-from keras_attn.ops.atomic_files import atomic_directory, atomic_file, partial_path
+from keras_attn import files as atomic_files
+from keras_attn.files import atomic_directory, atomic_file, partial_path
 
 
 def test_a_failed_write_keeps_the_earlier_content_and_leaves_no_other_file(tmp_path):

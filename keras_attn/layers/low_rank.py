@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.initializers import MatrixInitializer
-from keras_attn.ops.kernel_layer import KernelLayer
+from keras_attn.registry import KernelLayer
 
 
 class LowRankKernels(KernelLayer):

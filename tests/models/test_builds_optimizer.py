@@ -6,7 +6,7 @@ import pytest
 
 from keras_attn.losses import AuxiliaryLosses, Distillation
 from keras_attn.models import gpt
-from keras_attn.ops.builds_optimizer import BuildsOptimizer
+from keras_attn.registry import BuildsOptimizer
 
 CLASSES = 12  # tokens, or classes of a dense layer
 
