@@ -30,7 +30,7 @@ class ModelArguments(Options):
         Raises:
             OptionError: if no preset that `fits(name of the function, arguments)` has the name.
         """
-        from keras_attn.models.catalog import PRESETS  # not for --help, which answers at once
+        from keras_attn.models.paper_sizes import PRESETS  # not for --help, which answers at once
 
         known = {n: found for n, found in PRESETS.items() if fits(found[0].__name__, found[1])}
         if self.preset not in known:

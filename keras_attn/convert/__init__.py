@@ -4,8 +4,11 @@ from keras_attn.convert.generation_config import generation_options
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
 from keras_attn.convert.hugging_face.peft import load_peft, save_peft
 from keras_attn.convert.hugging_face.writing import to_hugging_face
-from keras_attn.convert.keras_hub import from_keras_hub_decoder, from_keras_hub_encoder
-from keras_attn.convert.keras_hub_backbones import from_keras_hub
+from keras_attn.convert.keras_hub import (
+    from_keras_hub,
+    from_keras_hub_decoder,
+    from_keras_hub_encoder,
+)
 
 __all__ = [
     "from_hugging_face",

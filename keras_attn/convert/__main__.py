@@ -1,10 +1,20 @@
 """Convert a checkpoint of Hugging Face, or a model to one; write golden outputs beside it."""
 
 import argparse
+import os
 import sys
 import warnings
+import zipfile
 
-from keras_attn.convert import commands
+import keras
+
+from keras_attn.convert.generation_config import generation_options
+from keras_attn.convert.golden import write_golden
+from keras_attn.convert.hugging_face.conversion import from_hugging_face
+from keras_attn.convert.hugging_face.tensor_files import read_json
+from keras_attn.convert.hugging_face.writing import to_hugging_face
+from keras_attn.generation.decoding import end_tokens, vocabulary_size
+from keras_attn.models import Classifier
 
 
 def main(arguments=None):
@@ -28,10 +38,10 @@ def main(arguments=None):
 
 def _run(options):
     if options.target is not None:
-        return commands.write_folder(options.out, options.target)
+        return write_folder(options.out, options.target)
     if options.folder == "golden":
-        return commands.write_golden_outputs(options.out)
-    return commands.convert(options.folder, options.out, options.export)
+        return write_golden_outputs(options.out)
+    return convert(options.folder, options.out, options.export)
 
 
 def _show_warning(message, category, *place):
@@ -57,6 +67,85 @@ def _parser():
     parser.add_argument("target", nargs="?", help="after to-hugging-face, the folder to write")
     parser.add_argument("--export", metavar="PATH", help="write a SavedModel to PATH/VERSION too")
     return parser
+
+
+def convert(folder, path, export=None):
+    """Convert a folder to a `.keras` file, and write a SavedModel if `export` is a path.
+
+    The file appears complete or not at all: a process that is killed leaves an earlier one whole.
+    """
+    if not path.endswith(".keras"):
+        raise ValueError(f"The file to write must end in .keras. Received: path={path!r}.")
+    if os.path.isdir(path):
+        raise ValueError(f"The file to write is a directory. Received: path={path!r}.")
+    _check_parent(path)
+    if export is not None:
+        from keras_attn.export.versions import free_version
+
+        _check_parent(free_version(export))
+    model, tokenizer = from_hugging_face(folder)
+    # Before the file appears: options may be refused.
+    options = None if export is None else _export_options(folder, model, tokenizer)
+    model.save(path)
+    print(f"{path}: {type(model).__name__} of {model.count_params():,} weights")
+    if export is not None:
+        from keras_attn.export import saved_model  # needs TensorFlow, unlike the conversion
+
+        print(saved_model(model, export, **options))
+    return 0
+
+
+def _check_parent(path):
+    """Refuse a path, before anything slow, in whose directory nothing can be written."""
+    parent = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    if not os.path.isdir(parent) or not os.access(parent, os.W_OK):
+        raise ValueError(
+            f"Nothing can be written in {parent!r}: it is no directory, or not yours to change. "
+            f"Received: path={path!r}."
+        )
+
+
+def _export_options(folder, model, tokenizer):
+    """Return the arguments of `export.saved_model` for a model that reads texts."""
+    if isinstance(model, Classifier) and model.image_shape is None:
+        return {"tokenizer": tokenizer, "labels": _labels(folder, model, tokenizer)}
+    if not hasattr(model, "reads_prompt"):
+        return {}
+    options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)
+    if getattr(model, "memory", None) is not None:  # its export makes steps, and no texts
+        options.pop("strategy", None)
+    # Checkpoints keep GPT-2's default of 50256 also where their vocabulary is smaller.
+    size = vocabulary_size(model)
+    options["eos_id"] = [end for end in end_tokens(options["eos_id"]) if end < size] or -1
+    lengths = model.max_length, options.get("max_length", 64)
+    options["max_length"] = min(length for length in lengths if length is not None)
+    return {"tokenizer": tokenizer, **options}
+
+
+def _labels(folder, model, tokenizer):
+    """Return the names of all classes; None if the folder lacks one, or there is no tokenizer."""
+    names = read_json(folder, "config.json").get("id2label", {})
+    labels = [names.get(str(index)) for index in range(model.num_classes or 0)]
+    has_names = tokenizer is not None and labels and None not in labels
+    return labels if has_names else None
+
+
+def write_golden_outputs(folder):
+    """Write the outputs of transformers into a checkpoint's folder."""
+    print(write_golden(folder))
+    return 0
+
+
+def write_folder(path, folder):
+    """Convert a `.keras` file to a folder of Hugging Face."""
+    if not path.endswith(".keras") or not os.path.isfile(path):
+        raise ValueError(f"The file to read must exist and end in .keras. Received: path={path!r}.")
+    if not zipfile.is_zipfile(path):  # of such a file Keras says that it is not there
+        raise ValueError(f"The file to read is cut, or no `.keras` file. Received: path={path!r}.")
+    print(f"{folder}: a checkpoint of {to_hugging_face(keras.models.load_model(path), folder)}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -73,6 +73,23 @@ def generation_options(config, is_encoder_decoder):
         config = read_json(config, FILE if has_file else "config.json")
     check_that(isinstance(config, dict), "the path of a folder, or a dict", config=config)
     options = {name: value for name, value in config.items() if value is not None}
+    _check_options(options, is_encoder_decoder)
+    eos_id = options.get("eos_token_id", -1)
+    arguments = {"strategy": _strategy(options, is_encoder_decoder), "eos_id": eos_id}
+    if "max_new_tokens" in options:
+        arguments["max_length"] = options["max_new_tokens"]
+    elif is_encoder_decoder:
+        # An option counts the first token; without one, transformers generates 20 tokens after it.
+        arguments["max_length"] = options.get("max_length", 21) - 1
+    if is_encoder_decoder:
+        start = options.get("decoder_start_token_id", options.get("bos_token_id"))
+        check_that(start is not None, "the id of a token", decoder_start_token_id=start)
+        arguments["bos_id"] = start
+    return arguments
+
+
+def _check_options(options, is_encoder_decoder):
+    """Refuse options of another type, or without a counterpart."""
     check_sizes(0, **{name: options[name] for name in _INTEGERS if name in options})
     check_numbers(**{name: options[name] for name in _NUMBERS if name in options})
     for name, neutral in _UNSUPPORTED.items():
@@ -80,18 +97,6 @@ def generation_options(config, is_encoder_decoder):
             _refuse(name, options)
     if not is_encoder_decoder and options.get("min_length", 0) > 0:
         _refuse("min_length", options)  # it counts the prompt
-    eos_id = options.get("eos_token_id", -1)
-    found = {"strategy": _strategy(options, is_encoder_decoder), "eos_id": eos_id}
-    if "max_new_tokens" in options:
-        found["max_length"] = options["max_new_tokens"]
-    elif is_encoder_decoder:
-        # An option counts the first token; without one, transformers generates 20 tokens after it.
-        found["max_length"] = options.get("max_length", 21) - 1
-    if is_encoder_decoder:
-        start = options.get("decoder_start_token_id", options.get("bos_token_id"))
-        check_that(start is not None, "the id of a token", decoder_start_token_id=start)
-        found["bos_id"] = start
-    return found
 
 
 def _strategy(options, is_encoder_decoder):

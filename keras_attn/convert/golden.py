@@ -1,4 +1,4 @@
-"""Golden outputs: those of transformers in a checkpoint's folder, which each conversion checks."""
+"""Outputs compared with the other library's: golden ones in a folder are those of transformers."""
 
 import os
 import pathlib
@@ -7,14 +7,23 @@ import sys
 import zipfile
 
 import numpy as np
+from keras import ops
 
-from keras_attn.convert.comparison import compare_outputs
 from keras_attn.files import atomic_file
 
 FILE = "keras_attn_golden.npz"
 # Twelve layers of real weights differ by 1e-5; the smallest mistakes known give 1e-4.
 FLOAT32_TOLERANCE = 3e-5
+# Largest difference of outputs, relative to the largest output, by the model's compute dtype.
+TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4}
 _WRITER = pathlib.Path(__file__).with_name("golden_writer.py")
+
+
+def compare_outputs(theirs, ours, compute_dtype, float32_tolerance):
+    """Return the largest difference, relative to the largest of `theirs`, and its tolerance."""
+    theirs, ours = (ops.convert_to_numpy(ops.cast(x, "float32")) for x in (theirs, ours))
+    difference = float(np.max(np.abs(theirs - ours)) / np.max(np.abs(theirs)))
+    return difference, TOLERANCE.get(compute_dtype, float32_tolerance)
 
 
 def write_golden(folder):
@@ -58,10 +67,13 @@ def check_golden(folder, model):
             f"The file {FILE!r} is cut or damaged: delete it, or write it again. {received}"
         ) from error
     try:
-        found = model(inputs)
-        found = np.array(found["logits"] if isinstance(found, dict) else found)[..., columns]
+        outputs = model(inputs)
+        outputs = outputs["logits"] if isinstance(outputs, dict) else outputs
         difference, tolerance = compare_outputs(
-            *(expected[mask], found[mask], model.compute_dtype, FLOAT32_TOLERANCE)
+            expected[mask],
+            np.array(outputs)[..., columns][mask],
+            model.compute_dtype,
+            FLOAT32_TOLERANCE,
         )
     except (IndexError, KeyError, ValueError) as error:
         raise ValueError(

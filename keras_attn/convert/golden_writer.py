@@ -85,12 +85,14 @@ def their_inputs(inputs, config):
         "target_ids": "decoder_input_ids",
         "segment_ids": "token_type_ids",
     }
-    given = {names[name]: value for name, value in inputs.items() if name in names}
+    arguments = {names[name]: value for name, value in inputs.items() if name in names}
     if "memory" in inputs:
-        given["mems"] = inputs["memory"].transpose(1, 2, 0, 3).copy()
+        arguments["mems"] = inputs["memory"].transpose(1, 2, 0, 3).copy()
     if not is_causal(config):
-        given["attention_mask"] = (given["input_ids"] != config.pad_token_id).astype("int64")
-    return given
+        arguments["attention_mask"] = (arguments["input_ids"] != config.pad_token_id).astype(
+            "int64"
+        )
+    return arguments
 
 
 def real_outputs(inputs, outputs, config):
@@ -146,8 +148,8 @@ def write(model, config, file):
 
     inputs = sample_inputs(config)
     with torch.no_grad():
-        given = {k: torch.tensor(v) for k, v in their_inputs(inputs, config).items()}
-        outputs = main_output(model.eval()(**given)).numpy()
+        arguments = {k: torch.tensor(v) for k, v in their_inputs(inputs, config).items()}
+        outputs = main_output(model.eval()(**arguments)).numpy()
     width = outputs.shape[-1]
     columns = np.unique(np.linspace(0, width - 1, min(width, MAX_COLUMNS)).astype("int64"))
     np.savez_compressed(

@@ -1,11 +1,17 @@
-"""The kinds of KerasHub's backbones: the family of each, its options and its names."""
+"""KerasHub's backbones as checkpoints of Hugging Face.
+
+A kind of backbones has a family of checkpoints, its options, and the names of the weights.
+"""
 
 import dataclasses
+import re
 from collections.abc import Callable
 
-from keras_attn.convert import keras_hub_names as names
-from keras_attn.convert.hugging_face import bert, decoder, distilbert, encoder_decoder
-from keras_attn.convert.hugging_face.layer_types import FULL, SLIDING
+import numpy as np
+from keras import ops
+
+from keras_attn.convert.hugging_face import decoders, encoder_decoders, encoders
+from keras_attn.convert.hugging_face.config import FULL, SLIDING
 
 _TABLE, _POSITIONS = "embeddings.word_embeddings", "embeddings.position_embeddings"
 _ENCODER = {"embeddings_layer_norm": "embeddings.LayerNorm"}
@@ -36,13 +42,13 @@ _DECODER_NAMES = {
     "final_normalization": "norm",
 }
 _DECODER_PARTS = {
-    **{f"attention.{ours}": f"self_attn.{name}" for ours, name in decoder.PROJECTIONS.items()},
+    **{f"attention.{ours}": f"self_attn.{name}" for ours, name in decoders.PROJECTIONS.items()},
     "attention.qk_norm": "self_attn.q_norm",
     "attention.key_norm": "self_attn.k_norm",
-    **decoder.FEED_FORWARD,
+    **decoders.FEED_FORWARD,
 }
-_DECODER_BLOCK = {**_DECODER_PARTS, **decoder.PRE_NORMS}
-_SANDWICH_BLOCK = {**_DECODER_PARTS, **decoder.SANDWICH_NORMS}
+_DECODER_BLOCK = {**_DECODER_PARTS, **decoders.PRE_NORMS}
+_SANDWICH_BLOCK = {**_DECODER_PARTS, **decoders.SANDWICH_NORMS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,15 +89,16 @@ def _bert_options(c):
 
 
 def _roberta_options(c):
-    found = {**_bert_options(c), "layer_norm_eps": 1e-5, "pad_token_id": 1}
-    return {**found, "max_position_embeddings": c["max_sequence_length"] + 2}
+    length = c["max_sequence_length"] + 2
+    own = {"layer_norm_eps": 1e-5, "pad_token_id": 1, "max_position_embeddings": length}
+    return {**_bert_options(c), **own}
 
 
 def _with_roberta_rows(tensors):
     """Add the rows before the first position, and a vector of the segment, which is 0."""
-    names.with_rows_before(tensors, f"{_POSITIONS}.weight", 2)
+    with_rows_before(tensors, f"{_POSITIONS}.weight", 2)
     width = tensors[f"{_TABLE}.weight"][0][1]
-    return {**tensors, "embeddings.token_type_embeddings.weight": names.zeros(1, width)}
+    return {**tensors, "embeddings.token_type_embeddings.weight": zeros(1, width)}
 
 
 def _distilbert_options(c):
@@ -122,7 +129,7 @@ def _with_joined_projections(tensors):
     """Join the projections of queries, keys and values, which are one layer on disk."""
     for name in [x for x in tensors if ".attn.query." in x]:
         parts = [name.replace("query", part) for part in ("query", "key", "value")]
-        names.join(tensors, parts, name.replace("query", "c_attn"))
+        join(tensors, parts, name.replace("query", "c_attn"))
     return tensors
 
 
@@ -168,8 +175,8 @@ def _qwen_options(c):
 
 
 def _gemma_options(c):
-    found = {**_decoder_options(c), "intermediate_size": c["intermediate_dim"] // 2}
-    return {**found, "hidden_act": "gelu_pytorch_tanh"}
+    own = {"intermediate_size": c["intermediate_dim"] // 2, "hidden_act": "gelu_pytorch_tanh"}
+    return {**_decoder_options(c), **own}
 
 
 def _gemma2_options(c):
@@ -204,9 +211,9 @@ def _bart_options(c):
 def _with_bart_rows(tensors):
     """Add the rows before the first position, and the bias of the logits, which is 0."""
     for side in ("encoder", "decoder"):
-        names.with_rows_before(tensors, f"{side}.embed_positions.weight", 2)
+        with_rows_before(tensors, f"{side}.embed_positions.weight", 2)
     vocabulary_size = tensors["shared.weight"][0][0]
-    return {**tensors, encoder_decoder.BIAS: names.zeros(1, vocabulary_size)}
+    return {**tensors, encoder_decoders.BIAS: zeros(1, vocabulary_size)}
 
 
 _BART_NAMES = {
@@ -226,7 +233,7 @@ KINDS = {
         "bart",
         _bart_options,
         _BART_NAMES,
-        {**encoder_decoder.BLOCK, **encoder_decoder.CROSS_ATTENTION},
+        {**encoder_decoders.BLOCK, **encoder_decoders.CROSS_ATTENTION},
         more=_with_bart_rows,
     ),
     "BertBackbone": Kind(
@@ -234,7 +241,7 @@ KINDS = {
         # KerasHub has the approximation by tanh.
         lambda c: {**_bert_options(c), "hidden_act": "gelu_new"},
         _BERT_NAMES,
-        bert.BLOCK,
+        encoders.BLOCK,
     ),
     "DistilBertBackbone": Kind(
         "distilbert",
@@ -245,7 +252,7 @@ KINDS = {
             "token_and_position_embedding/position_embedding": _POSITIONS,
             "transformer_layer": "transformer.layer.{}.",
         },
-        distilbert.BLOCK,
+        encoders.DISTILBERT_BLOCK,
     ),
     "RobertaBackbone": Kind(
         "roberta",
@@ -255,7 +262,7 @@ KINDS = {
             "embeddings/token_embedding": _TABLE,
             "embeddings/position_embedding": _POSITIONS,
         },
-        bert.BLOCK,
+        encoders.BLOCK,
         more=_with_roberta_rows,
     ),
     "GPT2Backbone": Kind(
@@ -279,3 +286,117 @@ KINDS = {
 _GEMMA = {"names": _DECODER_NAMES, "heads_first": True}
 GEMMA = Kind("gemma", _gemma_options, block=_DECODER_BLOCK, **_GEMMA)
 GEMMA_2 = Kind("gemma2", _gemma2_options, block=_SANDWICH_BLOCK, **_GEMMA)
+
+
+# The part of a `TransformerBlock` for each layer of a block, in whatever backbone it is.
+_ATTENTIONS = {
+    **dict.fromkeys(("self_attention_layer", "self_attention", "attention"), "attention"),
+    "cross_attention": "cross_attention",
+}
+_PROJECTIONS = {"query": "query", "key": "key", "value": "value", "attention_output": "output"}
+PARTS = {
+    **{
+        f"{theirs}/{layer}": f"{ours}.{projection}"
+        for theirs, ours in _ATTENTIONS.items()
+        for layer, projection in _PROJECTIONS.items()
+    },
+    "self_attention/query_dense_layernorm": "attention.qk_norm",
+    "self_attention/key_dense_layernorm": "attention.key_norm",
+    "self_attention_layer_norm": "attention_residual.norm",
+    "self_attention_layernorm": "attention_residual.norm",
+    "pre_attention_norm": "attention_residual.norm",
+    "post_attention_norm": "attention_residual.output_norm",
+    "cross_attention_layer_norm": "cross_attention_residual.norm",
+    "feedforward_layer_norm": "feed_forward_residual.norm",
+    "feedforward_layernorm": "feed_forward_residual.norm",
+    "pre_ffw_norm": "feed_forward_residual.norm",
+    "post_ffw_norm": "feed_forward_residual.output_norm",
+    "feedforward_gate_dense": "feed_forward.gate",
+    "feedforward_intermediate_dense": "feed_forward.intermediate",
+    "feedforward_output_dense": "feed_forward.output_dense",
+    "ffw_gating": "feed_forward.gate",
+    "ffw_gating_2": "feed_forward.intermediate",
+    "ffw_linear": "feed_forward.output_dense",
+}
+_INDEXED = re.compile(r"(transformer(?:_encoder|_decoder)?_layer|decoder_block)_(\d+)/(.+)")
+_BIASES = "bias", "beta"
+
+
+def list_tensors(backbone, kind):
+    """Return the weights of a backbone as `tensor_files.list_tensors` does those of a folder.
+
+    Args:
+        backbone: a backbone of KerasHub.
+        kind: the `Kind` of its class.
+
+    Raises:
+        ValueError: if the backbone has a weight for which the kind has no name.
+    """
+    tensors = {}
+    for variable in backbone.weights:
+        layer, _, leaf = variable.path.rpartition("/")
+        name = _layer_name(variable.path if leaf == "reverse_embeddings" else layer, kind)
+        if name is None:
+            raise ValueError(
+                "`backbone` has a weight that the models of its kind do not have. "
+                f"Received: backbone={backbone!r}, with {variable.path!r}."
+            )
+        change = _change(layer.rpartition("/")[2], leaf, kind)
+        shape = change(np.broadcast_to(np.float32(0), variable.shape)).shape
+        tensors[f"{name}.{'bias' if leaf in _BIASES else 'weight'}"] = (
+            shape,
+            _reader(variable, change),
+        )
+    return kind.more(tensors)
+
+
+def _reader(variable, change):
+    return lambda: change(ops.convert_to_numpy(ops.cast(variable, "float32")))
+
+
+def _layer_name(path, kind):
+    """Return the name on disk of a layer; None for an unknown one."""
+    match = _INDEXED.search(path)
+    if match is None:
+        return kind.names.get(path)
+    layers, index, layer = match.groups()
+    part = kind.block.get(PARTS.get(layer))
+    return part and kind.names[layers].format(index) + part
+
+
+def _change(layer, leaf, kind):
+    """Return the function from a weight to the tensor on disk."""
+
+    def change(value):
+        if leaf == "bias":
+            return value.reshape(-1)
+        if leaf == "reverse_embeddings":
+            return value.T
+        if leaf != "kernel":
+            return value
+        if value.ndim == 3 and layer == "attention_output":  # (N, H, D)
+            value = value.reshape(-1, value.shape[-1])
+        elif value.ndim == 3:  # (D, N, H), of Gemma (N, D, H)
+            value = value.transpose(1, 0, 2) if kind.heads_first else value
+            value = value.reshape(value.shape[0], -1)
+        return value.T if kind.is_linear else value
+
+    return change
+
+
+def join(tensors, names, joined):
+    """Put tensors side by side along the last axis, under one name."""
+    parts = [tensors.pop(name) for name in names]
+    shape = *parts[0][0][:-1], sum(part[0][-1] for part in parts)
+    tensors[joined] = shape, lambda: np.concatenate([read() for _, read in parts], axis=-1)
+
+
+def with_rows_before(tensors, name, count):
+    """Put rows of zeros before a table."""
+    (length, width), read = tensors[name]
+    tensors[name] = (count + length, width), lambda: np.pad(read(), ((count, 0), (0, 0)))
+
+
+def zeros(*shape):
+    """Return a tensor of zeros, as `list_tensors` does."""
+    return shape, lambda: np.zeros(shape, "float32")

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from keras_attn.models.fingerprint import LENGTH, example_array, num_tokens
+from keras_attn.models.model import LENGTH, example_array, num_tokens
 
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # Relative to the greatest magnitude of an output: other machines add up in another order.

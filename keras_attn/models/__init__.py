@@ -1,11 +1,10 @@
 """Models: one builder a paper, and the papers' sizes by name."""
 
-from keras_attn.models.catalog import create, presets
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.models.classifier import Classifier
 from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
-from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.paper_sizes import create, presets
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
 from keras_attn.models.papers.big_bird import big_bird
@@ -16,7 +15,10 @@ from keras_attn.models.papers.gemma import gemma
 from keras_attn.models.papers.gpt import gpt
 from keras_attn.models.papers.gpt_oss import gpt_oss
 from keras_attn.models.papers.gtrxl import gtrxl
-from keras_attn.models.papers.image_transformer import image_transformer
+from keras_attn.models.papers.image_transformer import (
+    image_transformer,
+    super_resolution_transformer,
+)
 from keras_attn.models.papers.llama import llama
 from keras_attn.models.papers.longformer import longformer
 from keras_attn.models.papers.mistral import mistral
@@ -25,15 +27,13 @@ from keras_attn.models.papers.modern_bert import modern_bert
 from keras_attn.models.papers.perceiver import perceiver
 from keras_attn.models.papers.reformer import reformer
 from keras_attn.models.papers.sparse_transformer import sparse_transformer
-from keras_attn.models.papers.super_resolution_transformer import super_resolution_transformer
 from keras_attn.models.papers.switch_transformer import switch_transformer
 from keras_attn.models.papers.t5 import t5
 from keras_attn.models.papers.transformer import transformer
 from keras_attn.models.papers.transformer_xl import transformer_xl
 from keras_attn.models.papers.universal_transformer import universal_transformer
 from keras_attn.models.papers.vit import vit
-from keras_attn.models.sequence_model import SequenceModel
-from keras_attn.models.trajectory_model import TrajectoryModel
+from keras_attn.models.state_models import SequenceModel, TrajectoryModel
 
 __all__ = [
     "CausalLanguageModel",

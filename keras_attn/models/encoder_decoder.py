@@ -8,7 +8,6 @@ from keras_attn.attention.segments import same_segment, segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
-from keras_attn.models.start_mask import StartIsReal, first_is_real
 from keras_attn.ops.shapes import pad
 
 
@@ -209,7 +208,7 @@ class EncoderDecoder(Model):
             context_padding_mask=mask,
             return_attention_scores=True,
         )
-        heads = [of_layer["cross_attention"] for of_layer in scores]
+        heads = [by_sublayer["cross_attention"] for by_sublayer in scores]
         most = max(x.shape[1] for x in heads)
         return ops.stack([pad(x, 0, most - x.shape[1], axis=1) for x in heads], axis=1)
 
@@ -234,3 +233,27 @@ class EncoderDecoder(Model):
 def _embed(embedding, position, norm, token_ids, positions=None):
     x = assembly.embed(embedding, position, token_ids, positions)
     return x if norm is None else norm(x)
+
+
+def first_is_real(mask):
+    """Return a padding mask (B, T) that is True at the first position; None stays None."""
+    if mask is None:
+        return None
+    return ops.concatenate([ops.ones_like(mask[:, :1]), mask[:, 1:]], axis=1)
+
+
+@registry.register
+class StartIsReal(registry.MaskedLayer):
+    """Return the embeddings (B, T, D) of targets with a mask that is True at the first position.
+
+    T5 and Marian start their targets with the id of padding.
+    """
+
+    def call(self, x):
+        return ops.copy(x)  # Keras leaves the mask of a tensor that is returned itself.
+
+    def compute_mask(self, x, previous_mask=None):
+        return first_is_real(previous_mask)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape

@@ -1,7 +1,9 @@
-"""The base class of all models."""
+"""The base class of all models, and their fingerprint in files, which loading compares."""
 
 import contextlib
+import math
 import os
+import weakref
 
 import keras
 import numpy as np
@@ -13,7 +15,8 @@ from keras_attn.backend.replicas import refuse_model_parallel, whole_model
 from keras_attn.depth import ACT
 from keras_attn.depth.halting_record import record_halting
 from keras_attn.files import atomic_file
-from keras_attn.models.fingerprint import Fingerprint
+from keras_attn.layers.adapted_projections import merged_weights
+from keras_attn.layers.lora import checksum, checksums_differ
 from keras_attn.registry import BuildsOptimizer
 
 
@@ -81,15 +84,15 @@ class Model(BuildsOptimizer, keras.Model):
         inputs = self._complete(inputs)  # training on JAX calls this without `__call__`
         if not self._are_packed(inputs):
             return super().call(inputs, training=training, mask=mask)
-        given = {name: ops.cast(inputs[name], x.dtype) for name, x in self.input.items()}
-        for name, of_tokens in self.segment_inputs.items():
+        tensors = {name: ops.cast(inputs[name], x.dtype) for name, x in self.input.items()}
+        for name, tokens in self.segment_inputs.items():
             if name not in inputs:
                 raise ValueError(
                     "A packed row needs the segment ids of each side. Received: inputs "
                     f"{', '.join(sorted(inputs))}, without `{name}`."
                 )
-            given[name] = check_segments(inputs[name], given[of_tokens], name, of_tokens)
-        return self.packed(**given)
+            tensors[name] = check_segments(inputs[name], tensors[tokens], name, tokens)
+        return self.packed(**tensors)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
         if self._are_packed(inputs):
@@ -124,7 +127,8 @@ class Model(BuildsOptimizer, keras.Model):
         Raises:
             ValueError: if the model has no such depth.
         """
-        names, found = {id(part): name for name, part in self.halting_depths.items()}, {}
+        names = {id(part): name for name, part in self.halting_depths.items()}
+        records = {}
         if not names:
             raise ValueError(
                 "`halting` needs a model whose encoder, decoder or depth is an `ACT`. "
@@ -133,11 +137,11 @@ class Model(BuildsOptimizer, keras.Model):
 
         def keep(layer, halting):
             if id(layer) in names:
-                found[names[id(layer)]] = halting
+                records[names[id(layer)]] = halting
 
         with record_halting(keep):
             self(inputs)
-        return found
+        return records
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         distribution = keras.distribution.distribution()
@@ -196,3 +200,104 @@ def _unbuilt_head(config):
         return {name: _unbuilt_head(part) for name, part in config.items()}
     is_dense = config["class_name"] == "Dense" and config.get("registered_name") is None
     return {key: x for key, x in config.items() if not (is_dense and key == "build_config")}
+
+
+LENGTH = 3
+# Relative to the largest output: other machines and backends sum in another order.
+ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
+
+
+class Fingerprint(keras.layers.Layer):
+    """A model's output for a small input, and a number for each of its weights.
+
+    It is saved with the model and computed again when the model is loaded, after its layers.
+    Loading so refuses a file with swapped weights, or with weights of another version of a layer.
+    The fingerprint uses three tokens, so it cannot detect an edited window size.
+    """
+
+    def __init__(self, model):
+        super().__init__(name="fingerprint", dtype="float32")
+        self._model = weakref.ref(model)
+
+    def answer(self):
+        """Return the model's output for the small input, as one float32 vector."""
+        model = self._model()
+        outputs = keras.tree.flatten(model(example(model)))
+        numbers = [ops.convert_to_numpy(ops.cast(x, "float32")).ravel() for x in outputs]
+        return np.concatenate(numbers)
+
+    def projections(self):
+        """Return a checksum of each weight that a file of the model holds, (weights, 2)."""
+        values = [value for _, value in merged_weights(self._model())]
+        return np.array([checksum(value) for value in values], "float32")
+
+    def save_own_variables(self, store):
+        store["answer"] = self.answer()
+        store["weights"] = self.projections()
+
+    def load_own_variables(self, store):
+        model = self._model()
+        if "answer" not in store.keys():
+            raise ValueError(
+                f"The file must hold a fingerprint of {model.name!r}, to check that the model's "
+                "output is as it was when it was saved. Received: none; "
+                "`load_weights(path, skip_mismatch=True)` loads such a file without the check."
+            )
+        saved, own = np.asarray(store["weights"]), self.projections()
+        if len(saved) != len(own):
+            raise ValueError(
+                f"The model {model.name!r} was saved with {len(saved)} weights. "
+                f"Received: a model with {len(own)}."
+            )
+        differ = checksums_differ(saved, own)
+        if differ.any():
+            weights = [weight for weight, _ in merged_weights(model)]
+            paths = [w.path for w, differs in zip(weights, differ, strict=True) if differs]
+            raise ValueError(
+                f"The file is not as {model.name!r} was saved: {len(paths)} of its weights differ. "
+                f"Received: others at {', '.join(paths[:3])}."
+            )
+        saved, own = np.asarray(store["answer"]), self.answer()
+        received = f"{own.size} numbers in the place of {saved.size}"
+        if saved.shape == own.shape:
+            error = np.abs(own - saved).max(initial=0.0) / np.abs(saved).max(initial=1e-6)
+            allowed = max(ANSWERS_DIFFER.get(layer.compute_dtype, 0.0) for layer in model.layers)
+            if error <= allowed or np.array_equal(saved, own, equal_nan=True):
+                return
+            amount = f"{error:.2g} of the greatest number, above {allowed:g}"
+            received = f"answers that differ by {amount}"
+        raise ValueError(
+            f"The layers of {model.name!r} are of another version than those it was saved with. "
+            f"Received: {received}."
+        )
+
+
+def example(model):
+    """Return a fixed small input of a model: a dict of tensors, without optional inputs.
+
+    Tokens differ if there are enough: attention to equal values does not depend on its weights.
+    """
+    tokens = num_tokens(model)
+    return {
+        name: ops.cast(example_array(tensor.shape, tensor.dtype, tokens), tensor.dtype)
+        for name, tensor in model.input.items()
+        if not model.get_layer(tensor.name).optional
+    }
+
+
+def num_tokens(model):
+    """Return the number of token ids, from 1 on, that a model certainly has."""
+    parts = [getattr(model, name, None) for name in ("embedding", "target_embedding")]
+    sizes = [getattr(part, "vocabulary_size", 2) for part in parts if part is not None]
+    return min(sizes, default=2) - 1
+
+
+def example_array(shape, dtype, tokens):
+    """Return one row of a batch: token ids from 1 to `tokens`, or small numbers; lengths are 1."""
+    shape = [1, *(LENGTH if size is None else size for size in shape[1:])][: len(shape)]
+    count = np.arange(math.prod(shape)).reshape(shape)
+    if not keras.backend.is_int_dtype(dtype):
+        return np.cos(count)
+    if len(shape) > 1:
+        return 1 + count % tokens
+    return np.ones_like(count)

@@ -1,6 +1,6 @@
 """Models by name: those of `keras_attn.models`, and the LSTM from before them."""
 
-from keras_attn.models.catalog import PRESETS
+from keras_attn.models.paper_sizes import PRESETS
 
 from ..model_arguments import build_model
 from .lstm import LSTMTranslator

@@ -17,7 +17,7 @@ from keras_attn.catalogue.entries import (
     sections,
 )
 from keras_attn.catalogue.needs import NEEDS
-from keras_attn.models.catalog import PRESETS
+from keras_attn.models.paper_sizes import PRESETS
 
 ENTRIES = {entry.name: entry for _, _, entries in sections() for entry in entries}
 VALUES = [name for name in ENTRIES if not name.startswith(OUTSIDE_MODELS)]

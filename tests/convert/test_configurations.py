@@ -2,9 +2,14 @@
 
 import pytest
 
-from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.layer_types import FULL, SLIDING, layer_types, windows
-from keras_attn.convert.hugging_face.rotary import read_rotary
+from keras_attn.convert.hugging_face.config import (
+    FULL,
+    SLIDING,
+    Config,
+    layer_types,
+    read_rotary,
+    windows,
+)
 from keras_attn.ops.activations import gelu_tanh
 
 LINEAR = {"rope_type": "linear", "factor": 4.0}

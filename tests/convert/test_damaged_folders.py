@@ -11,8 +11,8 @@ import safetensors.numpy
 
 from keras_attn.convert import from_hugging_face
 from keras_attn.convert.golden import FILE
-from keras_attn.convert.hugging_face import bert
-from keras_attn.convert.hugging_face.overrides import build
+from keras_attn.convert.hugging_face import encoders as bert
+from keras_attn.convert.hugging_face.family import build
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TABLE = "bert.embeddings.word_embeddings.weight"

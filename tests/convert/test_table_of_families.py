@@ -11,7 +11,7 @@ import pytest
 from keras_attn import export, models
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.convert import from_hugging_face
-from keras_attn.convert.hugging_face.families import FAMILIES
+from keras_attn.convert.hugging_face.conversion import FAMILIES
 
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 PAGE = pages.ROOT / "keras_attn/convert/README.md"

@@ -13,10 +13,9 @@ import safetensors.numpy
 from keras_attn import depth, layers, models, norms, patterns, positions, residuals
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face import writing
+from keras_attn.convert.hugging_face.checkpoint import StoredModel
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.stored_model import StoredModel
-from keras_attn.convert.hugging_face.tensor_files import INDEX, SINGLE, list_tensors
-from keras_attn.convert.hugging_face.tensor_writer import write_tensors
+from keras_attn.convert.hugging_face.tensor_files import INDEX, SINGLE, list_tensors, write_tensors
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import Fold
 from keras_attn.text import SentencePiece, Template

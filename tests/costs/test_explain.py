@@ -11,7 +11,7 @@ from keras_attn import depth, layers, patterns, scores
 from keras_attn.compat.unallocated import without_values
 from keras_attn.costs import products
 from keras_attn.costs.__main__ import main
-from keras_attn.models.catalog import PRESETS
+from keras_attn.models.paper_sizes import PRESETS
 
 
 def count_parameters(name):

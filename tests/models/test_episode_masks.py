@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.models.sequence_model import episode_masks
+from keras_attn.models.state_models import episode_masks
 
 T = 6
 ROW = st.lists(st.booleans(), min_size=T, max_size=T)

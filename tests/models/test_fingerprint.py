@@ -11,7 +11,7 @@ import pytest
 from keras_attn.layers import FeedForward
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import bert, create, gpt, transformer_xl
-from keras_attn.models.fingerprint import example
+from keras_attn.models.model import example
 
 V = 23
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}

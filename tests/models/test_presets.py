@@ -7,7 +7,7 @@ from models.shapes import SHAPES
 
 from keras_attn.losses import AuxiliaryLosses
 from keras_attn.models import create, gpt
-from keras_attn.models.catalog import PRESETS
+from keras_attn.models.paper_sizes import PRESETS
 from keras_attn.residuals import Gate
 
 V, L, N, D, F, P = (

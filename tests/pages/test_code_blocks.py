@@ -4,7 +4,7 @@ import pages
 import pytest
 
 from keras_attn.export import Translator
-from keras_attn.models.catalog import PRESETS
+from keras_attn.models.paper_sizes import PRESETS
 from serving.client import GrpcClient, RestClient, Token
 
 # The examples of the catalogue run as those of docstrings.

@@ -7,7 +7,7 @@ import pytest
 from fork_server import ROOT
 from peers import PYTHON
 
-from keras_attn.convert.hugging_face.tensor_writer import write_file
+from keras_attn.convert.hugging_face.tensor_files import write_file
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 

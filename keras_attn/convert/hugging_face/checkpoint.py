@@ -1,11 +1,13 @@
-"""A checkpoint of Hugging Face, each tensor of which is used exactly once."""
+"""The tensors of a checkpoint to read, each used once, and those of a model to write."""
 
 import fnmatch
 
+import keras
 import numpy as np
 
 from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.tensor_files import list_tensors
+from keras_attn.convert.hugging_face.weights import numbers
 
 # Constants that some versions of transformers store beside the weights; no model reads them.
 _BUFFERS = (
@@ -138,3 +140,59 @@ class Checkpoint:
             self.refuse(
                 f"The weights hold the tensor {left[0]!r}{more}, which the model has no place for."
             )
+
+
+class StoredModel:
+    """Tensors to write, taken from a model by the methods that `Checkpoint` has for reading.
+
+    Args:
+        config: the `Config` of the family that the model is of.
+        prefix: str. Beginning of the names of all tensors but those of heads.
+        heads: tuple of beginnings of the names of heads.
+
+    Attributes:
+        tensors: dict of names and `(shape, read)`; `read()` gives a float32 array.
+    """
+
+    def __init__(self, config, prefix="", heads=()):
+        self.config = config
+        self.tensors = {}
+        self._prefix, self._heads = prefix, tuple(heads)
+
+    def transfer(self, name, fold):
+        """Store the variables of a `Fold` as a tensor; refuse quantized ones."""
+        dtypes = [variable.dtype for variable in getattr(fold, "variables", ())]
+        if not all(map(keras.backend.is_float_dtype, dtypes)):
+            raise ValueError(
+                "The weights must be floats: write the model before it is quantized. "
+                f"Received: the tensor {name!r} of {', '.join(dtypes)}."
+            )
+        self._add(name, fold.shape, fold.tensor)
+
+    def require_zero(self, variable):
+        """Refuse a variable other than 0 for which checkpoints of the family have no tensor."""
+        if np.any(numbers(variable)):
+            raise ValueError(
+                f"The weight {variable.path!r} must be 0: checkpoints of "
+                f"{self.config.get('model_type')} have no such weight. "
+                f"Received: a largest number of {np.abs(numbers(variable)).max():.3g}."
+            )
+
+    def store_zeros(self, name, shape):
+        """Store zeros for a tensor for which the model has no variable."""
+        self._add(name, shape, lambda: np.zeros(shape, np.float32))
+
+    def _add(self, name, shape, read):
+        name = name if name.startswith(self._heads) else self._prefix + name
+        if name in self.tensors:
+            raise RuntimeError(f"The tensor {name!r} is stored twice.")
+        self.tensors[name] = tuple(shape), lambda: _finite(name, read())
+
+
+def _finite(name, tensor):
+    if not np.isfinite(tensor).all():
+        raise ValueError(
+            "The weights must be finite numbers, which the model's are not. "
+            f"Received: the tensor {name!r}."
+        )
+    return tensor

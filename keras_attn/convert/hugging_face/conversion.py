@@ -1,16 +1,46 @@
-"""Conversion of a folder to a model and a tokenizer."""
+"""Conversion of a folder to a model and a tokenizer, and changes of the model by a word."""
 
+import functools
 import os
 
+import keras
+
+from keras_attn import depth, registry, residuals
 from keras_attn.convert.golden import check_golden
-from keras_attn.convert.hugging_face import changes
+from keras_attn.convert.hugging_face import decoders, encoder_decoders, encoders, long_decoders
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
-from keras_attn.ops.checks import check_paths
+from keras_attn.ops.checks import check_paths, check_that
+
+# By `model_type`.
+FAMILIES = {
+    "bart": encoder_decoders.Bart(),
+    "bert": encoders.Bert(),
+    "big_bird": encoders.BigBird(),
+    "distilbert": encoders.DistilBert(),
+    "gemma": decoders.Gemma(),
+    "gemma2": decoders.Gemma2(),
+    "gemma3_text": decoders.Gemma3(),
+    "gpt2": decoders.GPT2(),
+    "llama": decoders.Llama(),
+    "longformer": encoders.Longformer(),
+    "marian": encoder_decoders.Marian(),
+    "mistral": decoders.Mistral(),
+    "qwen2": decoders.Qwen2(),
+    "qwen3": decoders.Qwen3(),
+    "reformer": long_decoders.Reformer(),
+    "roberta": encoders.Roberta(),
+    "t5": encoder_decoders.T5(),
+    "transfo-xl": long_decoders.TransformerXL(),
+    "vit": encoders.ViT(),
+}
+# Overrides that are no arguments of a model's function.
+CHANGES = ("depth", "residual")
+_DEPTHS = {"reversible": depth.Reversible, "stack": depth.Stack}
+_STACKS = ("depth", "encoder", "decoder")
 
 
 def from_hugging_face(folder, **overrides):
@@ -60,10 +90,10 @@ def from_hugging_face(folder, **overrides):
 
 def convert(checkpoint, family, overrides):
     """Return the model of a checkpoint, all of whose tensors it takes, with the overrides."""
-    later = {name: overrides[name] for name in changes.NAMES if name in overrides}
+    later = {name: overrides[name] for name in CHANGES if name in overrides}
     model = family.convert(checkpoint, {k: v for k, v in overrides.items() if k not in later})
     checkpoint.finish()
-    return changes.change(model, **later)
+    return change(model, **later)
 
 
 def family_of(folder):
@@ -82,3 +112,84 @@ def family_of(folder):
     family = FAMILIES[model_type]
     config.require(**family.requires)
     return config, family
+
+
+def change(model, **changes):
+    """Return a model with another depth or residual, and the weights of `model`.
+
+    What both models have keeps its numbers, in each block the norms of the residuals too. Other
+    weights, such as the norm after the last block of a pre-norm stack, have their initial ones.
+
+    Args:
+        model: a model of `keras_attn.models` that has its weights.
+        changes: `residual`, a name or object of the residual axis, and `depth`: "stack",
+            "reversible", or a function from the list of blocks to a depth, such as
+            `lambda blocks: depth.Stack(blocks, remat=True)`.
+
+    Raises:
+        ValueError: if a change is of another kind, or the blocks do not fit the depth.
+    """
+    if not changes:
+        return model
+    config = model.get_config()
+    stacks = [name for name in _STACKS if getattr(model, name, None) is not None]
+    for name in stacks:
+        stack = getattr(model, name)
+        blocks = [_with_residual(block, changes.get("residual")) for block in stack.blocks]
+        made = _make(stack, changes.get("depth"))(blocks)
+        check_that(hasattr(made, "blocks"), "a function from blocks to a depth", depth=made)
+        config[name] = registry.serialize(made)
+        config[name]["config"]["name"] = stack.name
+    changed = type(model).from_config(config)
+    for name, old in vars(model).items():
+        if name in stacks:
+            _copy_stack(old, getattr(changed, name))
+        elif isinstance(old, keras.layers.Layer):
+            getattr(changed, name).set_weights(old.get_weights())
+    return changed
+
+
+def _make(stack, identifier):
+    """Return the function from blocks to the depth that an override names."""
+    if identifier is None:
+        options = {k: v for k, v in stack.get_config().items() if k not in ("block", "num_layers")}
+        return functools.partial(type(stack), **options)
+    if isinstance(identifier, str) and identifier in _DEPTHS:
+        return functools.partial(_DEPTHS[identifier], dtype=stack.dtype_policy)
+    is_function = callable(identifier) and not isinstance(identifier, keras.layers.Layer)
+    check_that(is_function, f"{', '.join(_DEPTHS)} or a function of the blocks", depth=identifier)
+    return identifier
+
+
+def _with_residual(block, identifier):
+    """Return a new block; a residual that is given by its name keeps the kind of the norms."""
+    config = registry.serialize(block)
+    if identifier is not None:
+        residual = residuals.get(identifier)
+        if isinstance(identifier, str):
+            norm = block.residual.norm
+            residual = type(residual).from_config(
+                {**residual.get_config(), "norm": registry.serialize(registry.copy(norm))}
+            )
+        config["config"]["residual"] = registry.serialize(residual)
+    return registry.revive(config)
+
+
+def _copy_stack(old, new):
+    for before, after in zip(old.blocks, new.blocks, strict=True):
+        for name in ("attention", "cross_attention", "feed_forward"):
+            if getattr(before, name, None) is not None:
+                getattr(after, name).set_weights(getattr(before, name).get_weights())
+                _copy_norms(*(getattr(block, f"{name}_residual") for block in (before, after)))
+    if old.norm is not None and new.norm is not None:
+        new.norm.set_weights(old.norm.get_weights())
+
+
+def _copy_norms(old, new):
+    """Copy the weights of the norms that both residuals have."""
+    for name in ("norm", "output_norm"):
+        norms = [getattr(residual, name, None) for residual in (old, new)]
+        if None not in norms and [x.shape for x in norms[0].weights] == [
+            x.shape for x in norms[1].weights
+        ]:
+            norms[1].set_weights(norms[0].get_weights())

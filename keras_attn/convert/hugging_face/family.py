@@ -1,7 +1,6 @@
 """A family of checkpoints: how a checkpoint becomes a model, and a model a checkpoint."""
 
-import dataclasses
-from collections.abc import Callable
+import inspect
 
 from keras_attn import registry
 
@@ -25,35 +24,57 @@ ENCODER_OPTIONS = {
 SIDES = ("encoder", "decoder")  # of an `EncoderDecoder`
 
 
-@dataclasses.dataclass(frozen=True)
 class Family:
-    """The functions by which a checkpoint of a family becomes a model, and a model a checkpoint.
+    """A family of checkpoints, by whose methods a checkpoint becomes a model and back.
 
-    Args:
-        convert: function from a `Checkpoint` and the user's overrides to the model.
-        options: function from the model to the options of `config.json`; None for a family that is
-            not written.
-        build: function from a `Config` with these options, and the model, to a model of the family.
-            The model fits the family if the two differ in their weights only.
-        copy_weights: function of a `Checkpoint` or a `StoredModel`, and the model.
+    Attributes:
         prefix: str. Beginning of the names of all tensors but those of heads.
         heads: tuple of beginnings of the names of heads.
-        files: function from the model to the contents of more JSON files, by their names.
         requires: dict of options that must have another value than those of other families.
-        free: tuple of names of arguments in which the model may differ from that of `build`.
+        free: tuple of names of arguments in which a model that is written may differ from that of
+            `build`.
         pad_id: int. The id of padding in `config.json` for a model without one; None for none.
     """
 
-    convert: Callable
-    options: Callable | None = None
-    build: Callable | None = None
-    copy_weights: Callable | None = None
-    prefix: str = ""
-    heads: tuple = ()
-    files: Callable = lambda model: {}
-    requires: dict = dataclasses.field(default_factory=dict)
-    free: tuple = ()
-    pad_id: int | None = None
+    prefix = ""
+    heads = ()
+    requires = {}
+    free = ()
+    pad_id = None
+
+    def convert(self, checkpoint, overrides):
+        """Return the model of a `Checkpoint`, with the user's overrides of its arguments."""
+        raise NotImplementedError
+
+    def options(self, model):
+        """Return the options of `config.json` for a model that is to be written."""
+        raise NotImplementedError
+
+    def build(self, config, model):
+        """Return a model of the family by a `Config` with the options of `model`.
+
+        The model fits the family if the two differ in their weights only.
+        """
+        raise NotImplementedError
+
+    def copy_weights(self, checkpoint, model):
+        """Copy the tensors of a model, from a `Checkpoint` or to a `StoredModel`."""
+        raise NotImplementedError
+
+    def files(self, model):
+        """Return the contents of more JSON files, by their names."""
+        return {}
+
+
+def build(function, arguments, overrides):
+    """Call a function that builds a model; refuse overrides that are no arguments of it."""
+    names = inspect.signature(function).parameters
+    if unknown := sorted(overrides.keys() - names):
+        raise ValueError(
+            f"`overrides` must be arguments of `{function.__name__}`: {', '.join(names)}. "
+            f"Received: {unknown[0]}={overrides[unknown[0]]!r}."
+        )
+    return function(**{**arguments, **overrides})
 
 
 def read_options(model, table):
@@ -65,14 +86,14 @@ def read_part(model, path):
     """Return the attribute at a path in a model, such as "encoder.blocks.0"; refuse others."""
     part, steps = model, path.split(".")
     for index, step in enumerate(steps):
-        found = part[int(step)] if step.isdigit() else getattr(part, step, None)
-        if found is None:
+        inner = part[int(step)] if step.isdigit() else getattr(part, step, None)
+        if inner is None:
             before = ".".join(["model", *steps[:index]])
             raise ValueError(
                 f"`model` fits no family of checkpoints: `{before}` has no {step}. "
                 f"Received: {before}={part!r}."
             )
-        part = found
+        part = inner
     return part
 
 
@@ -97,15 +118,30 @@ def _differences(ours, theirs, free, path="model"):
         ours, theirs = (x.get("config", x.get("items")) for x in (ours, theirs))  # items of a tuple
     elif _is_object(ours) or _is_object(theirs):
         return (yield path, ours, theirs)
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        for name in ours:
-            if name not in free and not name.endswith(_FREE_ENDINGS):
-                yield from _differences(ours[name], theirs.get(name), free, f"{path}.{name}")
-    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for index, pair in enumerate(zip(ours, theirs, strict=True)):
-            yield from _differences(*pair, free, f"{path}[{index}]")
-    elif ours != theirs:
+    for step, mine, other in _pairs(ours, theirs, free):
+        yield from _differences(mine, other, free, f"{path}{step}")
+    if not _has_pairs(ours, theirs) and ours != theirs:
         yield path, ours, theirs
+
+
+def _has_pairs(ours, theirs):
+    """Return True for two dicts, or for two lists of one length."""
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs)
+    return isinstance(ours, dict) and isinstance(theirs, dict)
+
+
+def _pairs(ours, theirs, free):
+    """Yield the step of the path to each pair of values of two dicts or lists, and both values."""
+    if not _has_pairs(ours, theirs):
+        return
+    if isinstance(ours, list):
+        for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield f"[{index}]", mine, other
+        return
+    for name, mine in ours.items():
+        if name not in free and not name.endswith(_FREE_ENDINGS):
+            yield f".{name}", mine, theirs.get(name)
 
 
 def _is_object(value):

@@ -88,8 +88,8 @@ def kernel_sources(model, folder):
                         "The model must be converted from the folder. Its projection "
                         f"{path!r} is another one."
                     )
-                if (found := _factors(coded[path])) is not None:
-                    factors.setdefault(path, {})[kind] = found
+                if (pair := _factors(coded[path])) is not None:
+                    factors.setdefault(path, {})[kind] = pair
     finally:
         keras.config.set_dtype_policy(policy)
     whole = {path: parts for path, parts in factors.items() if len(parts) == len(_CODES)}

@@ -1,7 +1,8 @@
-"""Tensor files of a checkpoint: their names and shapes, and tensors read one at a time."""
+"""Files of a checkpoint: tensors read and written one at a time, and JSON."""
 
 import functools
 import json
+import math
 import os
 import pathlib
 import pickle
@@ -11,6 +12,7 @@ import numpy as np
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
+_BYTES = 4  # of a float32, in which all tensors are written
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 
 
@@ -65,15 +67,15 @@ def _list_shards(folder):
     for file in sorted(set(index.values())):
         if pathlib.PurePath(file).name != file or not (folder / file).is_file():
             refuse(f"The index names the file {file!r}, which the folder lacks.", folder)
-        found, expected = list_safetensors(folder, file), {k for k in index if index[k] == file}
-        if different := sorted(found.keys() ^ expected):
+        listed, expected = list_safetensors(folder, file), {k for k in index if index[k] == file}
+        if different := sorted(listed.keys() ^ expected):
             where = "index" if different[0] in expected else "file"
             refuse(
                 f"The index and the file {file!r} disagree: only the {where} has the tensor "
                 f"{different[0]!r}.",
                 folder,
             )
-        tensors.update(found)
+        tensors.update(listed)
     return tensors
 
 
@@ -131,3 +133,76 @@ def _list_pickle(folder):
         name: (tuple(x.shape), functools.partial(lambda x: x.float().numpy(), x))
         for name, x in tensors.items()
     }
+
+
+def write_tensors(folder, tensors, shard_size):
+    """Write tensors in float32: to one file, or to shards with an index.
+
+    Args:
+        folder: path.
+        tensors: dict of names and `(shape, read)`; `read()` gives the array, which then is written
+            before the next one is read.
+        shard_size: int. Largest size of a file's tensors in bytes; a larger tensor has a file of
+            its own.
+    """
+    shards = _shards(tensors, shard_size)
+    if len(shards) == 1:
+        return write_safetensors(os.path.join(folder, SINGLE), tensors, shards[0])
+    files = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+    for file, names in zip(files, shards, strict=True):
+        write_safetensors(os.path.join(folder, file), tensors, names)
+    index = {
+        "metadata": {"total_size": sum(map(_size, tensors.values()))},
+        "weight_map": {
+            name: file for file, names in zip(files, shards, strict=True) for name in names
+        },
+    }
+    write_file(folder, INDEX, index)
+
+
+def write_file(folder, name, content):
+    """Write bytes, or a dict or list as JSON, to a file of a folder."""
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if not isinstance(content, bytes):
+        content = f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode()
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def _size(tensor):
+    shape, _ = tensor
+    return _BYTES * math.prod(shape)
+
+
+def _shards(tensors, shard_size):
+    """Return a list of names for each file."""
+    shards, room = [[]], shard_size
+    for name, tensor in tensors.items():
+        if shards[-1] and _size(tensor) > room:
+            shards.append([])
+            room = shard_size
+        shards[-1].append(name)
+        room -= _size(tensor)
+    return shards
+
+
+def write_safetensors(path, tensors, names):
+    """Write the tensors with these names to a safetensors file."""
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name in names:
+        start, end = end, end + _size(tensors[name])
+        shape = list(tensors[name][0])
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # values begin at a multiple of 8 bytes
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            shape, read = tensors[name]
+            value = np.ascontiguousarray(read(), "<f4")
+            if value.shape != shape:
+                raise RuntimeError(f"{name!r} has the shape {value.shape}, not {shape}.")
+            file.write(value.data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -36,7 +36,7 @@ def tokenizer_files(tokenizer, model_type):
 
 
 def _wordpiece(tokenizer):
-    given, pieces = tokenizer.get_config(), tokenizer.vocabulary()
+    config, pieces = tokenizer.get_config(), tokenizer.vocabulary()
     names = {"[PAD]": "pad", "[UNK]": "unk", "[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask"}
     special = {token: pieces.index(token) for token in names if token in pieces}
     end = (tokenizer.eos_id,)
@@ -46,8 +46,8 @@ def _wordpiece(tokenizer):
             "type": "BertNormalizer",
             "clean_text": True,
             "handle_chinese_chars": True,
-            "strip_accents": given["strip_accents"],
-            "lowercase": given["lower_case"],
+            "strip_accents": config["strip_accents"],
+            "lowercase": config["lower_case"],
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -62,8 +62,8 @@ def _wordpiece(tokenizer):
     settings = {
         # The class puts BERT's special tokens around a text, whatever the file says.
         "tokenizer_class": "BertTokenizer" if is_bert else "PreTrainedTokenizerFast",
-        "do_lower_case": given["lower_case"],
-        "strip_accents": given["strip_accents"],
+        "do_lower_case": config["lower_case"],
+        "strip_accents": config["strip_accents"],
         **{f"{names[token]}_token": token for token in special},
     }
     return {
@@ -74,45 +74,49 @@ def _wordpiece(tokenizer):
 
 
 def _byte_level(tokenizer):
-    given = tokenizer.get_config()
-    merges = [merge.split(" ") for merge in given["merges"]]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": given["add_space"], "trim_offsets": True}
-    if given["pattern"] == "gpt2":
+    config = tokenizer.get_config()
+    merges = [merge.split(" ") for merge in config["merges"]]
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": config["add_space"],
+        "trim_offsets": True,
+    }
+    if config["pattern"] == "gpt2":
         pre_tokenizer = {**byte_level, "use_regex": True}
     else:
-        pattern = {"Regex": PATTERNS[given["pattern"]]}
+        pattern = {"Regex": PATTERNS[config["pattern"]]}
         split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
         steps = [split, {**byte_level, "use_regex": False}]
         pre_tokenizer = {"type": "Sequence", "pretokenizers": steps}
     content = {
-        "normalizer": given["normal_form"] and {"type": given["normal_form"]},
+        "normalizer": config["normal_form"] and {"type": config["normal_form"]},
         "pre_tokenizer": pre_tokenizer,
         "decoder": {**byte_level, "use_regex": True},
         "model": {
             "type": "BPE",
             "byte_fallback": False,
-            "ignore_merges": given["ignore_merges"],
-            "vocab": given["vocabulary"],
+            "ignore_merges": config["ignore_merges"],
+            "vocab": config["vocabulary"],
             "merges": merges,
         },
     }
-    merges = "\n".join(["#version: 0.2", *given["merges"], ""])
+    merges = "\n".join(["#version: 0.2", *config["merges"], ""])
     return {
-        "tokenizer.json": _with_specials(content, tokenizer, given["special_tokens"]),
+        "tokenizer.json": _with_specials(content, tokenizer, config["special_tokens"]),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **_special_settings(tokenizer),
         },
-        "vocab.json": given["vocabulary"],
+        "vocab.json": config["vocabulary"],
         "merges.txt": merges.encode(),
     }
 
 
 def _sentencepiece(tokenizer, model_type):
-    given, template = tokenizer.get_config(), tokenizer.template
+    config, template = tokenizer.get_config(), tokenizer.template
     start, end = template.start, template.end
     # Not the ids that only the model has, which `read_tokenizer` names so.
-    special = {t: i for t, i in given["special_tokens"].items() if t != f"<unused {i}>"}
+    special = {t: i for t, i in config["special_tokens"].items() if t != f"<unused {i}>"}
     if model_type == "t5":
         name, settings = "spiece.model", {"extra_ids": len(special)}
         fits = _is_of_t5(tokenizer, special)
@@ -133,7 +137,7 @@ def _sentencepiece(tokenizer, model_type):
             f"{tokenizer.template!r}."
         )
     settings["tokenizer_class"] = _SENTENCEPIECE[model_type]
-    return {name: given["model_proto"], "tokenizer_config.json": settings}
+    return {name: config["model_proto"], "tokenizer_config.json": settings}
 
 
 def _is_of_t5(tokenizer, special):
@@ -148,18 +152,18 @@ def _is_of_t5(tokenizer, special):
 
 
 def _marian(tokenizer):
-    given = tokenizer.get_config()
+    config = tokenizer.get_config()
     files = {
-        "source.spm": given["source_model"],
-        "target.spm": given["target_model"],
-        "vocab.json": given["vocabulary"],
+        "source.spm": config["source_model"],
+        "target.spm": config["target_model"],
+        "vocab.json": config["vocabulary"],
         "tokenizer_config.json": {
             "tokenizer_class": "MarianTokenizer",
-            "separate_vocabs": given["target_vocabulary"] is not None,
+            "separate_vocabs": config["target_vocabulary"] is not None,
         },
     }
-    if given["target_vocabulary"] is not None:
-        files["target_vocab.json"] = given["target_vocabulary"]
+    if config["target_vocabulary"] is not None:
+        files["target_vocab.json"] = config["target_vocabulary"]
     return files
 
 

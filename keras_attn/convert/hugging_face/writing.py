@@ -4,20 +4,12 @@ import os
 
 from keras_attn import models, positions
 from keras_attn.compat.unallocated import without_values
-from keras_attn.convert.hugging_face import (
-    big_bird,
-    decoder_family,
-    distilbert,
-    longformer,
-    reformer,
-    transformer_xl,
-)
+from keras_attn.convert.hugging_face.checkpoint import StoredModel
 from keras_attn.convert.hugging_face.config import FILE, Config
-from keras_attn.convert.hugging_face.families import FAMILIES
+from keras_attn.convert.hugging_face.conversion import FAMILIES
+from keras_attn.convert.hugging_face.decoders import language_model, rotary_decoder_type
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
-from keras_attn.convert.hugging_face.last_token_classifier import language_model
-from keras_attn.convert.hugging_face.stored_model import StoredModel
-from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
+from keras_attn.convert.hugging_face.tensor_files import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
@@ -114,25 +106,39 @@ def _model_type(model):
     """Return the `model_type` of the only family that may fit a model, by a few features."""
     if getattr(model, "pooling", None) == "last" and model.image_shape is None:
         model = language_model(model)
-    if type(model) is models.CausalLanguageModel:
-        if reformer.fits(model):
-            return "reformer"
-        if isinstance(model.position, positions.Learned):
-            return "gpt2"
-        return "transfo-xl" if transformer_xl.fits(model) else decoder_family.model_type(model)
-    if type(model) is models.Classifier and model.image_shape is not None:
+    by_class = {
+        models.CausalLanguageModel: _decoder_type,
+        models.MaskedLanguageModel: _encoder_type,
+        models.Classifier: _encoder_type,
+        models.EncoderDecoder: _encoder_decoder_type,
+    }
+    if type(model) not in by_class:
+        raise ValueError(
+            "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` "
+            f"or a `Classifier`. Received: model={model!r}."
+        )
+    return by_class[type(model)](model)
+
+
+def _decoder_type(model):
+    if FAMILIES["reformer"].fits(model):
+        return "reformer"
+    if isinstance(model.position, positions.Learned):
+        return "gpt2"
+    return "transfo-xl" if FAMILIES["transfo-xl"].fits(model) else rotary_decoder_type(model)
+
+
+def _encoder_type(model):
+    if getattr(model, "image_shape", None) is not None:
         return "vit"
-    if type(model) in (models.MaskedLanguageModel, models.Classifier):
-        families = {"longformer": longformer, "distilbert": distilbert, "big_bird": big_bird}
-        return next((name for name, family in families.items() if family.fits(model)), "bert")
-    if type(model) is models.EncoderDecoder:
-        if model.position is None:
-            return "t5"
-        return "bart" if isinstance(model.position, positions.Learned) else "marian"
-    raise ValueError(
-        "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or "
-        f"a `Classifier`. Received: model={model!r}."
-    )
+    names = "longformer", "distilbert", "big_bird"
+    return next((name for name in names if FAMILIES[name].fits(model)), "bert")
+
+
+def _encoder_decoder_type(model):
+    if model.position is None:
+        return "t5"
+    return "bart" if isinstance(model.position, positions.Learned) else "marian"
 
 
 def _check_vocabulary(model, tokenizer):
@@ -148,8 +154,8 @@ def _ids(model, tokenizer, pad_id):
     """Return the ids of special tokens, without which transformers takes those of the class."""
     if not hasattr(model.embedding, "vocabulary_size"):
         return {}
-    found = model.embedding.pad_id
-    ids = {"pad_token_id": pad_id if found is None else found}
+    own = model.embedding.pad_id
+    ids = {"pad_token_id": pad_id if own is None else own}
     ids |= {"bos_token_id": None, "eos_token_id": None}
     reads_source = type(model) is models.EncoderDecoder
     if reads_source:
@@ -165,11 +171,11 @@ def _start_id(model, tokenizer):
     """Return the id of the token before targets."""
     if model.start_id is not None:
         return model.start_id
-    found = Tokenizer.bos_id if tokenizer is None else tokenizer.bos_id
-    if found is None or found == model.pad_id:
+    bos_id = Tokenizer.bos_id if tokenizer is None else tokenizer.bos_id
+    if bos_id is None or bos_id == model.pad_id:
         raise ValueError(
             "A model whose targets begin with padding must have a `start_id`, by which the first "
-            f"position counts as a token. Received: tokenizer.bos_id={found} for a model with "
+            f"position counts as a token. Received: tokenizer.bos_id={bos_id} for a model with "
             f"pad_id={model.pad_id} and start_id=None."
         )
-    return found
+    return bos_id

@@ -16,7 +16,7 @@ from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.files import atomic_file
 from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
-from keras_attn.models.fingerprint import num_tokens
+from keras_attn.models.model import num_tokens
 from keras_attn.ops.checks import check_choice, check_paths, check_sizes
 
 OPSET = 17

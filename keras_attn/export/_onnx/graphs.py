@@ -11,8 +11,8 @@ from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
+from keras_attn.models.encoder_models import MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
-from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.positions import ImageCoordinates
 
 

@@ -7,7 +7,7 @@ from keras_attn.export.golden_outputs import first_line, outputs_match, stable_o
 from keras_attn.export.signatures.compiled_decoding import Buckets
 from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.translator import IdTranslator
-from keras_attn.models.fingerprint import num_tokens
+from keras_attn.models.model import num_tokens
 from keras_attn.ops.checks import check_choice, check_that
 
 COMPILERS = ("xla",)

@@ -30,10 +30,9 @@ from keras_attn.export.versions import free_version, new_version
 from keras_attn.generation.decoding import check_model
 from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
-from keras_attn.models.classifier import Classifier
-from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.model import Model
-from keras_attn.models.sequence_model import SequenceModel
+from keras_attn.models.state_models import SequenceModel
 from keras_attn.ops.checks import check_choice, check_that
 from keras_attn.positions import ImageCoordinates
 

@@ -3,7 +3,7 @@
 import keras
 
 from keras_attn import depth, layers, norms, positions, residuals
-from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.encoder_models import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
 from keras_attn.patterns.per_layer import pattern_of
 

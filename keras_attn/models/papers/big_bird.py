@@ -62,7 +62,12 @@ def big_bird(
         return near | patterns.Random(block_length, num_random, max_length, seed=index)
 
     return bert(
-        *(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout),
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        intermediate_dim,
+        dropout,
         max_length=max_length,
         num_segments=num_segments,
         pattern=pattern,

@@ -3,7 +3,7 @@
 import keras
 
 from keras_attn import depth, layers, norms, residuals
-from keras_attn.models.trajectory_model import TrajectoryModel
+from keras_attn.models.state_models import TrajectoryModel
 from keras_attn.ops.shapes import head_size
 
 

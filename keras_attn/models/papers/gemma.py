@@ -1,11 +1,8 @@
 """Gemma 2 (Gemma Team, 2024)."""
 
-import keras
-
-from keras_attn import depth, layers, norms, patterns, positions, residuals, scores
-from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn import layers, norms, positions, residuals, scores
+from keras_attn.models.papers.decoder import decoder, windows_in_turn
 from keras_attn.ops.activations import gelu_tanh
-from keras_attn.ops.shapes import head_size
 
 
 def gemma(
@@ -64,34 +61,27 @@ def gemma(
 
     Reference: [Gemma Team, 2024](https://arxiv.org/abs/2408.00118), section 2, table 1.
     """
-    normal = keras.initializers.RandomNormal(stddev=0.02)
-    key_dim = head_size(hidden_dim, num_heads) if key_dim is None else key_dim
 
-    def block(index):
-        return layers.TransformerBlock(
-            layers.MultiHeadAttention(
-                num_heads,
-                key_dim,
-                score=scores.SoftCap(scores.DotProduct(), attention_cap),
-                pattern="causal" if index % 2 else patterns.Local(window),
-                position=positions.Rotary(layout="half"),
-                num_key_value_heads=num_key_value_heads,
-                use_bias=False,
-                kernel_initializer=normal,
-            ),
-            layers.GatedFeedForward(intermediate_dim, gelu_tanh, kernel_initializer=normal),
-            residual=residuals.SandwichNorm(norm=norms.RMSNorm(epsilon, offset=1.0)),
-            dropout=dropout,
-        )
+    def feed_forward(normal):
+        return layers.GatedFeedForward(intermediate_dim, gelu_tanh, kernel_initializer=normal)
 
-    return CausalLanguageModel(
-        embedding=layers.TokenEmbedding(
-            vocabulary_size,
-            hidden_dim,
-            pad_id=pad_id,
-            logits_cap=logits_cap,
-            embeddings_initializer=normal,
-        ),
-        depth=depth.Stack(block, num_layers, name="depth"),
+    return decoder(
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        feed_forward,
+        lambda index: positions.Rotary(layout="half"),
+        dropout=dropout,
+        num_key_value_heads=num_key_value_heads,
+        key_dim=key_dim,
+        score=scores.SoftCap(scores.DotProduct(), attention_cap),
+        pattern=windows_in_turn(window),
+        residual=residuals.SandwichNorm,
+        norm=norms.RMSNorm(epsilon, offset=1.0),
+        scaled=True,
+        logits_cap=logits_cap,
+        tied=True,
+        pad_id=pad_id,
         name=name,
     )

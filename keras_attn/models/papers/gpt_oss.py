@@ -1,11 +1,9 @@
 """gpt-oss (OpenAI, 2025)."""
 
-import keras
 from keras import ops
 
-from keras_attn import depth, layers, norms, patterns, positions, registry, residuals
-from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.models.papers.llama import untied_head
+from keras_attn import layers, norms, positions, registry
+from keras_attn.models.papers.decoder import decoder, windows_in_turn
 from keras_attn.ops.activations import gelu_sigmoid
 
 
@@ -69,35 +67,30 @@ def gpt_oss(
 
     Reference: [OpenAI, 2025](https://arxiv.org/abs/2508.10925), section 2, table 1.
     """
-    normal = keras.initializers.RandomNormal(stddev=0.02)
 
-    def block(index):
+    def experts(normal):
         expert = ClippedGatedFeedForward(
             intermediate_dim, gelu_sigmoid, use_bias=True, kernel_initializer=normal
         )
-        return layers.TransformerBlock(
-            layers.MultiHeadAttention(
-                num_heads,
-                key_dim,
-                pattern="causal" if index % 2 else patterns.Local(window),
-                position=positions.Rotary(max_wavelength, "half", scaling=scaling),
-                sinks=True,
-                num_key_value_heads=num_key_value_heads,
-                kernel_initializer=normal,
-            ),
-            layers.MixtureOfExperts(
-                expert, num_experts, top_k, balance_loss=balance_loss, use_router_bias=True
-            ),
-            residual=residuals.PreNorm(norm=norms.RMSNorm(1e-5)),
-            dropout=dropout,
+        return layers.MixtureOfExperts(
+            expert, num_experts, top_k, balance_loss=balance_loss, use_router_bias=True
         )
 
-    return CausalLanguageModel(
-        embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
-        ),
-        depth=depth.Stack(block, num_layers, name="depth"),
-        head=untied_head(vocabulary_size, normal),
+    return decoder(
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        experts,
+        lambda index: positions.Rotary(max_wavelength, "half", scaling=scaling),
+        dropout=dropout,
+        num_key_value_heads=num_key_value_heads,
+        key_dim=key_dim,
+        pattern=windows_in_turn(window),
+        sinks=True,
+        use_bias=True,
+        norm=norms.RMSNorm(1e-5),
+        pad_id=pad_id,
         name=name,
     )
 

@@ -4,7 +4,7 @@ import keras
 
 from keras_attn import depth, layers, memory
 from keras_attn.models.assembly import declare_axes
-from keras_attn.models.sequence_model import SequenceModel
+from keras_attn.models.state_models import SequenceModel
 from keras_attn.ops.shapes import head_size
 
 

@@ -1,11 +1,7 @@
 """Llama (Touvron et al., 2023)."""
 
-import keras
-
-from keras_attn import depth, layers, norms, positions, residuals
-from keras_attn.initializers import redraw
-from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.ops.shapes import head_size
+from keras_attn import layers, norms, positions
+from keras_attn.models.papers.decoder import decoder
 
 
 def llama(
@@ -65,40 +61,18 @@ def llama(
         key-value heads: [Llama 2, 2023](https://arxiv.org/abs/2307.09288), section 2.2;
         [Llama 3, 2024](https://arxiv.org/abs/2407.21783), section 3.2.
     """
-    normal = keras.initializers.RandomNormal(stddev=0.02)
-
-    def block(index):
-        return layers.TransformerBlock(
-            layers.MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                pattern=pattern,
-                position=positions.Rotary(max_wavelength, "half", scaling=scaling),
-                num_key_value_heads=num_key_value_heads,
-                use_bias=False,
-                kernel_initializer=normal,
-            ),
-            layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal),
-            residual=residuals.PreNorm(norm=norms.RMSNorm(epsilon)),
-            dropout=dropout,
-        )
-
-    return CausalLanguageModel(
-        embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
-        ),
-        depth=depth.Stack(block, num_layers, name="depth"),
-        head=None if tied else untied_head(vocabulary_size, normal),
-        name=name,
-    )
-
-
-def untied_head(vocabulary_size, initializer):
-    """Return a float32 layer of logits with weights of its own."""
-    return keras.layers.Dense(
+    return decoder(
         vocabulary_size,
-        use_bias=False,
-        kernel_initializer=redraw(initializer),
-        dtype="float32",
-        name="head",
+        num_layers,
+        num_heads,
+        hidden_dim,
+        lambda normal: layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal),
+        lambda index: positions.Rotary(max_wavelength, "half", scaling=scaling),
+        dropout=dropout,
+        num_key_value_heads=num_key_value_heads,
+        pattern=pattern,
+        norm=norms.RMSNorm(epsilon),
+        tied=tied,
+        pad_id=pad_id,
+        name=name,
     )

@@ -74,7 +74,12 @@ def longformer(
         return local | patterns.Global(num_global)
 
     return bert(
-        *(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout),
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        intermediate_dim,
+        dropout,
         max_length=max_length,
         num_segments=num_segments,
         pattern=pattern,

@@ -56,7 +56,12 @@ def mistral(
     Reference: [Jiang et al., 2023](https://arxiv.org/abs/2310.06825), section 2, table 1.
     """
     return llama(
-        *(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout),
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        intermediate_dim,
+        dropout,
         num_key_value_heads=num_key_value_heads,
         pattern=patterns.Local(window),
         max_wavelength=max_wavelength,

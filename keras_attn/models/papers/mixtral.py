@@ -1,11 +1,7 @@
 """Mixtral (Jiang et al., 2024)."""
 
-import keras
-
-from keras_attn import depth, layers, norms, positions, residuals
-from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.models.papers.llama import untied_head
-from keras_attn.ops.shapes import head_size
+from keras_attn import layers, norms, positions
+from keras_attn.models.papers.decoder import decoder
 
 
 def mixtral(
@@ -59,30 +55,21 @@ def mixtral(
 
     Reference: [Jiang et al., 2024](https://arxiv.org/abs/2401.04088), section 2, table 1.
     """
-    normal = keras.initializers.RandomNormal(stddev=0.02)
 
-    def block(index):
+    def experts(normal):
         expert = layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal)
-        return layers.TransformerBlock(
-            layers.MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                pattern="causal",
-                position=positions.Rotary(max_wavelength, "half"),
-                num_key_value_heads=num_key_value_heads,
-                use_bias=False,
-                kernel_initializer=normal,
-            ),
-            layers.MixtureOfExperts(expert, num_experts, top_k, balance_loss=balance_loss),
-            residual=residuals.PreNorm(norm=norms.RMSNorm(epsilon)),
-            dropout=dropout,
-        )
+        return layers.MixtureOfExperts(expert, num_experts, top_k, balance_loss=balance_loss)
 
-    return CausalLanguageModel(
-        embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
-        ),
-        depth=depth.Stack(block, num_layers, name="depth"),
-        head=untied_head(vocabulary_size, normal),
+    return decoder(
+        vocabulary_size,
+        num_layers,
+        num_heads,
+        hidden_dim,
+        experts,
+        lambda index: positions.Rotary(max_wavelength, "half"),
+        dropout=dropout,
+        num_key_value_heads=num_key_value_heads,
+        norm=norms.RMSNorm(epsilon),
+        pad_id=pad_id,
         name=name,
     )

@@ -5,7 +5,7 @@ import math
 import keras
 
 from keras_attn import depth, layers, norms, patterns, positions, registry, residuals
-from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.encoder_models import MaskedLanguageModel
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import head_size
 

@@ -86,20 +86,16 @@ def reformer(
 
     def block(index):
         kind = attention[index % len(attention)]
-        return layers.TransformerBlock(
-            layers.MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads) if key_dim is None else key_dim,
-                score="shared_qk" if kind == "lsh" else "scaled_dot",
-                pattern=pattern_of(kind),
-                use_bias=False,
-                dropout=attention_dropout,
-            ),
-            layers.FeedForward(
-                intermediate_dim, activation, dropout=dropout, chunks=feed_forward_chunks
-            ),
-            residual="pre_norm",
-            dropout=dropout,
+        return reformer_block(
+            num_heads,
+            head_size(hidden_dim, num_heads) if key_dim is None else key_dim,
+            intermediate_dim,
+            activation,
+            feed_forward_chunks,
+            pattern_of(kind),
+            kind == "lsh",
+            dropout,
+            attention_dropout,
         )
 
     if axial_dims is None and axial_shape:
@@ -111,4 +107,32 @@ def reformer(
         depth=depth.Reversible(block, num_layers, name="depth"),
         dropout=dropout,
         name=name,
+    )
+
+
+def reformer_block(
+    num_heads,
+    key_dim,
+    intermediate_dim,
+    activation,
+    chunks,
+    pattern,
+    shares_query,
+    dropout,
+    attention_dropout,
+    residual="pre_norm",
+):
+    """Return a block of the Reformer; in one by hashes queries and keys have one projection."""
+    return layers.TransformerBlock(
+        layers.MultiHeadAttention(
+            num_heads,
+            key_dim,
+            score="shared_qk" if shares_query else "scaled_dot",
+            pattern=pattern,
+            use_bias=False,
+            dropout=attention_dropout,
+        ),
+        layers.FeedForward(intermediate_dim, activation, dropout=dropout, chunks=chunks),
+        residual=residual,
+        dropout=dropout,
     )

@@ -4,7 +4,7 @@ import keras
 
 from keras_attn import depth, layers, norms, residuals, scores
 from keras_attn.models.encoder_decoder import EncoderDecoder
-from keras_attn.models.papers.llama import untied_head
+from keras_attn.models.papers.decoder import untied_head
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.shapes import head_size
 

@@ -71,7 +71,8 @@ def transformer(
 
     def attention(pattern, score=score):
         return layers.MultiHeadAttention(
-            *(num_heads, head_size(hidden_dim, num_heads)),
+            num_heads,
+            head_size(hidden_dim, num_heads),
             score=registry.copy(score),
             pattern=registry.copy(pattern),
             dropout=attention_dropout,

@@ -3,6 +3,7 @@
 from keras_attn import depth, layers, memory, scores
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.per_layer import pattern_of
 
 
 def transformer_xl(
@@ -65,22 +66,6 @@ def transformer_xl(
 
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.
     """
-
-    def block(index):
-        return layers.TransformerBlock(
-            layers.MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                score=scores.Relative(clamp_length=clamp_length),
-                pattern="causal",
-                use_bias=False,
-                dropout=attention_dropout,
-            ),
-            layers.FeedForward(intermediate_dim, dropout=dropout),
-            residual="post_norm",
-            dropout=dropout,
-        )
-
     embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id), None
     if cutoffs is not None:
         embedding = layers.AdaptiveEmbedding(
@@ -90,8 +75,48 @@ def transformer_xl(
     return CausalLanguageModel(
         embedding=embedding,
         head=head,
-        depth=depth.Stack(block, num_layers, name="depth"),
+        depth=relative_stack(
+            num_layers,
+            num_heads,
+            head_size(hidden_dim, num_heads),
+            intermediate_dim,
+            dropout,
+            attention_dropout,
+            clamp_length,
+        ),
         memory=memory.SegmentMemory(memory_length),
         dropout=dropout,
         name=name,
     )
+
+
+def relative_stack(
+    num_layers,
+    num_heads,
+    key_dim,
+    intermediate_dim,
+    dropout,
+    attention_dropout,
+    clamp_length,
+    width=None,
+    pattern="causal",
+    residual="post_norm",
+):
+    """Return Transformer-XL's stack, whose scores know the width if heads do not add up to it."""
+
+    def block(index):
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
+                num_heads,
+                key_dim,
+                score=scores.Relative(width, clamp_length),
+                pattern=pattern_of(pattern, index),
+                use_bias=False,
+                dropout=attention_dropout,
+            ),
+            layers.FeedForward(intermediate_dim, dropout=dropout),
+            residual=residual,
+            dropout=dropout,
+        )
+
+    return depth.Stack(block, num_layers, name="depth")

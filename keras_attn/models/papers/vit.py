@@ -3,7 +3,7 @@
 import keras
 
 from keras_attn import depth, layers, norms, positions, residuals
-from keras_attn.models.classifier import Classifier
+from keras_attn.models.encoder_models import Classifier
 from keras_attn.ops.images import integers
 from keras_attn.ops.shapes import head_size
 
