@@ -3,6 +3,7 @@
 import difflib
 import functools
 import inspect
+from typing import NamedTuple
 
 import numpy as np
 
@@ -110,13 +111,13 @@ def did_you_mean(name, known):
     """Return " Did you mean ...?" with the closest of the `known` names; "" if none is close."""
     if not isinstance(name, str):
         return ""
-    found = closest(name, [word for word in known if isinstance(word, str)])
-    return "" if found is None else f" Did you mean {found!r}?"
+    match = closest(name, [word for word in known if isinstance(word, str)])
+    return "" if match is None else f" Did you mean {match!r}?"
 
 
-def check_keywords(name, known, given):
-    """Raise a `ValueError` if one of the keyword arguments `given` to `name` is not `known`."""
-    for keyword, value in given.items():
+def check_keywords(name, known, keywords):
+    """Raise a `ValueError` if one of the keyword arguments of a call of `name` is not `known`."""
+    for keyword, value in keywords.items():
         if keyword not in known:
             raise ValueError(
                 f"`{name}` has no argument `{keyword}`. {_remedy(keyword, known)} "
@@ -132,27 +133,53 @@ def _remedy(keyword, known):
     replacement, sentence = _REPLACED.get(keyword, (None, None))
     if replacement in known:
         return sentence
-    found = closest(keyword, known)
-    return f"Did you mean `{found}`?" if found else f"Its arguments are {', '.join(known)}."
+    match = closest(keyword, known)
+    return f"Did you mean `{match}`?" if match else f"Its arguments are {', '.join(known)}."
+
+
+class Constructor(NamedTuple):
+    """The constructor of a class or of one of its bases.
+
+    Attributes:
+        owner: the class that defines it.
+        parameters: list of `inspect.Parameter`, those with a name.
+        is_open: bool. True if its `**kwargs` are arguments of the next base.
+    """
+
+    owner: type
+    parameters: list
+    is_open: bool
+
+    @property
+    def package(self):
+        """The name of the package that defines it."""
+        return self.owner.__module__.partition(".")[0]
+
+
+@functools.cache
+def constructors(cls):
+    """Return a tuple of the `Constructor`s of a class and its bases, its own first."""
+    readings = []
+    for owner in cls.__mro__:
+        if "__init__" in vars(owner) and owner is not object:
+            _, *parameters = inspect.signature(owner.__init__).parameters.values()
+            named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+            is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
+            readings.append(Constructor(owner, named, is_open))
+    return tuple(readings)
 
 
 @functools.cache
 def _constructor_arguments(cls):
     """Return the names of a constructor's arguments, own first; None if it may take others."""
     names = {}
-    for base in cls.__mro__:
-        if "__init__" not in vars(base) or base is object:
+    for constructor in constructors(cls):
+        names.update(dict.fromkeys(p.name for p in constructor.parameters))
+        if constructor.package in _FRAMEWORKS:
             continue
-        _, *parameters = inspect.signature(base.__init__).parameters.values()
-        is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        named = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-        names.update(dict.fromkeys(named))
-        package = base.__module__.partition(".")[0]
-        if package in _FRAMEWORKS:
-            continue
-        if not is_open:
+        if not constructor.is_open:
             break
-        if package != __package__:
+        if constructor.package != __package__:
             return None
     return tuple(names)
 
@@ -163,17 +190,14 @@ def _boolean_arguments(cls):
 
     What an argument of another package's class means, only that package knows.
     """
-    found, places = {}, None
-    for base in cls.__mro__:
-        if "__init__" not in vars(base) or base is object:
-            continue
-        _, *parameters = inspect.signature(base.__init__).parameters.values()
-        is_ours = base.__module__.partition(".")[0] == __package__
-        for p in parameters:
-            found.setdefault(p.name, is_ours and isinstance(p.default, bool))
-        if places is None:
-            places = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-    return places or (), frozenset(name for name, is_boolean in found.items() if is_boolean)
+    own, *_ = constructors(cls) or [Constructor(cls, [], False)]
+    places = tuple(p.name for p in own.parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    is_boolean = {}
+    for constructor in constructors(cls):
+        is_ours = constructor.package == __package__
+        for p in constructor.parameters:
+            is_boolean.setdefault(p.name, is_ours and isinstance(p.default, bool))
+    return places, frozenset(name for name, is_one in is_boolean.items() if is_one)
 
 
 class _InitSignature:

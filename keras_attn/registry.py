@@ -6,7 +6,7 @@ import inspect
 
 import keras
 
-from keras_attn.hints import ArgumentHints, closest
+from keras_attn.hints import ArgumentHints, closest, constructors
 
 PACKAGE = "keras_attn"
 serialize = keras.saving.serialize_keras_object
@@ -101,18 +101,17 @@ class Configurable(ArgumentHints):
 @functools.cache
 def _parameters(cls):
     """Return the parameters of a constructor and of those that its `**kwargs` reach, by name."""
-    found = {}
-    for base in cls.__mro__:
-        if issubclass(base, Configurable) and "__init__" in vars(base):
-            _, *own = inspect.signature(base.__init__).parameters.values()
-            is_base = bool(found)  # reached by keyword only
-            for parameter in own:
-                if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                    kind = parameter.KEYWORD_ONLY if is_base else parameter.kind
-                    found.setdefault(parameter.name, parameter.replace(kind=kind))
-            if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
-                break
-    return {name: found[name] for name in found if name not in cls.decided_arguments}
+    parameters = {}
+    for constructor in constructors(cls):
+        if not issubclass(constructor.owner, Configurable):
+            continue
+        is_base = bool(parameters)  # reached by keyword only
+        for parameter in constructor.parameters:
+            kind = parameter.KEYWORD_ONLY if is_base else parameter.kind
+            parameters.setdefault(parameter.name, parameter.replace(kind=kind))
+        if not constructor.is_open:
+            break
+    return {name: parameters[name] for name in parameters if name not in cls.decided_arguments}
 
 
 def _show(value):
@@ -124,8 +123,8 @@ def _show(value):
         return repr(value)
     if isinstance(value, keras.layers.Layer):
         return type(value).__name__
-    given = {k: v for k, v in value.get_config().items() if v is not None}
-    return f"{type(value).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+    config = [f"{k}={v!r}" for k, v in value.get_config().items() if v is not None]
+    return f"{type(value).__name__}({', '.join(config)})"
 
 
 def _is_default(value, default):
@@ -268,20 +267,20 @@ def resolve(identifier, names, axis, base=object, argument=None, **layer_argumen
 def _hint(name, names, axis, base):
     """Return a sentence with the value of the axis, or of another one, that a name may mean."""
     values = {cls.__name__: _call_of(cls) for cls in _classes(base)}
-    found = closest(name, [*values, *names])
-    if found is not None:
-        return f" Did you mean {values.get(found) or repr(found)}?"
+    match = closest(name, [*values, *names])
+    if match is not None:
+        return f" Did you mean {values.get(match) or repr(match)}?"
     others = {cls.__name__: _call_of(cls) for cls in _classes(Configurable)}
-    found = closest(name, others)
-    return "" if found is None else f" {others[found]} belongs to another axis."
+    match = closest(name, others)
+    return "" if match is None else f" {others[match]} belongs to another axis."
 
 
 def _classes(base):
     """Return the registered subclasses of `base`; none if it is `object`."""
     if base is object:
         return []
-    found = [cls for child in base.__subclasses__() for cls in (child, *_classes(child))]
-    return [cls for cls in found if ">" in keras.saving.get_registered_name(cls)]
+    classes = [cls for child in base.__subclasses__() for cls in (child, *_classes(child))]
+    return [cls for cls in classes if ">" in keras.saving.get_registered_name(cls)]
 
 
 def _call_of(cls):

@@ -83,7 +83,7 @@ def _execute(recipe, options, run):
         print(f"{recipe}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
-        from keras_attn.callbacks.background_writer import wait_for_writes
+        from keras_attn.callbacks.resume import wait_for_writes
         from keras_attn.distribution import worker_failure_message
 
         message = worker_failure_message(error)

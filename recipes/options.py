@@ -274,7 +274,7 @@ class SizeOptions(Options):
 
 
 def _mesh_sizes(mesh):
-    from keras_attn.distribution.layout import parse_mesh  # imports Keras
+    from keras_attn.distribution.model_parallel import parse_mesh  # imports Keras
 
     try:
         return parse_mesh(mesh)

@@ -34,7 +34,7 @@ def pytest_collection_finish():
 @pytest.fixture(autouse=True, scope="session")
 def _conformance_checks_fork():
     """The check `fresh_process` forks a process that has imported Keras instead of a new one."""
-    from keras_attn.testing.checks import serialization
+    from keras_attn.testing import serialization
 
     serialization.run_python = run_python
 

@@ -3,8 +3,7 @@
 from keras_attn.callbacks.average_checkpoints import AverageCheckpoints, average_weights
 from keras_attn.callbacks.bleu import Bleu, corpus_bleu
 from keras_attn.callbacks.deferred_signal import Terminated
-from keras_attn.callbacks.resume import Resume
-from keras_attn.callbacks.without_train_end import WithoutTrainEnd
+from keras_attn.callbacks.resume import Resume, WithoutTrainEnd
 
 __all__ = [
     "AverageCheckpoints",

@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_attn.backend.replicas import processes_share_state, wait_for_processes
 from keras_attn.callbacks.checkpoints import Checkpoints, files_with
-from keras_attn.callbacks.stored_state import StoredState
 from keras_attn.callbacks.training_state import (
+    StoredState,
     assign_all,
     raise_in_all_processes,
     read_stored,

@@ -5,8 +5,7 @@ import json
 import os
 import re
 
-from keras_attn.callbacks.npz import write_arrays
-from keras_attn.callbacks.stored_state import StoredState, index_of
+from keras_attn.callbacks.training_state import StoredState, index_of, write_arrays
 from keras_attn.files import PARTIAL, atomic_file, partial_path
 
 STEM = "checkpoint-{:08d}"

@@ -1,13 +1,17 @@
 """Resume training after an interruption."""
 
+import atexit
 import contextlib
+import os
 import signal
+import sys
+import threading
 import time
+import weakref
 
 import keras
 
 from keras_attn.backend.replicas import held_parts, numbers_of_processes, processes_share_state
-from keras_attn.callbacks.background_writer import BackgroundWriter, wait_for_writes
 from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.callbacks.deferred_signal import DeferredSignal, Terminated
 from keras_attn.callbacks.training_state import (
@@ -25,6 +29,61 @@ from keras_attn.hints import ArgumentHints
 from keras_attn.ops.checks import check_paths, check_sizes
 
 GRACE = 20.0  # seconds; schedulers send SIGKILL 30 seconds or more after SIGTERM
+_WRITERS = weakref.WeakSet()
+
+
+class BackgroundWriter:
+    """Run one function at a time in a thread of its own.
+
+    A process that ends normally waits for the thread. `directory` is where the functions write:
+    `wait_for_writes` waits for all of a directory.
+    """
+
+    def __init__(self, directory):
+        self.directory = os.path.realpath(directory)
+        self._thread = self._error = None
+        _WRITERS.add(self)
+
+    def start(self, function, *arguments, **named):
+        """Call a function in the thread, once the one before has ended."""
+        self.join()
+
+        def call():
+            try:
+                function(*arguments, **named)
+            except BaseException as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=call)
+        self._thread.start()
+
+    def join(self):
+        """Wait for the function, and raise its error."""
+        if self._thread is not None:
+            self._thread.join()
+        self.check()
+
+    def check(self):
+        """Raise the error of the function if it has ended with one."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+def wait_for_writes(directory=None):
+    """Wait for the functions that write to a directory, by default to any, and print their errors.
+
+    For training that another error has ended: nothing else asks for these then.
+    """
+    for writer in list(_WRITERS):
+        if directory is None or writer.directory == os.path.realpath(directory):
+            try:
+                writer.join()
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+atexit.register(wait_for_writes)
 
 
 class Resume(ArgumentHints, keras.callbacks.Callback):
@@ -283,3 +342,26 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         except BaseException:
             self._stop_watching()
             raise
+
+
+class WithoutTrainEnd(keras.callbacks.CallbackList):
+    """Pass all events to callbacks but the end of training.
+
+    Use it for the `fit` on the rest of an epoch that `Resume` restored: a callback that acts at the
+    end of training, such as `AverageCheckpoints`, then acts after the last `fit` only.
+
+    Args:
+        callbacks: list of `keras.callbacks.Callback`s.
+
+    Example:
+        >>> import keras
+        >>> from keras_attn.callbacks import WithoutTrainEnd
+        >>> ends = keras.callbacks.LambdaCallback(on_train_end=lambda logs: print("the end"))
+        >>> WithoutTrainEnd([ends]).on_train_end()
+    """
+
+    def __init__(self, callbacks):
+        super().__init__(callbacks)
+
+    def on_train_end(self, logs=None):
+        pass

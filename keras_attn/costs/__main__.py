@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from keras_attn.costs import explain
-from keras_attn.distribution.layout import parse_mesh
+from keras_attn.distribution.model_parallel import parse_mesh
 
 
 def main(arguments=None):

@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.unallocated import without_values
-from keras_attn.costs.weights import own_weights
 from keras_attn.depth import ACT, ACTCell
 from keras_attn.layers import MultiHeadAttention
 
@@ -194,3 +193,14 @@ class _Recorder(keras.Operation):
         call = Call(layer, given, first, tuple(self.inside), needs_gradient)
         self._note(output, call.has_gradient)
         self.calls.append(call)
+
+
+def own_weights(layer):
+    """Return the weights of a layer that belong to no layer inside it."""
+    others = {id(w) for other in flatten_layers(layer) if other is not layer for w in other.weights}
+    return [w for w in layer.weights if id(w) not in others]
+
+
+def own_kernels(layer):
+    """Return the matrices of a layer by which its inputs are multiplied."""
+    return [w for w in own_weights(layer) if w.name.endswith("kernel") and len(w.shape) > 1]

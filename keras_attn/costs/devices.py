@@ -14,7 +14,7 @@ from keras_attn.costs.memory import (
     size_of,
     variable_bytes,
 )
-from keras_attn.distribution.layout import divide, divide_further, rule_of
+from keras_attn.distribution.model_parallel import divide, divide_further, rule_of
 from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from keras_attn.layers import MultiHeadAttention, TokenEmbedding, TokenHead
 

@@ -73,7 +73,6 @@ def explain(
     from keras_attn.costs.calls import record_calls
     from keras_attn.costs.devices import device_cost, misfits, rules_of_weights
     from keras_attn.costs.explanation import Explanation
-    from keras_attn.costs.inputs import symbolic_inputs
     from keras_attn.costs.layer_costs import layer_costs, memory_cost, notes, reach, shortages
 
     check_sizes(length=length, batch_size=batch_size)
@@ -132,3 +131,32 @@ def _policy(precision):
         yield
     finally:
         keras.config.set_dtype_policy(before)
+
+
+def symbolic_inputs(model, length, batch_size):
+    """Return `keras.KerasTensor`s in the structure of the inputs of a functional model.
+
+    A memory has all its slots; optional inputs are None.
+    """
+    memory = getattr(model, "memory", None)
+    slots = length if memory is None else getattr(memory, "num_slots", None) or memory.memory_length
+
+    def fill(x):
+        if _is_optional(model, x):
+            return None
+        free = slots if x.name == "memory" else length
+        batch, *sizes = x.shape
+        if batch not in (None, batch_size):
+            raise ValueError(
+                f"`batch_size` must be that of the model's inputs, {batch}. "
+                f"Received: batch_size={batch_size}."
+            )
+        shape = batch_size, *(free if size is None else size for size in sizes)
+        return keras.KerasTensor(shape, dtype=x.dtype)
+
+    inputs = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+    return keras.tree.map_structure(fill, inputs)
+
+
+def _is_optional(model, x):
+    return any(layer.name == x.name and getattr(layer, "optional", False) for layer in model.layers)

@@ -6,7 +6,7 @@ import math
 import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
-from keras_attn.costs.calls import counts_itself
+from keras_attn.costs.calls import counts_itself, own_kernels, own_weights
 from keras_attn.costs.explanation import LayerCost, MemoryCost, in_bytes
 from keras_attn.costs.memory import (
     bytes_of,
@@ -18,7 +18,6 @@ from keras_attn.costs.memory import (
 )
 from keras_attn.costs.products import products_of
 from keras_attn.costs.reach import Reach, most_keys, reach_of
-from keras_attn.costs.weights import own_kernels, own_weights
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Bias, Score
 

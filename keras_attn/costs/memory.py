@@ -6,12 +6,12 @@ from typing import NamedTuple
 import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.costs.calls import own_weights
 from keras_attn.costs.products import (
     attention_inputs,
     attention_tiles,
     searched_keys,
 )
-from keras_attn.costs.weights import own_weights
 from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from keras_attn.attention.inputs import AttentionInputs
 from keras_attn.attention.linear import linear_products
 from keras_attn.attention.tiles import TileCount, resize
-from keras_attn.costs.weights import own_kernels
+from keras_attn.costs.calls import own_kernels
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.layers.attention_plans import choose
 from keras_attn.patterns.causal import make_causal

@@ -11,7 +11,7 @@ from keras_attn.backend.loops import bounded_while
 from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth import halting
-from keras_attn.depth.halting_record import Halting, call_with_halting, give_halting
+from keras_attn.depth.halting import Halting, call_with_halting, give_halting
 from keras_attn.depth.recurrent import Recurrent
 from keras_attn.layers.block import takes_call_context
 from keras_attn.ops.checks import check_choice, check_sizes

@@ -8,8 +8,14 @@ from keras import ops, tree
 from keras_attn import registry
 from keras_attn.backend.loops import bounded_while
 from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
-from keras_attn.depth.halting import advance, at_least_float32, check_halting, halting_unit, start
-from keras_attn.depth.halting_record import give_halting
+from keras_attn.depth.halting import (
+    advance,
+    at_least_float32,
+    check_halting,
+    give_halting,
+    halting_unit,
+    start,
+)
 from keras_attn.ops.checks import check_sizes
 
 

@@ -8,13 +8,15 @@ from keras import ops, tree
 from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth.act_cell import ACTCell
-from keras_attn.depth.halting import at_least_float32, show_steps, steps_metric
-from keras_attn.depth.halting_record import (
+from keras_attn.depth.halting import (
     Halting,
+    at_least_float32,
     call_with_halting,
     give_halting,
     is_recorded,
     record_halting,
+    show_steps,
+    steps_metric,
 )
 from keras_attn.registry import register
 

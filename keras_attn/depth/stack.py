@@ -4,13 +4,13 @@ import functools
 import inspect
 
 import keras
-from keras import ops
+import numpy as np
+from keras import backend, ops
 
 from keras_attn import registry
 from keras_attn.attention import captures
 from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain
 from keras_attn.depth import caches
-from keras_attn.depth.stochastic_depth import row_scales, scale_change
 from keras_attn.layers.block import Block, CallContext, takes_call_context
 from keras_attn.memory.segment_memory import filled_slots
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
@@ -328,3 +328,28 @@ class Stack(Block):
 
     def get_config(self):
         return {**super().get_config(), "block": registry.serialize(self.blocks)}
+
+
+def row_scales(x, rate, num_blocks, training, seed):
+    """Return for each block the factors of its change of the rows of x, (B, 1, 1).
+
+        factor = 1 / p_l with probability p_l = 1 - rate l / L, else 0
+
+    All are drawn at once and outside of the blocks, so that a backward pass which computes a block
+    again reads the same numbers. Without a rate, and outside of training, they are None.
+    """
+    if not (rate and training):
+        return [None] * num_blocks
+    kept = 1.0 - rate * np.arange(1, num_blocks + 1) / num_blocks
+    dtype = backend.result_type(x.dtype, "float32")
+    shape = (num_blocks, size(x, 0), 1, 1)
+    numbers = ops.unstack(keras.random.uniform(shape, dtype=dtype, seed=seed), num_blocks)
+    return [ops.cast(u < p, dtype) / p for u, p in zip(numbers, kept.tolist(), strict=True)]
+
+
+def scale_change(before, after, scale):
+    """Return before + scale (after - before), in the precision of `scale`; `after` for None."""
+    if scale is None:
+        return after
+    x = ops.cast(before, scale.dtype)
+    return ops.cast(x + scale * (ops.cast(after, scale.dtype) - x), after.dtype)

@@ -1,11 +1,8 @@
 """Decoding inside a graph: greedy, sampling and beam search, with processors of the logits."""
 
 from keras_attn.generation.beam import Beam
-from keras_attn.generation.constrained import Constrained
+from keras_attn.generation.constrained import Constrained, Forbidden, Forced, NoRepeat
 from keras_attn.generation.decoding import generate
-from keras_attn.generation.forbidden import Forbidden
-from keras_attn.generation.forced import Forced
-from keras_attn.generation.no_repeat import NoRepeat
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 from keras_attn.generation.speculative import Speculative
 from keras_attn.generation.text_tables import allow_texts

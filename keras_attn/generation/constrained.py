@@ -1,12 +1,57 @@
-"""Decoding of the sequences that a table allows."""
+"""Strategies that let another one choose some tokens only."""
+
+import inspect
 
 import numpy as np
 from keras import ops
 
-from keras_attn.generation.processors import LogitsProcessor
-from keras_attn.generation.wrapper import Wrapper
-from keras_attn.ops.checks import check_that
+from keras_attn.generation.decoding import get_strategy
+from keras_attn.generation.loop import Strategy
+from keras_attn.generation.processors import Counter, LogitsProcessor
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.registry import register
+
+
+class Wrapper(Strategy):
+    """Base class of a strategy that runs another one on logits that a processor has changed.
+
+    Of nested wrappers the innermost changes the logits last.
+
+    Args:
+        strategy: name or object of a decoding strategy.
+        renormalize: bool. If True, the score is the log-probability among the tokens that the
+            processor allows. If False, the others keep their mass, as in the model's own
+            log-probability. One False among nested wrappers holds for all of them. Sampling always
+            normalises again.
+    """
+
+    def __init__(self, strategy, renormalize=True):
+        self.renormalize = bool(renormalize)
+        self.strategy = get_strategy(strategy)
+        self.models = self.strategy.models
+        self.runs_in_one_thread = self.strategy.runs_in_one_thread
+
+    # Not by configuration: a strategy may hold a model, whose weights are in none.
+    def __eq__(self, other):
+        is_same = type(self) is type(other) and self.strategy == other.strategy
+        return is_same and self._own_arguments() == other._own_arguments()
+
+    def __hash__(self):
+        return hash((type(self), self.strategy, repr(self._own_arguments())))
+
+    def _own_arguments(self):
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names if name != "strategy"}
+
+    def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+        renormalize = options.renormalize and self.renormalize
+        options = self.extend(options)._replace(renormalize=renormalize)
+        return self.strategy.decode(model, inputs, options)
+
+    def extend(self, options):
+        """Return the `DecodingOptions` with one more processor."""
+        raise NotImplementedError(f"{type(self).__name__} must define `extend`.")
 
 
 @register
@@ -92,3 +137,221 @@ def _checked(table):
             f"token and lead to itself. Received: no token is allowed in the states {stuck}."
         )
     return table.astype("int32")
+
+
+@register
+class Forbidden(Wrapper, Counter):
+    """Forbidden tokens: any strategy, which never generates some tokens.
+
+        logits_v = -inf for each v in token_ids
+
+    With `renormalize` the score is the log-probability among the other tokens. Without it the
+    forbidden tokens keep their mass: the score is the model's own log-probability, and a beam
+    search prefers hypotheses that leave little mass to forbidden tokens. Sampling always
+    normalises again. Time O(V) a token.
+
+    Use it for models that give probability to padding, or to other tokens that are no text.
+
+    Args:
+        strategy: name or object of a decoding strategy.
+        token_ids: list of ints.
+        renormalize: bool. If False, forbidden tokens keep their mass.
+
+    Raises:
+        ValueError: if `token_ids` are not ids of the model's vocabulary, or all of them.
+
+    Example:
+        >>> import keras_attn
+        >>> keras_attn.generation.Forbidden("beam", [0, 7])
+        Forbidden(Beam(), [0, 7])
+
+    Differs from the paper: any tokens. Marian, the paper's system, forbids its padding, and
+        renormalises.
+
+    Reference: [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344), section 2.
+    """
+
+    def __init__(self, strategy, token_ids, renormalize=True):
+        super().__init__(strategy, renormalize)
+        check_that(isinstance(token_ids, (list, tuple)), "a list of ints", token_ids=token_ids)
+        for token in token_ids:
+            check_sizes(least=0, token_ids=token)
+        self.token_ids = [int(token) for token in token_ids]
+
+    def extend(self, options):
+        return options.with_processor(self)
+
+    def start(self, model, inputs, vocabulary_size):
+        wanted = f"some, not all, of the ids from 0 to {vocabulary_size - 1}"
+        unknown = [token for token in self.token_ids if token >= vocabulary_size]
+        count = len(set(self.token_ids))
+        check_that(not unknown and count < vocabulary_size, wanted, token_ids=self.token_ids)
+        return super().start(model, inputs, vocabulary_size)
+
+    def apply(self, logits, state):
+        is_forbidden = np.isin(np.arange(logits.shape[-1]), self.token_ids)
+        return ops.where(is_forbidden, -float("inf"), logits)
+
+
+@register
+class NoRepeat(Wrapper):
+    """No repeated n-grams: any strategy, which generates no sequence of n tokens twice.
+
+        logits_v = -inf if y_{t-n+1} .. y_{t-1} v is already in y_1 .. y_{t-1}
+
+    The tokens of a prompt count as generated. A sequence that no token may follow ends, unfinished,
+    with score -inf. Time O(n L + V) a token, for L tokens so far.
+
+    Use it for summaries, in which a model repeats sentences.
+
+    Args:
+        strategy: name or object of a decoding strategy.
+        size: int. Number n of tokens, at least 1.
+        renormalize: bool. If False, a token that would repeat keeps its mass.
+
+    Raises:
+        ValueError: if `size` < 1.
+
+    Example:
+        >>> import keras_attn
+        >>> keras_attn.generation.NoRepeat("beam", 3)
+        NoRepeat(Beam(), 3)
+
+    Differs from the paper: none.
+
+    Reference: [Paulus et al., 2017](https://arxiv.org/abs/1705.04304), section 2.5.
+    """
+
+    def __init__(self, strategy, size, renormalize=True):
+        super().__init__(strategy, renormalize)
+        check_sizes(size=size)
+        self.size = size
+
+    def extend(self, options):
+        return options.with_processor(_NoRepeatedNGrams(self.size, options.max_length))
+
+
+class _NoRepeatedNGrams(LogitsProcessor):
+    """Forbid each token that follows an earlier occurrence of the last n - 1 tokens.
+
+    The state (B, L) holds -1, and at its end the tokens so far.
+    """
+
+    def __init__(self, size, max_length):
+        self.size, self.max_length = size, max_length
+
+    def start(self, model, inputs, vocabulary_size):
+        ids, padding_mask = inputs
+        if not model.reads_prompt:
+            return ops.full((ops.shape(ids)[0], self.max_length + self.size), -1, "int32")
+        length = ops.shape(ids)[1]
+        count = ops.sum(ops.cast(padding_mask, "int32"), axis=1, keepdims=True)
+        indices = ops.arange(length, dtype="int32") - (length - count)
+        moved = ops.take_along_axis(ids, ops.maximum(indices, 0), axis=1)
+        moved = ops.where(indices < 0, -1, moved)
+        fill = [[0, 0], [self.max_length + self.size, 0]]
+        return ops.pad(moved, fill, constant_values=-1)
+
+    def apply(self, logits, state):
+        shape, before = ops.shape(logits), self.size - 1
+        length = ops.shape(state)[-1]
+        last = state[..., before:]  # (..., L - n + 1), the last token of each n-gram
+        is_forbidden = last >= 0
+        for k in range(before):
+            same = ops.equal(state[..., k : length - before + k], state[..., k - before, None])
+            is_forbidden = ops.logical_and(is_forbidden, same)
+            is_forbidden = ops.logical_and(is_forbidden, state[..., k : length - before + k] >= 0)
+        rows = ops.reshape(is_forbidden, (-1, ops.shape(last)[-1]))
+        tokens = ops.reshape(ops.maximum(last, 0), ops.shape(rows))
+        first = ops.arange(ops.shape(rows)[0], dtype="int32")[:, None] * shape[-1]
+        indices = ops.reshape(first + tokens, (-1, 1))
+        counts = ops.scatter(
+            indices, ops.cast(ops.reshape(rows, (-1,)), "int32"), (ops.shape(rows)[0] * shape[-1],)
+        )
+        return ops.where(ops.reshape(counts, shape) > 0, -float("inf"), logits)
+
+    def advance(self, state, tokens):
+        return ops.concatenate([state[..., 1:], tokens[..., None]], axis=-1)
+
+
+@register
+class Forced(Wrapper):
+    """Forced tokens: any strategy, which generates given tokens at the first and last position.
+
+        y_1 = first_id,   y_max_length = last_id,   y_t != eos_id for t <= min_length
+
+    A forced token adds nothing to the score. Time O(V) a token.
+
+    Use it for models that were trained with a first token, such as the language of a translation.
+
+    Args:
+        strategy: name or object of a decoding strategy.
+        first_id: int. The first token that is generated; None for any.
+        last_id: int. The token at `max_length`, of sequences that did not end before; None for any.
+        min_length: int. Number of tokens that a sequence has at least before its end token.
+        renormalize: bool. If False, an end token that is too early keeps its mass.
+
+    Raises:
+        ValueError: if an argument is no id of the model's vocabulary, if `min_length` is not below
+            `max_length`, or if `max_length` is 1 and the first token is not the last one.
+
+    Example:
+        >>> import keras_attn
+        >>> keras_attn.generation.Forced("beam", last_id=3)
+        Forced(Beam(), last_id=3)
+
+    Differs from the paper: the tokens are arguments; the paper has one for each language.
+
+    Reference: [Tang et al., 2020](https://arxiv.org/abs/2008.00401), section 3.
+    """
+
+    def __init__(self, strategy, first_id=None, last_id=None, min_length=0, renormalize=True):
+        super().__init__(strategy, renormalize)
+        for name, token in {"first_id": first_id, "last_id": last_id}.items():
+            if token is not None:
+                check_sizes(least=0, **{name: token})
+        check_sizes(least=0, min_length=min_length)
+        self.first_id, self.last_id, self.min_length = first_id, last_id, min_length
+
+    def extend(self, options):
+        last = options.max_length - 1
+        if self.min_length > last:
+            raise ValueError(
+                "`min_length` must be below `max_length`. "
+                f"Received: min_length={self.min_length}, max_length={options.max_length}."
+            )
+        ends = [(0, self.first_id), (last, self.last_id)]
+        forced = dict(pair for pair in reversed(ends) if pair[1] is not None)
+        is_kept = self.last_id is None or forced[last] == self.last_id
+        check_that(is_kept, f"{self.first_id}, the only token", last_id=self.last_id)
+        names = {self.first_id: "first_id", self.last_id: "last_id"}
+        processor = _ForcedTokens(forced, names, self.min_length, options.eos_ids)
+        return options.with_processor(processor)
+
+
+class _ForcedTokens(Counter):
+    """Force tokens at their steps, given as a dict, and forbid end tokens that are too early.
+
+    `names` has the argument of each token, for errors.
+    """
+
+    def __init__(self, forced, names, min_length, eos_ids):
+        self.forced, self.names = forced, names
+        self.min_length, self.eos_ids = min_length, eos_ids
+
+    def start(self, model, inputs, vocabulary_size):
+        for token in self.forced.values():
+            wanted = f"below {vocabulary_size}"
+            check_that(token < vocabulary_size, wanted, **{self.names[token]: token})
+        return super().start(model, inputs, vocabulary_size)
+
+    def apply(self, logits, state):
+        columns, state = np.arange(logits.shape[-1]), state[..., None]
+        if self.min_length:
+            is_end = np.isin(columns, self.eos_ids)
+            is_early = ops.logical_and(state < self.min_length, is_end)
+            logits = ops.where(is_early, -float("inf"), logits)
+        for step, token in self.forced.items():
+            only = np.where(columns == token, 0.0, -np.inf).astype("float32")
+            logits = ops.where(ops.equal(state, step), only, logits)
+        return logits

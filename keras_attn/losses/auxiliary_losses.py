@@ -7,9 +7,8 @@ from keras import ops
 
 from keras_attn.attention.masks import keras_mask
 from keras_attn.backend.replicas import replica_sum
+from keras_attn.depth.reversible import Reversible
 from keras_attn.layers import Block
-from keras_attn.losses.model_parts import split_model
-from keras_attn.losses.schedule import layer_shares
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.ops.checks import (
     check_choice,
@@ -252,3 +251,46 @@ class AuxiliaryLosses(Configurable, BuildsOptimizer, keras.Model):
         share = 1.0 if k == 1 else self.target_weight
         labels, weights = known_labels(labels, self.ignore_class), share * real * given / count
         return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
+
+
+def split_model(model):
+    """Return two functions that run the model's layers as in training.
+
+    The first returns logits and each layer's output; the second logits of any layer's output.
+    """
+    depth = getattr(model, "depth", None)
+    if isinstance(depth, Reversible):
+        raise ValueError(
+            "`model` must give each layer's output, which a `Reversible` depth does not keep. "
+            f"Received: model={model!r}."
+        )
+    if not hasattr(depth, "blocks") or not isinstance(model.output, keras.KerasTensor):
+        raise ValueError(
+            "`model` must give logits and have a `depth` that is a `Stack`, as a "
+            f"`CausalLanguageModel` without a memory. Received: model={model!r}."
+        )
+    before = keras.Model(model.input, depth.input)
+    after = keras.Model(depth.output, model.output)
+    after.supports_masking = True
+
+    def run(inputs):
+        x = before(inputs, training=True)
+        x, hidden_states = depth(x, return_hidden_states=True, training=True)
+        # The last layer's is what the model itself reads, after a closing norm, if there is one.
+        return after(x, training=True), [*hidden_states[:-1], x]
+
+    def classify(hidden):
+        return after(hidden if depth.norm is None else depth.norm(hidden), training=True)
+
+    return run, classify
+
+
+def layer_shares(step, total_steps, num_layers, schedule):
+    """Return a_l of the layers l = 1 .. n - 1 at a step, float32 (n - 1,)."""
+    # The step at which each layer's losses end, rounded up to a whole step for "step", so that no
+    # rounding of p can move a boundary.
+    ends = [total_steps * layer / (2 * num_layers) for layer in range(1, num_layers)]
+    if schedule == "linear":
+        return ops.maximum(1.0 - ops.cast(step, "float32") / ops.array(ends, "float32"), 0.0)
+    first_without = [-(-total_steps * layer // (2 * num_layers)) for layer in range(1, num_layers)]
+    return ops.cast(ops.cast(step, "int32") < ops.array(first_without, "int32"), "float32")

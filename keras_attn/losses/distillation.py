@@ -5,9 +5,8 @@ import collections
 import keras
 from keras import ops
 
-from keras_attn.losses.reduction import reduce_losses
 from keras_attn.ops.checks import check_numbers, check_positive, check_shape, check_that
-from keras_attn.ops.token_losses import element_weights, token_weights
+from keras_attn.ops.token_losses import element_weights, reduce_losses, token_weights
 from keras_attn.registry import BuildsOptimizer, Configurable, register, revive
 
 Logits = collections.namedtuple("Logits", ["student", "teacher"])

@@ -3,9 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.losses.reduction import reduce_losses
 from keras_attn.ops.checks import check_numbers, check_rates
-from keras_attn.ops.token_losses import element_weights, token_losses, token_weights
+from keras_attn.ops.token_losses import element_weights, reduce_losses, token_losses, token_weights
 from keras_attn.registry import Configurable, register
 
 

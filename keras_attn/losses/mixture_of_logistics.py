@@ -3,10 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn.losses.reduction import reduce_losses
 from keras_attn.ops import logistics
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.token_losses import element_weights
+from keras_attn.ops.token_losses import element_weights, reduce_losses
 from keras_attn.registry import Configurable, register
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import keras
 from keras import ops
 
-from keras_attn.metrics.token_metric import TokenMetric
+from keras_attn.metrics.accuracy import TokenMetric
 from keras_attn.ops.checks import check_numbers
 from keras_attn.ops.token_losses import element_weights, known_labels, token_losses, token_weights
 from keras_attn.registry import register

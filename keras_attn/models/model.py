@@ -13,7 +13,7 @@ from keras_attn import registry
 from keras_attn.attention.segments import check_segments
 from keras_attn.backend.replicas import refuse_model_parallel, whole_model
 from keras_attn.depth import ACT
-from keras_attn.depth.halting_record import record_halting
+from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.lora import checksum, checksums_differ

@@ -15,9 +15,12 @@ from keras_attn.testing.numerics import (
     to_array,
     to_arrays,
 )
-from keras_attn.testing.report import NotApplicable
 
 BATCH = 2
+
+
+class NotApplicable(Exception):
+    """Raised by a check that does not apply to the layer; the message is the reason."""
 
 
 class Subject:

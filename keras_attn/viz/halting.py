@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attn.backend.operations import call_on_host
 from keras_attn.depth import ACT, ACTRNN, Halting
-from keras_attn.depth.halting_record import record_halting
+from keras_attn.depth.halting import record_halting
 from keras_attn.ops.checks import check_that
 from keras_attn.viz.attention_maps import describe, numbers_of, row_of, runs_by_title
 from keras_attn.viz.figure import new_figure

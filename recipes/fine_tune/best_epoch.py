@@ -5,7 +5,7 @@ import os
 import keras
 
 from keras_attn.backend.replicas import processes_share_state, wait_for_processes, whole_values
-from keras_attn.callbacks.npz import ArraysFile, read_arrays, write_arrays
+from keras_attn.callbacks.training_state import ArraysFile, read_arrays, write_arrays
 from keras_attn.distribution.workers import worker_of
 
 

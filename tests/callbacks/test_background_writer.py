@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from keras_attn.callbacks import Resume, Terminated, checkpoints
-from keras_attn.callbacks.background_writer import BackgroundWriter, wait_for_writes
+from keras_attn.callbacks.resume import BackgroundWriter, wait_for_writes
 
 
 def test_the_error_of_the_thread_is_raised_once_by_the_next_call(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn.callbacks import Resume
-from keras_attn.callbacks.npz import write_arrays
+from keras_attn.callbacks.training_state import write_arrays
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.metrics import Perplexity
 from keras_attn.optimizers import Noam

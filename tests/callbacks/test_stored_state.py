@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.callbacks.npz import write_arrays
-from keras_attn.callbacks.stored_state import StoredState, index_of
+from keras_attn.callbacks.training_state import StoredState, index_of, write_arrays
 
 RNG = np.random.default_rng(3)
 STATE = [RNG.normal(size=(6, 10)), RNG.normal(size=(7,)), np.array(5), RNG.normal(size=(2, 3, 4))]

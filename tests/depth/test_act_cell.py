@@ -9,7 +9,7 @@ from keras import ops
 from keras_attn.depth import ACT, ACTRNN, ACTCell, Recurrent
 from keras_attn.layers import MultiHeadAttention, SeparableConvTransition, TransformerBlock
 from keras_attn.testing import check_layer
-from keras_attn.testing.checks.serialization import predict_in_a_fresh_process
+from keras_attn.testing.serialization import predict_in_a_fresh_process
 
 
 @pytest.mark.parametrize(

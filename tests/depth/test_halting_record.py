@@ -11,7 +11,7 @@ from keras import ops
 from other_backend import needs_jax, run_on
 
 from keras_attn.depth import ACT, ACTRNN, ACTCell, Halting, Stack
-from keras_attn.depth.halting_record import record_halting
+from keras_attn.depth.halting import record_halting
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 
 ATOL = 2e-5

@@ -15,7 +15,8 @@ import jax
 import keras
 import numpy as np
 
-from keras_attn.distribution import ModelParallel, layout
+from keras_attn.distribution import ModelParallel
+from keras_attn.distribution import model_parallel as layout
 
 ROWS = 8
 SGD_STEPS, SGD_RATE, MOMENTUM = 6, 0.1, 0.5

@@ -11,7 +11,8 @@ import keras
 import numpy as np
 
 from keras_attn.backend.replicas import whole_model
-from keras_attn.distribution import layout, strategy
+from keras_attn.distribution import model_parallel as layout
+from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import gpt, transformer, transformer_xl

@@ -21,7 +21,7 @@ from kills import die_in_writing
 
 from keras_attn.backend.replicas import whole_value
 from keras_attn.callbacks import AverageCheckpoints, Resume, WithoutTrainEnd
-from keras_attn.callbacks.background_writer import wait_for_writes
+from keras_attn.callbacks.resume import wait_for_writes
 from keras_attn.distribution import strategy
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt

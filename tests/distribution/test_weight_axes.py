@@ -7,8 +7,7 @@ import keras
 import pytest
 from fork_server import ROOT
 
-from keras_attn.distribution.layout import divide
-from keras_attn.distribution.model_parallel import weight_axes
+from keras_attn.distribution.model_parallel import divide, weight_axes
 from keras_attn.layers import FeedForward
 from keras_attn.models.assembly import declare_axes, divide_outputs
 

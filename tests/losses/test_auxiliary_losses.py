@@ -25,7 +25,7 @@ from auxiliary import (
 )
 
 from keras_attn.losses import LabelSmoothedCrossentropy
-from keras_attn.losses.schedule import layer_shares
+from keras_attn.losses.auxiliary_losses import layer_shares
 
 
 @pytest.mark.parametrize("num_layers, total_steps", [(4, 80), (4, 83), (3, 7), (64, 4000), (1, 5)])

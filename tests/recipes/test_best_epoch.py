@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.callbacks.npz import write_arrays
+from keras_attn.callbacks.training_state import write_arrays
 from recipes.fine_tune.best_epoch import BestEpoch
 
 

@@ -10,7 +10,7 @@ from other_backend import needs_jax
 from recipe_processes import finished, started
 from recipe_runs import card
 
-from keras_attn.callbacks.npz import read_arrays
+from keras_attn.callbacks.training_state import read_arrays
 from recipes.local_ports import cluster_settings
 
 pytestmark = [needs_jax, pytest.mark.slow]

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_attn.testing.numerics import compare, describe_shapes, equal, to_arrays
-from keras_attn.testing.report import NotApplicable
+from keras_attn.testing.subject import NotApplicable
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -7,8 +7,7 @@ from keras import ops
 
 from keras_attn.scores import DotProduct
 from keras_attn.testing.numerics import compare, random, to_array
-from keras_attn.testing.report import NotApplicable
-from keras_attn.testing.subject import norms_of_heads, position_of_heads
+from keras_attn.testing.subject import NotApplicable, norms_of_heads, position_of_heads
 
 
 def formula(subject):
