@@ -248,20 +248,25 @@ def resolve(identifier, names, axis, base=object, argument=None, **layer_argumen
         make = names[identifier]
         is_layer = isinstance(make, type) and issubclass(make, keras.layers.Layer)
         return make(**layer_arguments) if is_layer else make()
-    is_class = isinstance(identifier, type)
-    if not is_class and isinstance(identifier, base) and hasattr(identifier, "get_config"):
+    is_object = isinstance(identifier, base) and not isinstance(identifier, type)
+    if is_object and hasattr(identifier, "get_config"):
         return identifier
     argument = argument or axis
-    if isinstance(identifier, str):
-        problem = f"Unknown {axis}.{_hint(identifier, names, axis, base)}"
-    elif is_class and issubclass(identifier, base) and issubclass(identifier, Configurable):
-        problem = f"`{argument}` must be an object, not a class: pass {_call_of(identifier)}."
-    else:
-        kind = "" if base is object else f", an instance of {base.__name__}"
-        problem = f"`{argument}` must be a name or an object of this axis{kind}."
+    problem = _problem(identifier, names, axis, base, argument)
     raise ValueError(
         f"{problem} Received: {argument}={identifier!r}. Known names: {', '.join(sorted(names))}."
     )
+
+
+def _problem(identifier, names, axis, base, argument):
+    """Return a sentence on why an argument is no value of an axis."""
+    if isinstance(identifier, str):
+        return f"Unknown {axis}.{_hint(identifier, names, axis, base)}"
+    is_class = isinstance(identifier, type) and issubclass(identifier, base)
+    if is_class and issubclass(identifier, Configurable):
+        return f"`{argument}` must be an object, not a class: pass {_call_of(identifier)}."
+    kind = "" if base is object else f", an instance of {base.__name__}"
+    return f"`{argument}` must be a name or an object of this axis{kind}."
 
 
 def _hint(name, names, axis, base):

@@ -316,37 +316,48 @@ def _stack_tiles(compute, operands, num_tiles, count, at_once, dtypes):
 
 def _tile_gradients(compute, operands, num_tiles, count, at_once, upstream):
     """Return gradients by the operands: stacked for tiles, summed for shared tensors."""
-    is_float = [x.dtype.is_floating for x in operands]
-    tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
-    shared = [i for i, x in enumerate(is_float) if x and i >= num_tiles]
+    floats = [n for n, x in enumerate(operands) if x.dtype.is_floating]
+    num_stacked = sum(n < num_tiles for n in floats)  # the others are shared
+    if isinstance(count, int) and count == 1:
+        only_tile = _only_tile(operands, num_tiles)
+        gradients = _gradients_of_tile(
+            compute, only_tile, floats, [tf.squeeze(x, 0) for x in upstream]
+        )
+        gradients = [*(x[None] for x in gradients[:num_stacked]), *gradients[num_stacked:]]
+    else:
+        gradients = _gradients_of_tiles(
+            compute, operands, floats, num_tiles, count, at_once, upstream
+        )
+    by_operand = dict(zip(floats, gradients, strict=True))
+    return [by_operand.get(n) for n in range(len(operands))]
 
-    def tile_gradients(local, upstream):
-        sources = [local[n] for n in (*tiles, *shared)]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            results = compute(*local)
-        return tape.gradient(results, sources, upstream, tf.UnconnectedGradients.ZERO)
+
+def _gradients_of_tile(compute, operands, floats, upstream):
+    """Return the gradients by the operands of one tile that have the numbers `floats`."""
+    sources = [operands[n] for n in floats]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        results = compute(*operands)
+    return tape.gradient(results, sources, upstream, tf.UnconnectedGradients.ZERO)
+
+
+def _gradients_of_tiles(compute, operands, floats, num_tiles, count, at_once, upstream):
+    """Return the gradients by the operands of all tiles: stacked for tiles, else summed."""
+    tiles = [n for n in floats if n < num_tiles]
 
     def body(i, arrays, sums):
         # A tape records the loop's own tensors only, not those from outside.
         local = [x[i] if n < num_tiles else tf.identity(x) for n, x in enumerate(operands)]
-        gradients = tile_gradients(local, [x[i] for x in upstream])
+        gradients = _gradients_of_tile(compute, local, floats, [x[i] for x in upstream])
         arrays = [array.write(i, x) for array, x in zip(arrays, gradients)]
         sums = [total + x for total, x in zip(sums, gradients[len(tiles) :])]
         return i + 1, arrays, sums
 
-    if isinstance(count, int) and count == 1:
-        only_tile = _only_tile(operands, num_tiles)
-        gradients = tile_gradients(only_tile, [tf.squeeze(x, 0) for x in upstream])
-        stacked, sums = [x[None] for x in gradients[: len(tiles)]], gradients[len(tiles) :]
-    else:
-        arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
-        sums = [_zeros_like(operands[n]) for n in shared]
-        _, arrays, sums = _repeat(body, count, at_once, (arrays, sums))
-        arrays = zip(tiles, arrays, strict=True)
-        stacked = [tf.ensure_shape(array.stack(), operands[n].shape) for n, array in arrays]
-    by_operand = dict(zip([*tiles, *shared], [*stacked, *sums], strict=True))
-    return [by_operand.get(n) for n in range(len(operands))]
+    arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
+    sums = [_zeros_like(operands[n]) for n in floats[len(tiles) :]]
+    _, arrays, sums = _repeat(body, count, at_once, (arrays, sums))
+    pairs = zip(tiles, arrays, strict=True)
+    return [*(tf.ensure_shape(array.stack(), operands[n].shape) for n, array in pairs), *sums]
 
 
 def _zeros_like(x):

@@ -114,7 +114,7 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
         if not self._last():
             return []
         means = iter(average_weights(sets()))
-        return [{box: next(means) for box in found} for found in boxes]
+        return [{box: next(means) for box in held} for held in boxes]
 
 
 def average_weights(paths_or_lists):
@@ -144,8 +144,7 @@ def average_weights(paths_or_lists):
     check_that(not is_one, "a list of files or of lists", paths_or_lists=paths_or_lists)
     total, dtypes, count = None, [], 0
     for item in paths_or_lists:
-        arrays = _read(item) if isinstance(item, (str, os.PathLike)) else item
-        arrays = [np.asarray(array) for array in arrays]
+        arrays = _arrays_of(item)
         if total is None:
             total = [np.zeros(array.shape) for array in arrays]
         if [array.shape for array in arrays] != [array.shape for array in total]:
@@ -165,8 +164,11 @@ def average_weights(paths_or_lists):
     return total
 
 
-def _read(path):
-    with StoredState(files_with(path)) as state:
+def _arrays_of(path_or_list):
+    """Return the arrays of a file, or of a list."""
+    if not isinstance(path_or_list, (str, os.PathLike)):
+        return [np.asarray(array) for array in path_or_list]
+    with StoredState(files_with(path_or_list)) as state:
         return [state.read(number) for number in range(len(state.shapes))]
 
 

@@ -29,6 +29,35 @@ def make_block(block, index):
     return block(index)
 
 
+def _make_blocks(block, num_layers):
+    """Return the blocks of a list, or those that a function makes; refuse anything else."""
+    if isinstance(block, (list, tuple)):
+        blocks = [registry.revive(layer) for layer in block]
+        num_layers = len(blocks) if num_layers is None else num_layers
+        if num_layers != len(blocks):
+            raise ValueError(
+                "`num_layers` must be the number of blocks in the list. "
+                f"Received: num_layers={num_layers}, {len(blocks)} blocks."
+            )
+        check_sizes(num_layers=num_layers)
+    elif isinstance(block, keras.layers.Layer) or not callable(block):
+        raise ValueError(
+            "`block` must be a function of the layer's index, such as "
+            "`lambda index: TransformerBlock(...)`, or a list of blocks; one block for all "
+            f"layers makes a `Recurrent`. Received: block={block!r}."
+        )
+    else:
+        check_sizes(num_layers=num_layers)
+        blocks = [make_block(block, index) for index in range(num_layers)]
+    for index, layer in enumerate(blocks):
+        if not isinstance(layer, Block):
+            raise ValueError(
+                "`block` must give layers of the class `keras_attn.layers.Block`, such as a "
+                f"`TransformerBlock`. Received: {layer!r} at {index}."
+            )
+    return blocks
+
+
 @registry.register
 class Stack(Block):
     """Blocks one after another, each with weights of its own.
@@ -94,36 +123,13 @@ class Stack(Block):
 
     def __init__(self, block, num_layers=None, remat=False, drop=0.0, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(block, (list, tuple)):
-            block = [registry.revive(b) for b in block]
-            num_layers = len(block) if num_layers is None else num_layers
-            if num_layers != len(block):
-                raise ValueError(
-                    "`num_layers` must be the number of blocks in the list. "
-                    f"Received: num_layers={num_layers}, {len(block)} blocks."
-                )
-        elif isinstance(block, keras.layers.Layer) or not callable(block):
-            raise ValueError(
-                "`block` must be a function of the layer's index, such as "
-                "`lambda index: TransformerBlock(...)`, or a list of blocks; one block for all "
-                f"layers makes a `Recurrent`. Received: block={block!r}."
-            )
-        check_sizes(num_layers=num_layers)
         check_rates(drop=drop)
-        self.num_layers = num_layers
         self.remat = bool(remat)
         self.drop = drop
         self.seed_generator = keras.random.SeedGenerator() if drop else None
-        self.blocks = [
-            make_block(block, i) if callable(block) else block[i] for i in range(num_layers)
-        ]
-        for index, layer in enumerate(self.blocks):
-            if not isinstance(layer, Block):
-                raise ValueError(
-                    "`block` must give layers of the class `keras_attn.layers.Block`, such as a "
-                    f"`TransformerBlock`. Received: {layer!r} at {index}."
-                )
-        if len({*map(id, self.blocks)}) < num_layers and not self.shares_block:
+        self.blocks = _make_blocks(block, num_layers)
+        self.num_layers = len(self.blocks)
+        if len({*map(id, self.blocks)}) < self.num_layers and not self.shares_block:
             raise ValueError(
                 "`block` must give a block of its own for each layer; one block for all layers "
                 f"makes a `Recurrent`. Received: {self.blocks[0]!r} more than once."
@@ -186,16 +192,9 @@ class Stack(Block):
         **arguments,
     ):
         call = CallContext(context, **arguments).with_keras_masks(x)
-        calls = [call] * self.num_layers
-        if call.cache is not None:
-            calls = [
-                call.replace(cache=caches.of_block(i, call.cache, context_cache))
-                for i, call in enumerate(calls)
-            ]
+        calls = self._calls_of_blocks(call, context_cache)
         if memory is not None:
-            memories, filled = self._memories(memory, memory_length, x)
-            pairs = zip(calls, memories, strict=True)
-            calls = [c if m is None else c.replace(memory=m, memory_mask=filled) for c, m in pairs]
+            calls = self._calls_with_memory(calls, memory, memory_length, x)
         is_row = not return_hidden_states and self._drops_axis(x, call)
         x, extras = self._run(x[:, 0] if is_row else x, calls, keep_outputs=return_hidden_states)
         x = self._close(x)
@@ -209,6 +208,13 @@ class Stack(Block):
         if return_hidden_states:
             results.append([extra["output"] for extra in extras])
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _calls_of_blocks(self, call, context_cache):
+        """Return the `CallContext` of each block, with its own caches if there are any."""
+        if call.cache is None:
+            return [call] * self.num_layers
+        own = (caches.of_block(i, call.cache, context_cache) for i in range(self.num_layers))
+        return [call.replace(cache=cache) for cache in own]
 
     def apply(self, x, call):
         """Run the stack as a block of another depth."""
@@ -277,6 +283,12 @@ class Stack(Block):
         looked_up = [e["cache"]["attention"]["new"] for e in extras if "cache" in e]
         return looked_up[0] if looked_up else ops.stack([e["input"] for e in extras], axis=1)
 
+    def _calls_with_memory(self, calls, memory, memory_length, x):
+        """Return the `CallContext` of each block with its memory and the mask of filled slots."""
+        memories, filled = self._memories(memory, memory_length, x)
+        pairs = zip(calls, memories, strict=True)
+        return [c if m is None else c.replace(memory=m, memory_mask=filled) for c, m in pairs]
+
     def _memories(self, memory, memory_length, x):
         """Return the memory of each block, and the mask of their filled slots."""
         batch, _, hidden_dim = x.shape
@@ -312,8 +324,9 @@ class Stack(Block):
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
         returned = kwargs.get("return_attention_scores"), kwargs.get("return_hidden_states")
         if cache is not None or any(returned):
-            given = {"memory": memory, "cache": cache, **kwargs}
-            return keras.layers.Layer.compute_output_spec(self, x, context, **given)
+            return keras.layers.Layer.compute_output_spec(
+                self, x, context, memory=memory, cache=cache, **kwargs
+            )
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         if memory is None:
             return output

@@ -90,14 +90,20 @@ def check_shape(x, name, *expected, broadcast=False):
             for size, wanted in zip(shape, sizes, strict=True)
         ):
             return
-    wanted = " or ".join(str(sizes) for sizes in expected)
-    remedy = ""
-    if len(shape) > 3 and all(len(sizes) == 3 for sizes in expected):
-        fold = f"keras.ops.reshape({name}, (-1, *{name}.shape[-2:]))"
-        remedy = f" Fold the other axes into the batch by `{fold}`."
-    if len(shape) == 2 and all(len(sizes) == 3 for sizes in expected):
-        remedy = " Embed token ids first; give a single sequence a batch axis."
+    wanted, remedy = " or ".join(map(str, expected)), ""
+    if {len(sizes) for sizes in expected} == {3}:
+        remedy = _remedy_for_rank(name, len(shape))
     raise ValueError(f"`{name}` must have shape {wanted}.{remedy} Received: shape={shape}.")
+
+
+def _remedy_for_rank(name, rank):
+    """Return a sentence on how a tensor of another rank gets three axes."""
+    if rank > 3:
+        fold = f"keras.ops.reshape({name}, (-1, *{name}.shape[-2:]))"
+        return f" Fold the other axes into the batch by `{fold}`."
+    if rank == 2:
+        return " Embed token ids first; give a single sequence a batch axis."
+    return ""
 
 
 def check_integers(x, name):

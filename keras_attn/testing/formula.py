@@ -140,25 +140,25 @@ def _projections(layer):
     weights = [to_array(weight).astype("float64") for weight in layer.weights]
     gate = ["gate"] if getattr(layer, "use_gate", False) else []
     names = ["query", "key", *gate, "value", "output"]
-    count = len(names)
-    step = 2 if len(weights) > 1 and weights[1].ndim == 2 else 1  # with or without biases
-    kernels, biases = weights[: count * step : step], []
-    if step == 2:
-        biases = weights[1 : count * step : 2]
-    if [kernel.ndim for kernel in kernels] == [3] * count:
-        *shapes, output = (kernel.shape for kernel in kernels)
-        query, key, *_, value = shapes
-        of_biases = [*(shape[1:] for shape in shapes), output[2:]]
-        biases = biases or [np.zeros(shape) for shape in of_biases]
-        if (
-            [bias.shape for bias in biases] == of_biases
-            and (len(weights) == count * step or hasattr(layer, "score"))
-            and (query[2], key[1], query[1] % key[1]) == (key[2], value[1], 0)
-            and output[:2] == (query[1], value[2])
-        ):
-            parts = zip(kernels, biases, strict=True)
-            return dict(zip(names, parts, strict=True))
+    has_biases = len(weights) > 1 and weights[1].ndim == 2
+    step = 2 if has_biases else 1
+    count = step * len(names)
+    kernels = weights[:count:step]
+    if _are_kernels(kernels, len(names)) and (len(weights) == count or hasattr(layer, "score")):
+        shapes = [*(kernel.shape[1:] for kernel in kernels[:-1]), kernels[-1].shape[2:]]
+        biases = weights[1:count:2] if has_biases else [np.zeros(shape) for shape in shapes]
+        if [bias.shape for bias in biases] == shapes:
+            return dict(zip(names, zip(kernels, biases, strict=True), strict=True))
     raise NotApplicable(
         "the weights are not in the order of `keras.layers.MultiHeadAttention`: "
         f"{[weight.shape for weight in weights]}"
     )
+
+
+def _are_kernels(kernels, count):
+    """Return True for kernels of projections of Keras's shapes, the one of the output last."""
+    if [kernel.ndim for kernel in kernels] != [3] * count:
+        return False
+    query, key, *_, value, output = (kernel.shape for kernel in kernels)
+    is_of_heads = (query[2], key[1], query[1] % key[1]) == (key[2], value[1], 0)
+    return is_of_heads and output[:2] == (query[1], value[2])
