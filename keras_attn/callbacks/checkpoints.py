@@ -15,10 +15,10 @@ EARLIER = "resume.npz"  # the file of earlier versions, which kept only one chec
 def files_with(path):
     """Return the paths of the files of a checkpoint one of whose files has the `path`."""
     folder, name = os.path.split(os.fspath(path))
-    found = re.fullmatch(r"(.*-shard-)(\d+)-of-(\d+)\.npz", name)
-    if not found:
+    match = re.fullmatch(r"(.*-shard-)(\d+)-of-(\d+)\.npz", name)
+    if not match:
         return [path]
-    names = [f"{found[1]}{shard}-of-{found[3]}.npz" for shard in range(int(found[3]))]
+    names = [f"{match[1]}{shard}-of-{match[3]}.npz" for shard in range(int(match[3]))]
     return [os.path.join(folder, name) for name in names]
 
 
@@ -83,9 +83,9 @@ class Checkpoints:
         """
         newest = max(self.numbers(), default=None)
         for name in self._names():
-            found = self._manifest_name.fullmatch(name)
-            if found and not found["worker"] and int(found["number"]) >= (newest or 0):
-                self._check_manifest(int(found["number"]), name)
+            match = self._manifest_name.fullmatch(name)
+            if match and not match["worker"] and int(match["number"]) >= (newest or 0):
+                self._check_manifest(int(match["number"]), name)
         return newest
 
     def readable(self):
@@ -160,9 +160,9 @@ class Checkpoints:
         for name in self._names():
             whole = name.replace(PARTIAL, "")
             manifest = self._manifest_name.fullmatch(whole)
-            found = self._file_name.fullmatch(whole) or manifest
+            match = self._file_name.fullmatch(whole) or manifest
             is_left = PARTIAL in name or manifest and manifest["worker"]
-            if is_left and found and int(found["worker"] or 0) % self.workers == self.worker:
+            if is_left and match and int(match["worker"] or 0) % self.workers == self.worker:
                 os.remove(os.path.join(self.directory, name))
 
     def _write_manifest(self, number):
@@ -187,11 +187,11 @@ class Checkpoints:
             raise ValueError(f"The file {path} is damaged; {remedy}. Received: {error}") from error
         for name, size in sizes.items():
             path = os.path.join(self.directory, name)
-            found = os.path.getsize(path) if os.path.exists(path) else None
-            if found != size:
-                what = "is missing" if found is None else "is cut or was replaced"
+            actual = os.path.getsize(path) if os.path.exists(path) else None
+            if actual != size:
+                what = "is missing" if actual is None else "is cut or was replaced"
                 raise ValueError(
-                    f"The file {path} {what}; {remedy}. Received: {found or 'no'} bytes of {size}"
+                    f"The file {path} {what}; {remedy}. Received: {actual or 'no'} bytes of {size}"
                 )
 
     def _before(self, number):
@@ -232,17 +232,17 @@ class Checkpoints:
 
     def _complete(self):
         """Return the set of (number, workers, kind) whose files are all there."""
-        found = {}
+        files = {}
         for _, number, kind, worker, of in self._files():
-            found.setdefault((number, of, kind), set()).add(worker)
-        return {key for key, workers in found.items() if len(workers) == key[1]}
+            files.setdefault((number, of, kind), set()).add(worker)
+        return {key for key, workers in files.items() if len(workers) == key[1]}
 
     def _files(self):
         """Yield (name, number, kind, worker, workers) of all files."""
         for name in self._names():
-            if found := self._file_name.fullmatch(name):
-                worker, of = int(found["worker"] or 0), int(found["of"] or 1)
-                yield name, int(found["number"]), found["kind"] or self.kind, worker, of
+            if match := self._file_name.fullmatch(name):
+                worker, of = int(match["worker"] or 0), int(match["of"] or 1)
+                yield name, int(match["number"]), match["kind"] or self.kind, worker, of
             elif name == self._earlier:
                 yield name, 0, self.kind, 0, 1
 

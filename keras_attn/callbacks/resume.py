@@ -312,13 +312,13 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
 
     def _agreed(self, number):
         """Return the newest checkpoint that all processes see."""
-        found = numbers_of_processes(-1 if number is None else number)
-        agreed = None if max(found) < 0 else min(found)
+        newest = numbers_of_processes(-1 if number is None else number)
+        agreed = None if max(newest) < 0 else min(newest)
         with raise_in_all_processes():
             if agreed is not None and agreed not in self._checkpoints.numbers():
                 raise ValueError(
                     "All processes must see the same files, on a disk that they share. Received: "
-                    f"directory={str(self.directory)!r}, with newest checkpoints {found}"
+                    f"directory={str(self.directory)!r}, with newest checkpoints {newest}"
                 )
         return agreed
 

@@ -47,12 +47,12 @@ def read_variables(variables, is_shared=None):
 
     `is_shared` says of each whether replicas have one value, by default that they have not.
     """
-    found = []
+    values = []
     for variable, shared in zip(variables, is_shared or [False] * len(variables), strict=True):
         parts = saved_parts(variable, shared)
         whole = parts.get(None)
-        found.append((tuple(variable.shape) if whole is None else whole.shape, parts))
-    return found
+        values.append((tuple(variable.shape) if whole is None else whole.shape, parts))
+    return values
 
 
 def shapes_fit(variables, shapes):
@@ -244,25 +244,25 @@ class StoredState(contextlib.ExitStack):
         box = whole_box(self.shapes[number]) if box is None else box
         if box in self._boxes[number]:
             return self._array(number, box)
-        found, filled = None, 0
+        result, filled = None, 0
         for stored in self._boxes[number]:
             common = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, stored)]
             size = _size(common)
             if size:
                 array = self._array(number, stored)
-                found = np.empty(_shape(box), array.dtype) if found is None else found
-                found[_slices(common, box)] = array[_slices(common, stored)]
+                result = np.empty(_shape(box), array.dtype) if result is None else result
+                result[_slices(common, box)] = array[_slices(common, stored)]
                 filled += size
         if not _size(box) and self._boxes[number]:
             stored = next(iter(self._boxes[number]))
             return np.empty(_shape(box), self._array(number, stored).dtype)
-        if found is None or filled != _size(box):
+        if result is None or filled != _size(box):
             raise ValueError(
                 f"The checkpoint of {self._first} lacks a part of a variable, since one of its "
                 f"files was replaced by another; {self._remedy}. Received: {filled} of the "
                 f"{_size(box)} numbers in the box {box} of variable {number}"
             )
-        return found
+        return result
 
     def _take_whole(self, file):
         arrays = [file.array(number) for number in range(file.count)]

@@ -19,13 +19,13 @@ def main(arguments=None):
     parser.add_argument(
         "--shard-parameters", action="store_true", help="the data devices divide the weights too"
     )
-    given = parser.parse_args(arguments)
-    options = {"precision": given.precision, "memory": given.memory}
-    options["shards_parameters"] = given.shard_parameters
+    args = parser.parse_args(arguments)
+    options = {"precision": args.precision, "memory": args.memory}
+    options["shards_parameters"] = args.shard_parameters
     try:
-        if given.mesh is not None:
-            options["mesh"] = parse_mesh(given.mesh)
-        print(explain(given.preset, given.length, given.batch_size, **options))
+        if args.mesh is not None:
+            options["mesh"] = parse_mesh(args.mesh)
+        print(explain(args.preset, args.length, args.batch_size, **options))
     except ValueError as error:
         print(f"keras_attn.costs: {error}", file=sys.stderr)
         return 2

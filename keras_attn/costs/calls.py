@@ -124,10 +124,10 @@ class _Recorder(keras.Operation):
 
         @functools.wraps(original)  # layers read the signature of their call
         def call(*args, **kwargs):
-            given = signature.bind(*args, **kwargs).arguments
+            arguments = signature.bind(*args, **kwargs).arguments
             is_silent = any(counts_itself(other) for other in self.inside)
             in_loop = any(is_loop(other) and other.trainable_variables for other in self.inside)
-            needs = [n for n, x in given.items() if self._needs_gradient(x, in_loop)]
+            needs = [n for n, x in arguments.items() if self._needs_gradient(x, in_loop)]
             self.learns = self.learns or any(weight.trainable for weight in own_weights(layer))
             self.inside.append(layer)
             try:
@@ -140,7 +140,7 @@ class _Recorder(keras.Operation):
             # A layer that counts itself does not run those inside it.
             self.learns = self.learns or bool(layer.trainable_variables)
             if not is_silent:
-                self._add(layer, given, output, frozenset(needs))
+                self._add(layer, arguments, output, frozenset(needs))
             return output
 
         layer.__dict__["call"] = call
@@ -187,10 +187,10 @@ class _Recorder(keras.Operation):
                     return True
         return False
 
-    def _add(self, layer, given, output, needs_gradient):
-        given = {name: keras.tree.map_structure(self._spec, x) for name, x in given.items()}
+    def _add(self, layer, arguments, output, needs_gradient):
+        arguments = {name: keras.tree.map_structure(self._spec, x) for name, x in arguments.items()}
         first = keras.tree.flatten(keras.tree.map_structure(self._spec, output))[0]
-        call = Call(layer, given, first, tuple(self.inside), needs_gradient)
+        call = Call(layer, arguments, first, tuple(self.inside), needs_gradient)
         self._note(output, call.has_gradient)
         self.calls.append(call)
 

@@ -75,7 +75,7 @@ class _Tables:
         calls = [call for call in calls if isinstance(call.layer, TokenEmbedding)]
         self.lookups = [call for call in calls if not _float_inputs(call)]
         self.uses = collections.Counter(id(call.layer.table) for call in calls)
-        self.of_heads = {id(call.layer.table) for call in calls if _float_inputs(call)}
+        self.head_tables = {id(call.layer.table) for call in calls if _float_inputs(call)}
         self.sharded = {id(w): w for w in sharded}
 
     def gradient_bytes(self, model, of):
@@ -83,8 +83,8 @@ class _Tables:
 
     def gathered(self):
         """Return the sharded weights that are gathered: all but the tables of lookups alone."""
-        of_lookups = self.uses.keys() - self.of_heads
-        return [w for key, w in self.sharded.items() if key not in of_lookups]
+        looked_up = self.uses.keys() - self.head_tables
+        return [w for key, w in self.sharded.items() if key not in looked_up]
 
     def exchanged_bytes(self):
         rows = [size_of(c.output) for c in self.lookups if id(c.layer.table) in self.sharded]
@@ -94,18 +94,20 @@ class _Tables:
         if id(weight) not in self.uses:
             return 1
         if id(weight) in self.sharded:
-            return int(id(weight) in self.of_heads)
+            return int(id(weight) in self.head_tables)
         return self.uses[id(weight)]
 
 
 def axes_of_weights(model, rules, mesh, shards_parameters):
     """Return the mesh axis, or None, that divides each axis of each weight, by the weight's id."""
-    found = {}
+    axes_by_weight = {}
     for weight in model.weights:
         shape = tuple(weight.shape)
         axes, _ = divide(shape, rules[id(weight)], mesh)
-        found[id(weight)] = divide_further(shape, axes, mesh["data"]) if shards_parameters else axes
-    return found
+        axes_by_weight[id(weight)] = (
+            divide_further(shape, axes, mesh["data"]) if shards_parameters else axes
+        )
+    return axes_by_weight
 
 
 def misfits(model, rules, mesh, batch_size):

@@ -103,8 +103,8 @@ def explain(
     sentences = [*notes(calls), *shortages(cost, devices, memory)]
     if mesh is not None:
         sentences += misfits(model, rules, mesh, batch_size)
-    found = layer_costs(model, calls), cost, reach(calls), sentences
-    return Explanation(name, length, batch_size, *found, devices)
+    layers = layer_costs(model, calls)
+    return Explanation(name, length, batch_size, layers, cost, reach(calls), sentences, devices)
 
 
 def _built(model, precision):

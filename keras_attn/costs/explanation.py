@@ -98,8 +98,8 @@ class DeviceCost:
     @property
     def moved(self):
         """Bytes that a device gets from collectives in a training step."""
-        of_weights = self.summed_gradients + self.gathered_weights + self.exchanged_rows
-        return of_weights + self.summed_activations
+        weight_bytes = self.summed_gradients + self.gathered_weights + self.exchanged_rows
+        return weight_bytes + self.summed_activations
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,15 +37,15 @@ def layer_costs(model, calls):
     for call in self_attention(calls):
         lengths = call.arguments["query"].shape[1], call.num_keys
         keys[id(call.layer)] = most_of(call.layer.pattern, *lengths)
-    found, order = [], {key: place for place, key in enumerate(totals)}
+    costs, order = [], {key: place for place, key in enumerate(totals)}
     for layer, parameters in _parameters(model):
         numbers = totals.get(id(layer), ())
         if parameters or any(numbers):
             numbers = [*(numbers or [0] * 4), caches.get(id(layer), 0)]
             most = keys.get(id(layer))
             cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *numbers, most)
-            found.append((order.get(id(layer), len(order)), cost))
-    return [cost for _, cost in sorted(found, key=lambda pair: pair[0])]
+            costs.append((order.get(id(layer), len(order)), cost))
+    return [cost for _, cost in sorted(costs, key=lambda pair: pair[0])]
 
 
 def self_attention(calls):
@@ -56,13 +56,13 @@ def self_attention(calls):
 
 def reach(calls):
     """Return the `Reach` of the decoder's layers, or of the encoder's if there is no other."""
-    found = self_attention(calls)
-    found = [call for call in found if call.layer.pattern.causal] or found
-    patterns = [call.layer.pattern for call in found for _ in range(call.repeats)]
+    attention = self_attention(calls)
+    attention = [call for call in attention if call.layer.pattern.causal] or attention
+    patterns = [call.layer.pattern for call in attention for _ in range(call.repeats)]
     steps = sum(call.repeats for call in calls if any(products_of(call)))
     if not patterns:
         return Reach(None, None, steps)
-    return reach_of(patterns, max(call.num_keys for call in found), steps)
+    return reach_of(patterns, max(call.num_keys for call in attention), steps)
 
 
 def memory_cost(model, calls, batch_size, optimizer):
@@ -86,12 +86,12 @@ def _caches(calls):
 
     The steps of a shared block have keys of their own, and share those of the other sequence.
     """
-    found = {}
+    sizes = {}
     for call in _attention(calls):
-        size, before = cache_bytes(call), found.get(id(call.layer), 0)
+        size, before = cache_bytes(call), sizes.get(id(call.layer), 0)
         has_own = call.layer.pattern.causal
-        found[id(call.layer)] = before + call.repeats * size if has_own else max(before, size)
-    return found
+        sizes[id(call.layer)] = before + call.repeats * size if has_own else max(before, size)
+    return sizes
 
 
 def shortages(cost, devices, memory):
@@ -133,22 +133,22 @@ def _kind(layer):
 
 def notes(calls):
     """Return sentences on users' layers and scores that do not count their own products."""
-    found = {}
+    by_kind = {}
     for call in calls:
         kind = type(call.layer)
         if isinstance(call.layer, _KERAS_ATTENTION):
-            found[kind] = f"{kind.__name__} of Keras is counted without its scores."
+            by_kind[kind] = f"{kind.__name__} of Keras is counted without its scores."
         if isinstance(call.layer, keras.layers.RNN):
-            found[kind] = f"{kind.__name__} is counted for a step or two, not for each position."
+            by_kind[kind] = f"{kind.__name__} is counted for a step or two, not for each position."
         if _is_of_users(kind) and not counts_itself(call.layer):
             has_kernels = bool(own_kernels(call.layer))
             how = "counted by the kernels" if has_kernels else "not counted"
-            found[kind] = f"{kind.__name__} is {how}."
+            by_kind[kind] = f"{kind.__name__} is {how}."
         for kind in map(type, _scores_in(getattr(call.layer, "score", None))):
             is_plain = getattr(kind, "products_of_tile", None) is Score.products_of_tile
             if is_plain and _is_of_users(kind) and not issubclass(kind, Bias):
-                found[kind] = f"{kind.__name__} is counted as a dot product."
-    return list(found.values())
+                by_kind[kind] = f"{kind.__name__} is counted as a dot product."
+    return list(by_kind.values())
 
 
 def _scores_in(score):

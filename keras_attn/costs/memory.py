@@ -35,8 +35,8 @@ class CallBytes(NamedTuple):
 
 def bytes_of(call):
     """Return the `CallBytes` of a `Call`, once."""
-    found = _if_trained(call)
-    return found if call.has_gradient else CallBytes(scratch=found.scratch)
+    trained = _if_trained(call)
+    return trained if call.has_gradient else CallBytes(scratch=trained.scratch)
 
 
 def _if_trained(call):
@@ -88,9 +88,9 @@ def _of_attention(call):
         kept += int((tiles[0].key_copies - 1) * (key + value))
         # Weights, their gradient and that of the logits; of keys and values each group's gradient,
         # of ever more keys, the sum of the group that runs and a tile's part of it.
-        of_keys = (key + value) * (len(tiles) + 1) // 2 + 2 * (key + value)
-        of_tile = max(3 * x + 2 * y for x, y in zip(pairs, by_distance, strict=True))
-        return CallBytes(kept, 0, max(of_tile + of_keys + query, searched))
+        key_bytes = (key + value) * (len(tiles) + 1) // 2 + 2 * (key + value)
+        tile_bytes = max(3 * x + 2 * y for x, y in zip(pairs, by_distance, strict=True))
+        return CallBytes(kept, 0, max(tile_bytes + key_bytes + query, searched))
     in_half = item_size(call.layer.compute_dtype) < size
     scores = sum(pairs) * (3 if in_half else 2) // 2
     return CallBytes(kept + scores, scores, max(2 * max(pairs) + 2 * max(by_distance), searched))
@@ -156,13 +156,13 @@ def variable_bytes(variables, of=size_of):
 
 def cast_bytes(model, of=size_of):
     """Return the bytes of the weights as layers in half precision read them."""
-    found = 0
+    total = 0
     for layer in flatten_layers(model):
         size = item_size(layer.compute_dtype)
         # Frozen ones too: the gradient of the input needs them.
         copied = [w for w in own_weights(layer) if "float" in w.dtype and item_size(w.dtype) > size]
-        found += sum(size * of(w) // item_size(w.dtype) for w in copied)
-    return found
+        total += sum(size * of(w) // item_size(w.dtype) for w in copied)
+    return total
 
 
 def peak_of_activations(calls, parts=lambda call: 1):
@@ -204,20 +204,20 @@ def _peak(entries):
 def _by_block(depth, calls):
     """Return the calls of each block of a depth, and those of no block, as of its closing norm."""
     blocks = depth.blocks[:1] if depth.shares_block else depth.blocks
-    found, others = [], calls
+    groups, others = [], calls
     for block in blocks:
         layers = {id(layer) for layer in flatten_layers(block)}
-        found.append([call for call in calls if id(call.layer) in layers])
+        groups.append([call for call in calls if id(call.layer) in layers])
         others = [call for call in others if id(call.layer) not in layers]
     if depth.shares_block:  # one step after another
-        length = len(found[0]) // depth.num_layers
-        found = [found[0][:length]]
-    return found, others
+        length = len(groups[0]) // depth.num_layers
+        groups = [groups[0][:length]]
+    return groups, others
 
 
 def _segments(calls):
     """Return what keys are made of that no layer has returned, as a memory and the sequence."""
     known = {id(call.output) for call in calls}
     attention = [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
-    found = {id(call.value): call.value for call in attention if call.needs_gradient}
-    return [value for key, value in found.items() if key not in known]
+    inputs = {id(call.value): call.value for call in attention if call.needs_gradient}
+    return [value for key, value in inputs.items() if key not in known]

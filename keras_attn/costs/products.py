@@ -68,8 +68,8 @@ def _of_layer(call):
 
 def attention_inputs(call):
     """Return symbolic `AttentionInputs` of the call of an attention layer, its plan and pattern."""
-    layer, given = call.layer, call.arguments
-    query, value = given["query"], call.value
+    layer, arguments = call.layer, call.arguments
+    query, value = arguments["query"], call.value
     (batch, length, _), num_keys = query.shape, value.shape[1]
     heads = batch, layer.num_heads
 
@@ -81,15 +81,15 @@ def attention_inputs(call):
         symbolic(num_keys, layer.key_dim),
         symbolic(num_keys, layer.value_dim),
         *(None, None, layer.score),
-        attention_mask=given.get("attention_mask"),
+        attention_mask=arguments.get("attention_mask"),
         layer_input=query,
         sinks=layer.sink_logits,
         tile_sizes=layer.tile_sizes,
     )
     pattern = layer.pattern
-    if given.get("use_causal_mask"):
+    if arguments.get("use_causal_mask"):
         pattern = make_causal(pattern)
-    positions = given.get("query_positions"), given.get("key_positions")
+    positions = arguments.get("query_positions"), arguments.get("key_positions")
     plan, pattern = choose(layer, inputs, pattern, None, positions)
     return inputs, plan, pattern
 
@@ -119,8 +119,8 @@ def _of_attention(call):
         counted = counted + attention_tiles(resize(inputs, length=first), "dense", pattern)
     for tiles in counted:
         size, has_table = (tiles.length, tiles.num_keys), tiles.num_distances is not None
-        of_tile = score.products_of_tile(*size, head_dim, has_table) + math.prod(size) * width
-        pairs = tiles.number * of_tile
+        tile_products = score.products_of_tile(*size, head_dim, has_table) + math.prod(size) * width
+        pairs = tiles.number * tile_products
         # The sinusoids of a table have no gradient.
         table = score.products_of_table(tiles.num_distances or 0, num_heads, head_dim)
         own += Products(pairs + table, (2 + tiles.is_loop) * pairs + table)
@@ -143,11 +143,11 @@ def _num_first(call):
 
 def _of_projections(call):
     """Return the `Products` with the kernels of an attention layer, and with low-rank updates."""
-    layer, given = call.layer, call.arguments
-    query, value = given["query"], call.value
-    key = value if given.get("key") is None else given["key"]
-    of_value = "query" if given.get("value") is None else "value"
-    of_key = of_value if given.get("key") is None else "key"
+    layer, arguments = call.layer, call.arguments
+    query, value = arguments["query"], call.value
+    key = value if arguments.get("key") is None else arguments["key"]
+    value_source = "query" if arguments.get("value") is None else "value"
+    key_source = value_source if arguments.get("key") is None else "key"
     queries, keys = (math.prod(x.shape[:2]) for x in (query, value))
     first = _num_first(call)
     # The argument that each kernel multiplies, and its rows; None for what the layer has computed.
@@ -156,13 +156,13 @@ def _of_projections(call):
         "gate": [("query", queries)],
         "output": [(None, queries)],
     }
-    rows |= {"value": [(of_value, keys)], "key": [(of_key, keys)]}
+    rows |= {"value": [(value_source, keys)], "key": [(key_source, keys)]}
     rows["global_query"] = [("query", query.shape[0] * first)]
     rows["global_value"], rows["global_key"] = (
-        [(source, keys if first else 0)] for source in (of_value, of_key)
+        [(source, keys if first else 0)] for source in (value_source, key_source)
     )
     if layer.shares_query and key is not query:
-        rows["query"].append((of_key, keys))
+        rows["query"].append((key_source, keys))
     total, updates = Products(), 0
     for name in layer.kernel_names():
         kernel = getattr(layer, f"{name}_kernel")

@@ -156,8 +156,8 @@ class ACT(ReplicaLosses, Recurrent):
         if not return_halting:
             return output
         dtypes = "int32", halting.at_least_float32(self.compute_dtype)
-        of_positions = (keras.KerasTensor(x.shape[:2], dtype) for dtype in dtypes)
-        return _append(output, [Halting(*of_positions)])
+        specs = (keras.KerasTensor(x.shape[:2], dtype) for dtype in dtypes)
+        return _append(output, [Halting(*specs)])
 
     def _run(self, x, calls, keep_outputs):
         call = calls[0]

@@ -101,16 +101,16 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         """Append sums of 0 to the states of each `ACTCell` that is given none."""
         states = list(self._by_cell(initial_state))
         for place, cell in self._act_cells:
-            of_cell = states[place]
-            of_cell = list(of_cell) if tree.is_nested(of_cell) else [of_cell]
-            if len(of_cell) == len(cell.state_size) - 1:
-                of_cell.append(ops.zeros((batch_size, 2), cell.compute_dtype))
-            if len(of_cell) != len(cell.state_size):
+            cell_state = states[place]
+            cell_state = list(cell_state) if tree.is_nested(cell_state) else [cell_state]
+            if len(cell_state) == len(cell.state_size) - 1:
+                cell_state.append(ops.zeros((batch_size, 2), cell.compute_dtype))
+            if len(cell_state) != len(cell.state_size):
                 raise ValueError(
                     "`initial_state` must have a tensor for each state of the cell. "
-                    f"Received: {len(of_cell)} for states of sizes {cell.state_size}."
+                    f"Received: {len(cell_state)} for states of sizes {cell.state_size}."
                 )
-            states[place] = of_cell
+            states[place] = cell_state
         return states if self._is_stacked else states[0]
 
     def _by_cell(self, states):
@@ -169,14 +169,14 @@ class _RecordedCell:
         return self(inputs, states)
 
     def __call__(self, inputs, states):
-        found, (_, *states) = {}, states
-        with record_halting(lambda cell, halting: found.update({id(cell): halting})):
+        halting_of, (_, *states) = {}, states  # by the id of a cell
+        with record_halting(lambda cell, halting: halting_of.update({id(cell): halting})):
             output, states = self.cell(inputs, states, training=self.training)
         dtype = at_least_float32(output.dtype)
         columns = [
             ops.cast(column, dtype)[:, None]
             for cell in self.act_cells
-            for column in found[id(cell)]
+            for column in halting_of[id(cell)]
         ]
         output = ops.concatenate([ops.cast(output, dtype), *columns], axis=-1)
         return output, [output, *states]

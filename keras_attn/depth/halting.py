@@ -163,11 +163,11 @@ def is_recorded():
 
 def call_with_halting(layer, call):
     """Return what `call()` returns, and the `Halting`s of its runs of `layer`, a list."""
-    found = []
+    halts = []
 
     def keep(of, halting):
         if of is layer:
-            found.append(halting)
+            halts.append(halting)
 
     with record_halting(keep):
-        return call(), found
+        return call(), halts

@@ -80,11 +80,11 @@ class Latents(registry.MaskedLayer):
         initializer = self.latents_initializer or keras.initializers.TruncatedNormal(stddev=0.02)
         shape = self.num_latents, self.latent_dim
         self.latents = self.add_weight(shape, initializer, name="latents")
-        of_latents = None, *shape
-        registry.build_once(self.read, of_latents, x_shape)
-        registry.build_once(self.depth, of_latents)
+        latent_shape = None, *shape
+        registry.build_once(self.read, latent_shape, x_shape)
+        registry.build_once(self.depth, latent_shape)
         registry.build_once(self.position, x_shape)
-        registry.build_once(self.write, x_shape, of_latents)
+        registry.build_once(self.write, x_shape, latent_shape)
 
     def call(self, x, padding_mask=None, training=None):
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask

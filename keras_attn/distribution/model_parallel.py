@@ -172,10 +172,10 @@ def parse_mesh(text):
     Raises:
         ValueError: if it is anything else.
     """
-    found = [re.fullmatch(r"(data|model)=([1-9]\d*)", part) for part in text.split(",")]
-    if None in found or len({part[1] for part in found}) < len(found):
+    matches = [re.fullmatch(r"(data|model)=([1-9]\d*)", part) for part in text.split(",")]
+    if None in matches or len({part[1] for part in matches}) < len(matches):
         raise ValueError(f"A mesh must be as data=2,model=4. Received: {text!r}.")
-    return {"data": 1, "model": 1, **{part[1]: int(part[2]) for part in found}}
+    return {"data": 1, "model": 1, **{part[1]: int(part[2]) for part in matches}}
 
 
 def rule_of(rules, names):

@@ -103,13 +103,13 @@ def strategy(name, *, data=None, model=None, shards_parameters=False):
     """
     refuse_model_parallel(name)
     check_choice((*_KINDS, "model_parallel"), name=name)
-    given = {"data": data, "model": model, "shards_parameters": shards_parameters}
     if name == "model_parallel":
-        return _model_parallel(**given)
-    if given != {"data": None, "model": None, "shards_parameters": False}:
+        return _model_parallel(data=data, model=model, shards_parameters=shards_parameters)
+    mesh = {"data": data, "model": model, "shards_parameters": shards_parameters}
+    if mesh != {"data": None, "model": None, "shards_parameters": False}:
         raise ValueError(
             "`data`, `model` and `shards_parameters` belong to the name 'model_parallel'. "
-            f"Received: name={name!r}, {', '.join(f'{k}={v!r}' for k, v in given.items())}."
+            f"Received: name={name!r}, {', '.join(f'{k}={v!r}' for k, v in mesh.items())}."
         )
     backend = keras.backend.backend()
     kinds = {"tensorflow": _KINDS, "jax": _ON_JAX}.get(backend, {"none": OneDevice})
@@ -250,12 +250,12 @@ def _data_parallel_of_workers():
     return _data_parallel()
 
 
-def _join(found):
-    """Join the other processes; JAX knows those that `workers_from_environment` has not `found`."""
-    if found is None:
+def _join(known):
+    """Join the other processes; JAX knows those that `workers_from_environment` has not `known`."""
+    if known is None:
         message, arguments = "This worker waits for all others.", ()
     else:
-        addresses, index = found
+        addresses, index = known
         message = _waiting_message(addresses, index)
         arguments = addresses[0], len(addresses), index
     try:
@@ -267,16 +267,16 @@ def _join(found):
             f"processes must begin. Received: {error}"
         ) from error
     except ValueError as error:
-        if found is None:
+        if known is None:
             raise ValueError(MISSING_ENVIRONMENT) from error
         raise
 
 
 def _model_parallel(**arguments):
-    found = workers_from_environment()
-    has_others = has_others_for_jax(os.environ) if found is None else len(found[0]) > 1
+    known = workers_from_environment()
+    has_others = has_others_for_jax(os.environ) if known is None else len(known[0]) > 1
     if has_others:
-        _join(found)
+        _join(known)
     made = ModelParallel(**arguments)
     keras.distribution.set_distribution(made)
     return made

@@ -29,16 +29,16 @@ def workers():
     Raises:
         ValueError: if none of them exists, or it is malformed.
     """
-    found = workers_from_environment() or _slurm(os.environ)
-    if found is None:
+    known = workers_from_environment() or _slurm(os.environ)
+    if known is None:
         raise ValueError(MISSING_ENVIRONMENT)
-    return found
+    return known
 
 
 def workers_from_environment():
     """Return the result of `workers` from what a user or a pod sets; None without it."""
-    found = _tf_config(os.environ) or _kubernetes(os.environ)
-    return found and _checked(*found)
+    known = _tf_config(os.environ) or _kubernetes(os.environ)
+    return known and _checked(*known)
 
 
 def has_others_for_jax(environment):

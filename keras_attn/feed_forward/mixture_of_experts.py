@@ -232,19 +232,19 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
 
     def call_products(self, output_shape, x, **others):
         """Return the multiply-adds of a call for the shape of `x`, without padding."""
-        of_row = math.prod(self.router_kernel.shape)
-        of_row += self.top_k * sum(math.prod(kernel.shape[1:]) for kernel in self.kernels)
+        row_products = math.prod(self.router_kernel.shape)
+        row_products += self.top_k * sum(math.prod(kernel.shape[1:]) for kernel in self.kernels)
         if self.shared is not None:
             kernels = [weight for weight in self.shared.weights if len(weight.shape) > 1]
-            of_row += sum(math.prod(kernel.shape) for kernel in kernels)
-        return math.prod(x[:-1]) * of_row
+            row_products += sum(math.prod(kernel.shape) for kernel in kernels)
+        return math.prod(x[:-1]) * row_products
 
     def hidden_products(self, output_shape, x, **others):
         """Return those of `call_products` that multiply what the layer itself has computed."""
-        found = math.prod(x[:-1]) * self.top_k * math.prod(self.kernels[-1].shape[1:])
+        products = math.prod(x[:-1]) * self.top_k * math.prod(self.kernels[-1].shape[1:])
         if isinstance(self.shared, FeedForward):
-            found += self.shared.hidden_products(output_shape, x)
-        return found
+            products += self.shared.hidden_products(output_shape, x)
+        return products
 
     def compute_output_shape(self, x_shape):
         return x_shape

@@ -106,9 +106,9 @@ def generate(
         inputs = inputs[name]
     inputs = _token_ids(model, inputs, has_lengths=lengths is not None)
     _check_positions(model, inputs.shape[1], max_length)
-    given = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs.shape)]
-    decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, len(given))
-    return decode(*(ops.cast(x, "int32") for x in given))
+    arrays = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs.shape)]
+    decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, len(arrays))
+    return decode(*(ops.cast(x, "int32") for x in arrays))
 
 
 def get_strategy(identifier):

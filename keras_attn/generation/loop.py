@@ -61,8 +61,8 @@ class DecodingOptions(NamedTuple):
 
     def is_end(self, tokens):
         """Return True where a token ends its sequence."""
-        found = [ops.equal(tokens, eos_id) for eos_id in self.eos_ids]
-        return functools.reduce(ops.logical_or, found)
+        ends = [ops.equal(tokens, eos_id) for eos_id in self.eos_ids]
+        return functools.reduce(ops.logical_or, ends)
 
     def process(self, logits, states):
         """Return the logits after the processors; log-probabilities if `renormalize` is False."""

@@ -149,9 +149,9 @@ class Speculative(Strategy):
             states=states,
         )
         token, _ = draw(p, numbers)
-        of_step = tree.map_structure(lambda state: state[:, None], states)
+        step_states = tree.map_structure(lambda state: state[:, None], states)
         none = ops.zeros_like(rows.length)
-        return append(rows, token[:, None], none, log_p[:, None], of_step, options)
+        return append(rows, token[:, None], none, log_p[:, None], step_states, options)
 
     def _propose(self, read_draft, rows, cache, numbers, processors):
         """Draw the proposals of one round from the draft.

@@ -64,11 +64,11 @@ def allow_texts(texts, tokenizer):
 def _first_pieces(pieces, tokenizer):
     """Return what each token adds at the start of a text, where some tokenizers drop its space."""
     tokens = [token for token, piece in enumerate(pieces) if piece.startswith(b" ")]
-    found = list(pieces)
+    first = list(pieces)
     for token, text in zip(tokens, tokenizer.decode_as_strings([[t] for t in tokens]), strict=True):
         if not text.startswith(" "):
-            found[token] = pieces[token][1:]
-    return found
+            first[token] = pieces[token][1:]
+    return first
 
 
 def _follow(table, tokens):

@@ -124,18 +124,18 @@ def projections(model):
 
     A path is that of `layers_by_path` and the projection's name.
     """
-    found = {}
+    by_path = {}
     for path, layer in layers_by_path(model):
         if isinstance(layer, LowRankKernels) and layer.built:
             for name in layer.kernel_names():
                 own = "/".join((*path, name))
-                found[own] = KernelProjection(own, layer, name)
+                by_path[own] = KernelProjection(own, layer, name)
         elif isinstance(layer, keras.layers.Dense) and layer.built:
             # `output` is an attribute of every Keras layer, so a dense layer cannot have the name.
             own = "/".join(path).removesuffix("_dense")
             if layer.quantization_mode is None:
-                found[own] = DenseProjection(own, layer)
-    return found
+                by_path[own] = DenseProjection(own, layer)
+    return by_path
 
 
 def _expert_kernels(model):
@@ -155,7 +155,7 @@ def adapted(model):
 
 def matching(model, targets):
     """Return the projections that the targets name, by path; refuse a target without any."""
-    known, experts, found = projections(model), _expert_kernels(model), {}
+    known, experts, named = projections(model), _expert_kernels(model), {}
     for target in targets:
         if refused := _named(experts, target):
             raise ValueError(
@@ -170,8 +170,8 @@ def matching(model, targets):
                 "`targets` must be names of projections, ends of their paths, or patterns with "
                 f"`*`. The model has {', '.join(names) or 'none'}. Received: targets={target!r}."
             )
-        found |= {path: known[path] for path in paths}
-    return found
+        named |= {path: known[path] for path in paths}
+    return named
 
 
 def _named(paths, target):
@@ -181,8 +181,8 @@ def _named(paths, target):
 
 def merged_weights(model):
     """Return pairs of a weight and its value in a file of the model, which has no adapters."""
-    found = adapted(model).values()
-    parts = {id(part) for projection in found for part in projection.parts}
-    values = {id(p.kernel): p.kernel + p.scale * ops.tensordot(*p.parts, 1) for p in found}
+    adapters = adapted(model).values()
+    parts = {id(part) for projection in adapters for part in projection.parts}
+    values = {id(p.kernel): p.kernel + p.scale * ops.tensordot(*p.parts, 1) for p in adapters}
     weights = [weight for weight in model.weights if id(weight) not in parts]
     return [(weight, values.get(id(weight), weight.value)) for weight in weights]

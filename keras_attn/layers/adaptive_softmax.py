@@ -141,8 +141,8 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         """Return the multiply-adds of all logits of `x`, the most that its losses can take."""
         first, *others = [math.prod(table.shape) for table in self.embedding.tables]
         clusters = math.prod(self.cluster_table.shape) if others else 0
-        of_projections = [math.prod(p.shape) for p in self._all_projections()]
-        sizes = [first, *others, clusters, *of_projections]
+        projection_sizes = [math.prod(p.shape) for p in self._all_projections()]
+        sizes = [first, *others, clusters, *projection_sizes]
         return math.prod(x[:-1]) * sum(sizes)
 
     def compute_output_spec(self, x, labels=None):
@@ -193,8 +193,8 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
             is_one = rank < count
             token = ops.take(order, ops.where(is_one, rank + start, 0))
             word = ops.where(is_one, ops.take(words, token), 0)
-            found = crossentropy(word, logits_of(ops.take(hidden, token, axis=0), *weights))
-            return ops.scatter(token[:, None], ops.where(is_one, found, 0.0), (total,))
+            token_losses = crossentropy(word, logits_of(ops.take(hidden, token, axis=0), *weights))
+            return ops.scatter(token[:, None], ops.where(is_one, token_losses, 0.0), (total,))
 
         # Without remat XLA would reserve memory for the logits of all branches.
         return lambda: keras.remat(losses)(hidden, *weights)

@@ -35,12 +35,12 @@ class CallContext:
 
         With a cache the mask would have to cover the cached keys, so only an explicit one counts.
         """
-        found = {}
+        masks = {}
         if self.padding_mask is None and self.cache is None:
-            found["padding_mask"] = keras_mask(x)
+            masks["padding_mask"] = keras_mask(x)
         if self.context_padding_mask is None:
-            found["context_padding_mask"] = keras_mask(self.context)
-        return self.replace(**found)
+            masks["context_padding_mask"] = keras_mask(self.context)
+        return self.replace(**masks)
 
 
 def takes_call_context(call):

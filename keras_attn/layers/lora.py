@@ -68,9 +68,9 @@ def add_lora(model, rank, targets=("query", "value"), alpha=None):
     check_positive(alpha=alpha)
     targets = [targets] if isinstance(targets, str) else list(targets)
     check_that(targets, "names of projections", targets=targets)
-    found = matching(model, targets)
-    add_adapters(model, {projection: (rank, alpha) for projection in found.values()})
-    return list(found)
+    chosen = matching(model, targets)
+    add_adapters(model, {projection: (rank, alpha) for projection in chosen.values()})
+    return list(chosen)
 
 
 def merge_lora(model):
@@ -101,13 +101,13 @@ def merge_lora(model):
 
     Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1.
     """
-    found = adapters_of(model)
-    for projection in found.values():
+    adapters = adapters_of(model)
+    for projection in adapters.values():
         projection.merge()
     for weight in _frozen.pop(model):
         weight.trainable = True
     _forget_functions(model)
-    return list(found)
+    return list(adapters)
 
 
 def save_lora(model, path):
@@ -179,21 +179,21 @@ def load_lora(model, path):
     check_paths(path=path)
     arrays = _read_arrays(path)
     names = [key.removesuffix(".a") for key in arrays if key.endswith(".a")]
-    known, found = projections(model), {}
+    known, adapters = projections(model), {}
     for name in names:
         if name not in known:
             raise ValueError(
                 "The adapters must belong to projections of the model: give layers the names that "
                 f"they had. Received: path={str(path)!r} with an adapter of {name!r}."
             )
-        found[name] = [arrays[f"{name}.{part}"] for part in ("a", "b", "scale")]
+        adapters[name] = [arrays[f"{name}.{part}"] for part in ("a", "b", "scale")]
         kernel = np.array(checksum(known[name].kernel), "float32")
         if checksums_differ(arrays[f"{name}.kernel"], kernel):
             raise ValueError(
                 "The adapters must be of the same weights as the model: load those that the model "
                 f"had in training. Received: path={str(path)!r}, other weights at {name!r}."
             )
-    set_adapters(model, found)
+    set_adapters(model, adapters)
     return names
 
 
@@ -256,22 +256,22 @@ def check_adaptable(model):
 def adapters_of(model):
     """Return the adapted projections of a model, by path; refuse one without."""
     check_adaptable(model)
-    found = adapted(model)
-    if not found:
+    adapters = adapted(model)
+    if not adapters:
         raise ValueError(
             "`model` must have adapters: add them by `layers.add_lora(model, rank)`. "
             f"Received: {model.name!r}, without adapters."
         )
-    return found
+    return adapters
 
 
 def check_merged(model):
     """Raise a `ValueError` if the model has adapters that are not part of its kernels."""
-    found = adapted(model) if isinstance(model, keras.Model) else {}
-    if found:
+    adapters = adapted(model) if isinstance(model, keras.Model) else {}
+    if adapters:
         raise ValueError(
             "`model` must have no adapters: add them to its kernels by `layers.merge_lora(model)`. "
-            f"Received: {len(found)} adapters, as at {next(iter(found))!r}."
+            f"Received: {len(adapters)} adapters, as at {next(iter(adapters))!r}."
         )
 
 

@@ -80,8 +80,10 @@ class PositionedBlock(Block):
             slots = size(call.memory, 1)
             if positions is None:
                 positions = PositionRange(slots, size(x, 1)).tensor()
-            of_memory = PositionRange(0, slots).tensor()
+            memory_positions = PositionRange(0, slots).tensor()
             if call.key_positions is not None:
-                of_memory = ops.take(positions_tensor(call.key_positions), of_memory, axis=-1)
-            call = call.replace(memory=self.position(call.memory, of_memory))
+                memory_positions = ops.take(
+                    positions_tensor(call.key_positions), memory_positions, axis=-1
+                )
+            call = call.replace(memory=self.position(call.memory, memory_positions))
         return self.block.apply(self.position(x, positions), call)

@@ -108,16 +108,16 @@ class TrajectoryEmbedding(registry.MaskedLayer):
         if self.discrete:
             actions = ops.convert_to_tensor(actions)
             check_ids(actions, "actions", self.action_size)
-        of_return, of_state, of_action = self.kernels
+        return_kernel, state_kernel, action_kernel = self.kernels
         vectors = [
-            returns[..., None] * of_return,
-            ops.matmul(states, of_state),
-            ops.take(of_action, actions, axis=0)
+            returns[..., None] * return_kernel,
+            ops.matmul(states, state_kernel),
+            ops.take(action_kernel, actions, axis=0)
             if self.discrete
-            else ops.matmul(actions, of_action),
+            else ops.matmul(actions, action_kernel),
         ]
-        of_step = ops.take(self.table, steps, axis=0)
-        x = [v + bias + of_step for v, bias in zip(vectors, self.biases, strict=True)]
+        step_vector = ops.take(self.table, steps, axis=0)
+        x = [v + bias + step_vector for v, bias in zip(vectors, self.biases, strict=True)]
         x = ops.stack(x, axis=2)  # (B, T, 3, D)
         return self.norm(ops.reshape(x, (ops.shape(x)[0], -1, self.hidden_dim)))
 

@@ -275,6 +275,6 @@ def _check_sublayer(name, layer):
 def _of_pairs(call):
     """Return the arguments of a call that say which query may attend to which key."""
     names = "attention_mask", "query_positions", "key_positions"
-    found = {name: getattr(call, name) for name in names}
+    arguments = {name: getattr(call, name) for name in names}
     # An attention layer of one's own need not know packed rows.
-    return found if call.segment_ids is None else {**found, "segment_ids": call.segment_ids}
+    return arguments if call.segment_ids is None else {**arguments, "segment_ids": call.segment_ids}

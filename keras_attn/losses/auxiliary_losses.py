@@ -169,8 +169,8 @@ class AuxiliaryLosses(Configurable, BuildsOptimizer, keras.Model):
         """Yield the pairs (l, k) with a loss besides the model's own, which is (n, 1)."""
         last, targets = self.num_layers, range(1, self.num_targets + 1)
         if self.schedule is not None:
-            of_each = targets if self.targets_on_intermediate else (1,)
-            yield from ((layer, k) for layer in range(1, last) for k in of_each)
+            distances = targets if self.targets_on_intermediate else (1,)
+            yield from ((layer, k) for layer in range(1, last) for k in distances)
         yield from ((last, k) for k in targets if k > 1)
 
     @property
@@ -243,13 +243,13 @@ class AuxiliaryLosses(Configurable, BuildsOptimizer, keras.Model):
         def ahead(x, beyond):
             return ops.pad(x, ((0, 0), (0, k - 1)), constant_values=beyond)[:, k - 1 :]
 
-        given = ahead(element_weights(labels, sample_weight, dtype), 0.0)
-        has_target = ahead(ops.ones_like(given), 0.0)
+        weights = ahead(element_weights(labels, sample_weight, dtype), 0.0)
+        has_target = ahead(ops.ones_like(weights), 0.0)
         labels = ahead(labels, self.ignore_class or 0)
         real = has_target * token_weights(labels, self.ignore_class, dtype=dtype)
         count = ops.maximum(replica_sum(ops.sum(real)), 1.0)
         share = 1.0 if k == 1 else self.target_weight
-        labels, weights = known_labels(labels, self.ignore_class), share * real * given / count
+        labels, weights = known_labels(labels, self.ignore_class), share * real * weights / count
         return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
 
 

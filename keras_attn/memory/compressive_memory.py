@@ -117,8 +117,8 @@ class CompressiveMemory(Memory, LayerValue):
         }
 
     def extend(self, state, hidden, padding_mask=None, depth=None):
-        found = self(**state, hidden=hidden, padding_mask=padding_mask, depth=depth)
-        return dict(zip(("memory", *self.lengths), found, strict=True))
+        states = self(**state, hidden=hidden, padding_mask=padding_mask, depth=depth)
+        return dict(zip(("memory", *self.lengths), states, strict=True))
 
     def build(self, memory_shape):
         if self.compression == "convolution":
@@ -167,10 +167,10 @@ class CompressiveMemory(Memory, LayerValue):
         # Indices in [states; new] of the next slots: from the last slot back these are inputs, the
         # new compressed states, and the old ones. `back` counts from the last compressed one.
         back = ops.arange(self.num_slots - 1, -1, -1, dtype="int32") - rest[:, None]
-        of_new = end + groups[:, None] - 1 - back
-        of_old = (first + groups)[:, None] - 1 - back
-        of_compressed = ops.where(back < groups[:, None], of_new, of_old)
-        sources = ops.where(back < 0, end - 1 - rest[:, None] - back, of_compressed)
+        new_source = end + groups[:, None] - 1 - back
+        old_source = (first + groups)[:, None] - 1 - back
+        compressed_source = ops.where(back < groups[:, None], new_source, old_source)
+        sources = ops.where(back < 0, end - 1 - rest[:, None] - back, compressed_source)
         kept = _take(ops.concatenate([states, new], axis=2), ops.maximum(sources, 0))
         rest = ops.minimum(rest, self.num_slots)
         compressed = ops.minimum(compressed + groups, self.compressed_length)

@@ -40,6 +40,6 @@ class KNNMemory(SegmentMemory):
     """
 
     def slot_shape(self, depth, hidden_dim):
-        found = depth.retrieving_layers
-        check_that(len(found) == 1, "a depth with one `KNNAttention`", depth=depth)
-        return found[0].num_key_value_heads, found[0].key_dim + found[0].value_dim
+        layers = depth.retrieving_layers
+        check_that(len(layers) == 1, "a depth with one `KNNAttention`", depth=depth)
+        return layers[0].num_key_value_heads, layers[0].key_dim + layers[0].value_dim

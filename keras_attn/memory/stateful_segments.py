@@ -148,15 +148,15 @@ class StatefulSegments(registry.Configurable, BuildsOptimizer, keras.Model):
             )
         return {names[0]: tensor}
 
-    def _check_names(self, given):
+    def _check_names(self, inputs):
         """Return the names of the given inputs of the model."""
         state = "memory", *self.model.memory.lengths
         known = [name for name in self.model.input if name not in state]
-        names = [name for name in given if name != "reset"]
+        names = [name for name in inputs if name != "reset"]
         if not names or not set(names) <= set(known):
             raise ValueError(
                 f"`inputs` must be a dict of {known} and, to empty rows, `reset`. "
-                f"Received: {list(given)}."
+                f"Received: {list(inputs)}."
             )
         return names
 

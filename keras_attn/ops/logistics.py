@@ -51,16 +51,16 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
     """
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
     uniform = ops.clip(ops.cast(uniform, means.dtype), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
-    of_mixtures, of_channels = ops.split(uniform, [num_mixtures], axis=-1)
-    chosen = ops.argmax(log_weights - ops.log(-ops.log(of_mixtures)), axis=-1)
+    mixture_numbers, channel_numbers = ops.split(uniform, [num_mixtures], axis=-1)
+    chosen = ops.argmax(log_weights - ops.log(-ops.log(mixture_numbers)), axis=-1)
     chosen = ops.one_hot(chosen, num_mixtures, dtype=means.dtype)[..., None, :]  # (..., 1, K)
 
-    def of_chosen(x):
+    def at_chosen(x):
         return ops.sum(x * chosen, axis=-1, keepdims=True)
 
-    means, coefficients = of_chosen(means), None if channels == 1 else of_chosen(coefficients)
-    noise = (ops.log(of_channels) - ops.log1p(-of_channels))[..., None]  # (..., C, 1)
-    noise = ops.exp(of_chosen(log_scales)) * noise
+    means, coefficients = at_chosen(means), None if channels == 1 else at_chosen(coefficients)
+    noise = (ops.log(channel_numbers) - ops.log1p(-channel_numbers))[..., None]  # (..., C, 1)
+    noise = ops.exp(at_chosen(log_scales)) * noise
     values, drawn = [], []
     for c in range(channels):
         x = _mean(means, coefficients, c, drawn) + noise[..., c, :]

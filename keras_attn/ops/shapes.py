@@ -131,13 +131,13 @@ def rows_to_heads(rows, heads, like):
     is_step = isinstance(length, int) and length == 1  # as in decoding: nothing to transpose
     middle = (groups, 1) if is_step else (length, groups)
     parts = _split(ops.reshape(rows, (batch, *middle, sum(widths))), widths)
-    found = []
+    heads_of_parts = []
     for x, (count, width) in zip(parts, heads, strict=True):
         if count != groups:
             axes = (count, 1) if is_step else (length, count)
             x = ops.reshape(x, (batch, *axes, width))
-        found.append(x if is_step else ops.transpose(x, (0, 2, 1, 3)))
-    return found
+        heads_of_parts.append(x if is_step else ops.transpose(x, (0, 2, 1, 3)))
+    return heads_of_parts
 
 
 def _split(x, widths):

@@ -108,8 +108,8 @@ class Rotary(Position):
         size = x.shape[-1]
         turned = self._turned(size)
         dtype = keras.backend.result_type(x.dtype, "float32")
-        found = self._waves(positions, turned, amplitude, x.dtype)
-        sin, cos = (self._by_head(w, x, dtype) for w in found)
+        table = self._waves(positions, turned, amplitude, x.dtype)
+        sin, cos = (self._by_head(w, x, dtype) for w in table)
         whole, x = x, ops.cast(x if turned == size else x[..., :turned], dtype)
         first, second = self._pairs(x)
         parts = first * cos - second * sin, first * sin + second * cos
@@ -124,8 +124,8 @@ class Rotary(Position):
             frequencies = base_frequencies(size, self.max_wavelength)
         else:
             frequencies = self.scaling.frequencies(size, self.max_wavelength)
-        found = waves(positions, frequencies, dtype)
-        return found if amplitude == 1 else tuple(amplitude * w for w in found)
+        pair = waves(positions, frequencies, dtype)
+        return pair if amplitude == 1 else tuple(amplitude * w for w in pair)
 
     def _by_head(self, x, like, dtype):
         x = x[:, None] if len(x.shape) == 3 and len(like.shape) == 4 else x

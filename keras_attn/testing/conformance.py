@@ -78,10 +78,10 @@ class Report:
             raise AssertionError(str(self))
 
     def __str__(self):
-        found = "no defect," if self.ok else f"{_count(self.defects, 'defect')}, found by"
-        found = f"{found} {_count(self.checked, 'check')}"
+        summary = "no defect," if self.ok else f"{_count(self.defects, 'defect')}, found by"
+        summary = f"{summary} {_count(self.checked, 'check')}"
         skipped = [f"{name}: not checked: {reason}" for name, reason in self.skipped.items()]
-        return "\n  ".join([f"{self.layer}: {found}", *map(str, self.defects), *skipped])
+        return "\n  ".join([f"{self.layer}: {summary}", *map(str, self.defects), *skipped])
 
 
 def _count(items, name):

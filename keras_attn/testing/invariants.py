@@ -30,8 +30,8 @@ def limits(subject):
         subject.attend(layer, query, value[:, s : s + 1], key[:, :1])
         for s in np.flatnonzero(allowed[0, 0])
     ]
-    found, mean = subject.attend(layer, query, value, key), np.mean(each, axis=0)
-    yield from compare("With equal keys, the mean of their values was expected", [found], [mean])
+    actual, mean = subject.attend(layer, query, value, key), np.mean(each, axis=0)
+    yield from compare("With equal keys, the mean of their values was expected", [actual], [mean])
 
 
 def alignment(subject):
@@ -44,13 +44,13 @@ def alignment(subject):
     last = subject.query_length
     for causal in flags:
         whole = subject.attend(layer, x, x, causal=causal)[:, -last:]
-        found = subject.attend(layer, x[:, -last:], x, causal=causal)
+        actual = subject.attend(layer, x[:, -last:], x, causal=causal)
         sentence = (
             "The causal mask is not aligned to the last key, which decoding with a cache needs: "
             f"alone against all {x.shape[1]} keys{_describe_flags(causal)}, the last {last} "
             "queries were expected to give the same output as among all queries"
         )
-        yield from compare(sentence, [found], [whole])
+        yield from compare(sentence, [actual], [whole])
 
 
 def no_leak(subject):
@@ -127,40 +127,40 @@ def scores(subject):
         seeds = get_state(called)
         plain = subject.attend(called, query, x, **call)
         set_state(called, seeds)
-        output, found = subject.attend(called, query, x, scores=True, **call)
+        output, actual = subject.attend(called, query, x, scores=True, **call)
         if not np.array_equal(output, plain):
             yield (
                 f"`return_attention_scores=True`{condition} changed the output, "
                 f"by up to {np.abs(output - plain).max():.2g}; expected the same bits."
             )
         if "training" not in call:
-            yield from _check_weights(subject, found, condition)
-    _, found = subject.raw_call(layer, query, x, return_attention_scores=True)
-    yield from check_scores_dtype(found)
-    found = subject.predict(subject.model(layer, return_attention_scores=True), (query, x))
+            yield from _check_weights(subject, actual, condition)
+    _, actual = subject.raw_call(layer, query, x, return_attention_scores=True)
+    yield from check_scores_dtype(actual)
+    actual = subject.predict(subject.model(layer, return_attention_scores=True), (query, x))
     expected = subject.attend(layer, query, x, key_mask=subject.key_mask(x), scores=True)
     sentence = "In a functional model, output and scores were expected as in a call"
-    yield from compare(sentence, found, expected)
+    yield from compare(sentence, actual, expected)
 
 
-def _check_weights(subject, found, condition):
+def _check_weights(subject, actual, condition):
     query, x = subject.query, subject.value
-    heads = subject.config.get("num_heads", found.shape[1] if found.ndim > 1 else 1)
+    heads = subject.config.get("num_heads", actual.shape[1] if actual.ndim > 1 else 1)
     shape = (len(x), heads, query.shape[1], x.shape[1])
-    if found.shape != shape:
+    if actual.shape != shape:
         yield (
             f"Scores of shape (B, N, T, S) = {shape} were expected{condition}, but the shape is "
-            f"{found.shape}."
+            f"{actual.shape}."
         )
         return
-    total, distance = farthest_sum(subject, found)
+    total, distance = farthest_sum(subject, actual)
     if distance > 1e-5:
         yield (
             f"Rows of scores were expected to sum to 1, or 0 if empty{condition}; one sums to "
             f"{total:.6g}."
         )
-    if (found < 0).any():
-        yield f"Scores of 0 and more were expected{condition}, but one is {found.min():.3g}."
+    if (actual < 0).any():
+        yield f"Scores of 0 and more were expected{condition}, but one is {actual.min():.3g}."
 
 
 def repeatable(subject):
@@ -224,5 +224,5 @@ def _compare_with_eager(subject, condition, *sizes, jit_compile=False):
             f"{condition}, on inputs {describe_shapes(inputs)}, the output was expected to be that "
             "of eager calls"
         )
-        found = subject.predict(model, inputs)
-        yield from compare(sentence, found, subject.call_with_masks(layer, inputs))
+        actual = subject.predict(model, inputs)
+        yield from compare(sentence, actual, subject.call_with_masks(layer, inputs))

@@ -60,9 +60,9 @@ def empty_rows(subject):
     for condition, (rows, masks) in cases.items():
         for policy in ("float32", "mixed_float16"):
             described = f"{condition}, under {policy},"
-            found = list(_empty_row_defects(subject, subject.copy(policy), described, rows, masks))
-            yield from found
-            if found:
+            actual = list(_empty_row_defects(subject, subject.copy(policy), described, rows, masks))
+            yield from actual
+            if actual:
                 break  # the other policy would repeat them
 
 
@@ -75,9 +75,9 @@ def _empty_row_defects(subject, layer, condition, rows, masks):
         return
     if subject.accepts("return_attention_scores"):
         with_scores, scores = subject.attend(layer, query, x, scores=True, **masks)
-        found = scores[rows[0], :, rows[1]]
-        if found.any():
-            largest = np.abs(found).max()
+        actual = scores[rows[0], :, rows[1]]
+        if actual.any():
+            largest = np.abs(actual).max()
             yield f"{condition} scores of 0 were expected, but they reach {largest:.3g}."
         sentence = f"{condition} returning the scores was expected to keep the output"
         yield from compare(sentence, [with_scores], [output], 0.01)
@@ -100,8 +100,8 @@ def _empty_row_defects(subject, layer, condition, rows, masks):
     if not all(np.isfinite(gradient).all() for gradient in gradients_of_output(...)):
         yield f"{condition} the gradient is not finite."
         return
-    found = [gradient for gradient in gradients_of_output(rows) if gradient is not None]
-    largest = max(float(np.abs(gradient).max()) for gradient in found)
+    actual = [gradient for gradient in gradients_of_output(rows) if gradient is not None]
+    largest = max(float(np.abs(gradient).max()) for gradient in actual)
     if largest:
         yield f"{condition} a zero gradient was expected, but it reaches {largest:.3g}."
 
@@ -113,12 +113,12 @@ def float_mask(subject):
     pairs = random_pair_mask(query, x)
     additive = ops.convert_to_tensor(np.where(pairs, 0.0, -1e9).astype("float32"))
     try:
-        found = to_arrays(subject.raw_call(layer, query, x, attention_mask=additive))
+        actual = to_arrays(subject.raw_call(layer, query, x, attention_mask=additive))
     except (ValueError, TypeError):
         return  # refused, as it should be
-    difference = describe_difference(found, [subject.attend(layer, query, x, pair_mask=pairs)])
+    difference = describe_difference(actual, [subject.attend(layer, query, x, pair_mask=pairs)])
     if difference:
-        inverted = equal(found, [subject.attend(layer, query, x, pair_mask=~pairs)])
+        inverted = equal(actual, [subject.attend(layer, query, x, pair_mask=~pairs)])
         yield (
             "An additive `attention_mask` (0.0 = attend, -1e9 = do not) was expected to be refused "
             f"or to act as the boolean one, but {difference}"
@@ -143,8 +143,8 @@ def mask_arguments(subject):
     for name, mask in masks.items():
         if not subject.accepts(name):
             continue
-        found, found_mask = _call(subject, layer, **{name: mask})
-        if equal(found, plain) and (found_mask is None) == (plain_mask is None):
+        actual, found_mask = _call(subject, layer, **{name: mask})
+        if equal(actual, plain) and (found_mask is None) == (plain_mask is None):
             yield (
                 f"`{name}` was given with entries that are False, but changed neither the output "
                 "nor its Keras mask: it is ignored."
@@ -157,9 +157,9 @@ def mask_arguments(subject):
         ("(T, S)", pairs[0], np.broadcast_to(pairs[:1], pairs.shape)),
         ("(B, N, T, S)", by_head, pairs),
     ):
-        found, expected = (_call(subject, layer, attention_mask=m)[0] for m in (mask, equivalent))
+        actual, expected = (_call(subject, layer, attention_mask=m)[0] for m in (mask, equivalent))
         sentence = f"An `attention_mask` {shape} was expected to act as the same one (B, T, S)"
-        yield from compare(sentence, found, expected)
+        yield from compare(sentence, actual, expected)
 
 
 def _call(subject, layer, **masks):
@@ -214,9 +214,9 @@ def attention_implicit_mask(subject):
     layer, query, x = subject.copy(), subject.query, subject.value
     mask = subject.key_mask(x)
     expected = [subject.attend(layer, query, x, key_mask=mask)]
-    found = to_arrays(_call_with_masks(subject, layer, (query, x), (None, mask)))
+    actual = to_arrays(_call_with_masks(subject, layer, (query, x), (None, mask)))
     sentence = "The Keras mask of `value` was expected to act as the same mask given by name"
-    yield from compare(sentence, found, expected)
+    yield from compare(sentence, actual, expected)
 
 
 def _compare_with_masking(subject, layer, masks):
@@ -227,9 +227,9 @@ def _compare_with_masking(subject, layer, masks):
     model.compile(jit_compile=False)
     arrays = _map_masked(lambda x, mask: np.where(mask[..., None], x, 0), subject.inputs, masks)
     expected = to_arrays(_call_with_masks(subject, layer, arrays, masks))
-    found = to_arrays(model.predict_on_batch(arrays))
+    actual = to_arrays(model.predict_on_batch(arrays))
     sentence = "After `Masking` in a model, the output was expected to be that of an eager call"
-    yield from compare(sentence, [found[0][masks[0]]], [expected[0][masks[0]]])
+    yield from compare(sentence, [actual[0][masks[0]]], [expected[0][masks[0]]])
 
 
 def _padding_mask(x):

@@ -44,17 +44,17 @@ def to_arrays(results):
     return [to_array(x) for x in keras.tree.flatten(results)]
 
 
-def equal(found, expected):
+def equal(actual, expected):
     """True if two lists of arrays are the same, bit by bit."""
-    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(actual, expected, strict=True))
 
 
-def describe_difference(found, expected, tolerance=1e-5):
+def describe_difference(actual, expected, tolerance=1e-5):
     """Describe the largest difference between two lists of arrays; None if they are close.
 
     Close means within `tolerance` of the largest number expected, or of 1 if that is smaller.
     """
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         if a.shape != b.shape:
             return f"the shape is {a.shape} instead of {b.shape}"
         if not a.size:
@@ -68,9 +68,9 @@ def describe_difference(found, expected, tolerance=1e-5):
     return None
 
 
-def compare(sentence, found, expected, tolerance=1e-5):
+def compare(sentence, actual, expected, tolerance=1e-5):
     """Yield `sentence` with the largest difference of two lists of arrays if they are not close."""
-    difference = describe_difference(found, expected, tolerance)
+    difference = describe_difference(actual, expected, tolerance)
     if difference:
         yield f"{sentence}, but {difference}."
 
@@ -81,8 +81,8 @@ def compute_gradients(function, inputs, variables=()):
     They are arrays; None (on JAX: zeros) where the scalar does not depend on the input or variable.
     """
     tensors = [ops.convert_to_tensor(x) for x in inputs]
-    found = _BACKENDS[keras.backend.backend()](function, tensors, list(variables))
-    return [None if x is None else ops.convert_to_numpy(x) for x in found]
+    actual = _BACKENDS[keras.backend.backend()](function, tensors, list(variables))
+    return [None if x is None else ops.convert_to_numpy(x) for x in actual]
 
 
 def _tensorflow(function, tensors, variables):
@@ -91,8 +91,8 @@ def _tensorflow(function, tensors, variables):
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         total = function(*tensors)
-    found = tape.gradient(total, [*tensors, *(variable.value for variable in variables)])
-    return [None if x is None else tf.convert_to_tensor(x) for x in found]
+    actual = tape.gradient(total, [*tensors, *(variable.value for variable in variables)])
+    return [None if x is None else tf.convert_to_tensor(x) for x in actual]
 
 
 def _jax(function, tensors, variables):

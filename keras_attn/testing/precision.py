@@ -40,9 +40,9 @@ def precision(subject):
             continue
         break
     for policy in SPACING:
-        found = subject.call(subject.copy(policy), *inputs)
+        actual = subject.call(subject.copy(policy), *inputs)
         condition = f"on inputs of shape {inputs[0].shape}"
-        yield from _compare_with_float32(policy, found, expected, condition)
+        yield from _compare_with_float32(policy, actual, expected, condition)
 
 
 def attention_precision(subject):
@@ -62,8 +62,8 @@ def attention_precision(subject):
     for policy in SPACING:
         low = subject.copy(policy)
         for position, (x, output) in expected.items():
-            found = subject.attend(low, x[:, -QUERIES:], x)
-            yield from _compare_with_float32(policy, [found], [output], f"at position {position}")
+            actual = subject.attend(low, x[:, -QUERIES:], x)
+            yield from _compare_with_float32(policy, [actual], [output], f"at position {position}")
         if subject.accepts("return_attention_scores"):
             yield from _check_scores(subject, low, policy)
 
@@ -108,13 +108,13 @@ def _check_scores(subject, layer, policy):
         )
 
 
-def _compare_with_float32(policy, found, expected, condition):
+def _compare_with_float32(policy, actual, expected, condition):
     """Report results under `policy` that are not finite, or far from those under float32."""
-    if not all(np.isfinite(x).all() for x in found):
+    if not all(np.isfinite(x).all() for x in actual):
         yield f"Under {policy} {condition}, the output is not finite."
         return
     sentence = f"Under {policy} {condition}, the output was expected close to that under float32"
-    yield from compare(sentence, found, expected, ROUNDINGS * SPACING[policy])
+    yield from compare(sentence, actual, expected, ROUNDINGS * SPACING[policy])
 
 
 def _resize(x, length):
@@ -138,9 +138,9 @@ def gradients(subject):
         return subject.raw_call(layer, *inputs, **masks)
 
     inputs = [subject.inputs[index] for index in floats]
-    found = compute_gradients(lambda *tensors: weighted_sum(call(*tensors)), inputs, weights)
+    actual = compute_gradients(lambda *tensors: weighted_sum(call(*tensors)), inputs, weights)
     names = [f"input {index}" for index in floats] + [f"weight {w.path}" for w in weights]
-    for index, (name, gradient) in enumerate(zip(names, found, strict=True)):
+    for index, (name, gradient) in enumerate(zip(names, actual, strict=True)):
         if gradient is None:
             yield f"No gradient reaches {name}."
         elif not np.isfinite(gradient).all():

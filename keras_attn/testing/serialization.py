@@ -20,16 +20,18 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 def config(subject):
     """`from_config(get_config())` makes the same layer."""
     layer = subject.layer
-    found = layer.get_config()
+    actual = layer.get_config()
     for name, parameter in inspect.signature(type(layer).__init__).parameters.items():
-        if name != "self" and parameter.kind in NAMED and name not in found:
+        if name != "self" and parameter.kind in NAMED and name not in actual:
             yield (
                 f"`get_config()` leaves out the constructor's argument `{name}`, "
                 "so a copy or a file loses it."
             )
     copy = type(layer).from_config(layer.get_config())
     again = copy.get_config()
-    changed = sorted(key for key in found.keys() | again.keys() if found.get(key) != again.get(key))
+    changed = sorted(
+        key for key in actual.keys() | again.keys() if actual.get(key) != again.get(key)
+    )
     if changed:
         yield f"The copy made by `from_config` differs in {', '.join(map(repr, changed))}."
     subject.call(copy, *subject.inputs)
@@ -85,9 +87,9 @@ def fresh_process(subject):
     """A new process that only imports the layer's module loads the model."""
     with _saved_model(subject, subject.copy()) as (path, expected):
         inputs = subject.model_inputs(subject.inputs)
-        found = predict_in_a_fresh_process(path, type(subject.layer), inputs)
+        actual = predict_in_a_fresh_process(path, type(subject.layer), inputs)
     sentence = "The model loaded in a fresh process was expected to give the same output"
-    yield from compare(sentence, found, expected)
+    yield from compare(sentence, actual, expected)
 
 
 @contextlib.contextmanager
@@ -119,8 +121,8 @@ def export(subject):
             tensors = [tf.convert_to_tensor(x) for x in subject.model_inputs(inputs)]
             shapes = describe_shapes(inputs)
             sentence = f"The SavedModel was expected to give the same output on inputs {shapes}"
-            found, expected = served.serve(tensors), subject.call_with_masks(layer, inputs)
-            yield from compare(sentence, to_arrays(found), expected)
+            actual, expected = served.serve(tensors), subject.call_with_masks(layer, inputs)
+            yield from compare(sentence, to_arrays(actual), expected)
     if unservable:
         yield f"The SavedModel has operations that TensorFlow Serving does not run: {unservable}."
 
