@@ -2,8 +2,26 @@
 
 import dataclasses
 import re
+from typing import NamedTuple
 
-from keras_attn.costs.reach import Reach
+
+class Reach(NamedTuple):
+    """Distances of information in a model; None for inputs that are too long to follow.
+
+    Positions are those of the keys, slots of a memory and tokens that a model adds among them.
+    Where patterns leave out pairs, three outputs are followed: the first, middle and last one.
+
+    Attributes:
+        receptive_field: int. The most positions that one output reads through all layers.
+        path_length: int. The most layers that an output needs to be reached from a position, if it
+            is at all and the layers repeat in their order: 1 where all pairs are allowed, p for p
+            factors. Both ends counted, a path has p + 1 positions.
+        sequential_operations: int. Layers with products that run one after another.
+    """
+
+    receptive_field: int | None
+    path_length: int | None
+    sequential_operations: int
 
 
 @dataclasses.dataclass(frozen=True)

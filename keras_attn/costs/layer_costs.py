@@ -4,10 +4,12 @@ import functools
 import math
 
 import keras
+import numpy as np
+from keras import ops
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.costs.calls import counts_itself, own_kernels, own_weights
-from keras_attn.costs.explanation import LayerCost, MemoryCost, in_bytes
+from keras_attn.costs.explanation import LayerCost, MemoryCost, Reach, in_bytes
 from keras_attn.costs.memory import (
     bytes_of,
     cache_bytes,
@@ -17,11 +19,12 @@ from keras_attn.costs.memory import (
     variable_bytes,
 )
 from keras_attn.costs.products import products_of
-from keras_attn.costs.reach import Reach, most_keys, reach_of
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Bias, Score
 
 _KERAS_ATTENTION = keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention
+# The pairs of a longer input are too many to follow one by one.
+MOST_POSITIONS = 2048
 
 
 def layer_costs(model, calls):
@@ -162,3 +165,50 @@ def _scores_in(score):
 
 def _is_of_users(kind):
     return kind.__module__.split(".")[0] not in ("keras", "keras_attn")
+
+
+def reach_of(patterns, length, sequential_operations):
+    """Return the `Reach` of self-attention layers with these patterns, in their order."""
+    if length > MOST_POSITIONS and not all(pattern.simple_rule for pattern in patterns):
+        return Reach(None, None, sequential_operations)
+    if all(pattern.simple_rule for pattern in patterns):
+        return Reach(length, 1, sequential_operations)
+    pairs = {p: allowed_pairs(p, length, length).astype("float32") for p in {*patterns}}
+    rows = sorted({0, length // 2, length - 1})
+    seen = np.eye(length, dtype=bool)[rows]
+    field, path, step, unchanged = None, 0, 0, 0
+    while field is None or unchanged < len(patterns):
+        # Backwards: the last layer reads the outputs of the one before it.
+        matrix = pairs[patterns[-1 - step % len(patterns)]]
+        after = seen | (seen.astype("float32") @ matrix > 0)
+        step += 1
+        if (after == seen).all():
+            unchanged += 1
+        else:
+            unchanged, path = 0, step
+        seen = after
+        if step == len(patterns):
+            field = int(seen.sum(axis=-1).max())
+    return Reach(field, path, sequential_operations)
+
+
+def most_keys(pattern, length, num_keys):
+    """Return the most of `num_keys` keys that one of the last `length` positions may attend to.
+
+    It is None if there are too many.
+    """
+    if pattern.simple_rule:
+        return num_keys
+    if num_keys > MOST_POSITIONS:
+        return None
+    return int(allowed_pairs(pattern, length, num_keys).sum(axis=-1).max())
+
+
+def allowed_pairs(pattern, length, num_keys):
+    """Return a bool (T, S): the keys that each query, at the last positions, may attend to.
+
+    Any head counts.
+    """
+    positions = np.arange(num_keys, dtype="int32")
+    allowed = ops.convert_to_numpy(pattern.allowed(positions[-length:], positions))
+    return allowed.any(axis=tuple(range(allowed.ndim - 2)))

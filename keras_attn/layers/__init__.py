@@ -14,17 +14,14 @@ from keras_attn.layers.differential_attention import DifferentialAttention
 from keras_attn.layers.global_attention import GlobalAttention
 from keras_attn.layers.knn_attention import KNNAttention
 from keras_attn.layers.lora import add_lora, load_lora, merge_lora, save_lora
-from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
-from keras_attn.layers.parallel_block import ParallelBlock
 from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
-from keras_attn.layers.segment_embedding import SegmentEmbedding
-from keras_attn.layers.token_embedding import TokenEmbedding
-from keras_attn.layers.token_head import TokenHead
+from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
+from keras_attn.layers.token_head import MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
-from keras_attn.layers.transformer_block import TransformerBlock
+from keras_attn.layers.transformer_block import ParallelBlock, TransformerBlock
 
 __all__ = [
     "AdaptiveEmbedding",

@@ -1,10 +1,11 @@
-"""The head of a language model: logits by the token table, with a bias."""
+"""Heads of language models: logits by the token table."""
 
 import keras
 from keras import ops
 
-from keras_attn import registry
+from keras_attn import norms, registry
 from keras_attn.initializers import redraw
+from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_that
 
 
@@ -59,6 +60,85 @@ class TokenHead(registry.MaskedLayer):
 
     def call(self, x):
         return self.embedding.logits(x) + ops.cast(self.bias, "float32")
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((*x.shape[:-1], self.embedding.vocabulary_size), dtype="float32")
+
+
+@registry.register
+class MaskedTokenHead(registry.MaskedLayer):
+    """Transform hidden states and score them against the token table.
+
+        logits = norm(activation(x W + b)) E^T + c
+
+    Time O(T D^2), weights D^2 + 3 D + V.
+
+    Args:
+        embedding: the `TokenEmbedding` whose table is shared.
+        activation: name or function.
+        norm: value of the norm axis.
+        kernel_initializer: of W.
+        use_bias: bool. If False, there is no b.
+
+    Call arguments:
+        x: (B, T, D).
+
+    Returns:
+        Logits (B, T, V), float32.
+
+    Raises:
+        ValueError: if `embedding` has no `logits`.
+
+    Example:
+        >>> import keras_attn
+        >>> embedding = keras_attn.layers.TokenEmbedding(100, 8)
+        >>> head = keras_attn.layers.MaskedTokenHead(embedding)
+
+    Differs from the paper: none; the paper leaves the head to its code.
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
+    """
+
+    weight_axes = {"dense/kernel": (), "dense/bias": (), "bias": ("model",)}
+
+    def __init__(
+        self,
+        embedding,
+        activation="gelu",
+        norm="layer_norm",
+        kernel_initializer="glorot_uniform",
+        use_bias=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        embedding = registry.revive(embedding)
+        if not hasattr(embedding, "logits"):
+            raise ValueError(
+                "`embedding` must have a method `logits(x)`, as a `TokenEmbedding` has. "
+                f"Received: embedding={embedding!r}."
+            )
+        self.embedding = embedding
+        self.activation = get_activation(activation)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.use_bias = bool(use_bias)
+        self.dense = keras.layers.Dense(
+            embedding.hidden_dim,
+            use_bias=self.use_bias,
+            kernel_initializer=redraw(self.kernel_initializer),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.norm = norms.get(norm, dtype=self.dtype_policy, name="norm")
+
+    def build(self, x_shape):
+        registry.build_once(self.embedding, x_shape)
+        self.dense.build(x_shape)
+        registry.build_once(self.norm, x_shape)
+        self.bias = self.add_weight((self.embedding.vocabulary_size,), "zeros", name="bias")
+
+    def call(self, x):
+        hidden = self.norm(self.activation(self.dense(x)))
+        return self.embedding.logits(hidden) + keras.ops.cast(self.bias, "float32")
 
     def compute_output_spec(self, x):
         return keras.KerasTensor((*x.shape[:-1], self.embedding.vocabulary_size), dtype="float32")

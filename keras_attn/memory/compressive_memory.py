@@ -9,8 +9,7 @@ from keras_attn.attention.softmax import at_least_float32, attend_logits, query_
 from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.initializers import MatrixInitializer
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory.memory import Memory
-from keras_attn.memory.segment_memory import join_states, keep_last
+from keras_attn.memory.segment_memory import Memory, join_states, keep_last
 from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes, check_that
 from keras_attn.ops.shapes import ceil_div, size
 from keras_attn.ops.sorting import row_starts, take_rows

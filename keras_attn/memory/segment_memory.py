@@ -1,13 +1,63 @@
-"""A memory of the inputs of each layer in earlier segments."""
+"""The base class of memories, and those that keep what came before a segment as it is."""
 
 import keras
 from keras import ops
 
-from keras_attn.memory.memory import Memory
-from keras_attn.ops.checks import check_mask, check_shape, check_sizes
+from keras_attn.ops.checks import check_mask, check_shape, check_sizes, check_that
 from keras_attn.ops.shapes import pad, size, slice_axis
 from keras_attn.ops.sorting import row_starts, sort_order, take_rows
-from keras_attn.registry import Configurable, register
+from keras_attn.registry import Configurable, Value, register
+
+
+class Memory(Value):
+    """Base class of memories of what the layers of a model read in earlier segments.
+
+    The state is explicit: a dict of tensors, which are inputs and outputs of a model under the same
+    names. The depth reads `memory` (B, L, M, D) and `memory_length` (B,), the number of filled
+    slots, which are the last ones. A subclass defines `initial` and `extend`, and passes no
+    gradient on from one segment to the next. A memory is saved with its model;
+    one with weights is a `keras_attn.registry.LayerValue` too.
+
+    Attributes:
+        lengths: tuple of the names of the state's numbers of slots, int32 (B,), `memory_length`
+            and others.
+    """
+
+    lengths = ("memory_length",)
+
+    def slot_shape(self, depth, hidden_dim):
+        """Return the sizes L and D of the memory (B, L, M, D) of a `Stack` of that width."""
+        if depth.retrieving_layers:
+            raise ValueError(
+                "A depth with a `KNNAttention` needs a `KNNMemory`. "
+                f"Received: memory={self!r}, depth={depth!r}."
+            )
+        return depth.num_layers, hidden_dim
+
+    def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
+        """Return an empty state of `batch_size` rows for `num_layers` layers of this width."""
+        raise NotImplementedError(f"{type(self).__name__} must define `initial`.")
+
+    def extend(self, state, hidden, padding_mask=None, depth=None):
+        """Return the state after a segment.
+
+        A model calls this on symbolic tensors, whose numbers of rows and positions are None: wrap
+        what needs sizes in a `keras.Operation`.
+
+        Args:
+            state: as before the segment; of any number of slots.
+            hidden: (B, L, T, D), the inputs of the layers, from a `Stack` called with a memory.
+            padding_mask: bool (B, T), True where a token is real. Others are not remembered.
+            depth: the `Stack`, for a memory that learns from how its layers attend.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `extend`.")
+
+    def reset(self, state, rows):
+        """Return the state with an empty memory in the rows where `rows`, bool (B,), is True."""
+        length = state["memory_length"]
+        rows = rows if hasattr(rows, "shape") else ops.convert_to_tensor(rows)
+        check_shape(rows, "rows", tuple(length.shape))
+        return {**state, "memory_length": ops.where(rows, 0, length)}
 
 
 @register
@@ -64,6 +114,46 @@ class SegmentMemory(Memory):
         extend = _Extend(self.memory_length)
         memory, length = extend(state["memory"], state["memory_length"], hidden, *masks)
         return {"memory": memory, "memory_length": length}
+
+
+@register
+class KNNMemory(SegmentMemory):
+    """Keep the last keys and values of one layer, among which each query finds the best.
+
+        m' = SG(last M of [m; (k_1, v_1) .. (k_T, v_T)]),   SG stops the gradient
+
+    For a depth with one block whose attention is a `keras_attn.layers.KNNAttention`: its queries
+    find the `top_k` keys of the memory with the largest logits, and the other blocks read the
+    segment alone. The state is that of a `SegmentMemory`, with heads in place of layers: `memory`
+    (B, N, M, H + Hv), for N heads of keys, and `memory_length` (B,). Keys are kept as they were
+    computed, so those of older weights differ in training. Time O(T N M H) for a segment of T, and
+    memory O(B N M (H + Hv)).
+
+    Use it for texts that refer to names and definitions many thousand tokens back.
+
+    Args:
+        memory_length: int. Number M of keys to keep.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, KNNAttention, TransformerBlock
+        >>> attention = KNNAttention(2, 4, top_k=8, score="relative", pattern="causal")
+        >>> model = keras_attn.models.CausalLanguageModel(
+        ...     keras_attn.layers.TokenEmbedding(50, 8),
+        ...     keras_attn.depth.Stack([TransformerBlock(attention, FeedForward(16))]),
+        ...     memory=keras_attn.memory.KNNMemory(4096))
+        >>> model.initial_memory(batch_size=1)["memory"].shape
+        TensorShape([1, 2, 4096, 8])
+
+    Differs from the paper: as `keras_attn.layers.KNNAttention`; no other layer keeps a segment.
+
+    Reference: [Wu et al., 2022](https://arxiv.org/abs/2203.08913), section 3.2.
+    """
+
+    def slot_shape(self, depth, hidden_dim):
+        layers = depth.retrieving_layers
+        check_that(len(layers) == 1, "a depth with one `KNNAttention`", depth=depth)
+        return layers[0].num_key_value_heads, layers[0].key_dim + layers[0].value_dim
 
 
 @register

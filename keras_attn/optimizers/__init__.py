@@ -1,6 +1,5 @@
 """Adam with a fused update, and the learning rate schedule of the Transformer paper."""
 
-from keras_attn.optimizers.adam import Adam
-from keras_attn.optimizers.noam import Noam
+from keras_attn.optimizers.adam import Adam, Noam
 
 __all__ = ["Adam", "Noam"]
