@@ -5,6 +5,7 @@ without making its files again: add another one.
 """
 
 import hashlib
+import random
 
 import keras
 import numpy as np
@@ -78,6 +79,7 @@ PRESETS = {
     "deep_char": {"max_length": 16},
     "transformer_xl_enwik8": {"memory_length": 6},
     "transformer_xl_wikitext103": {"memory_length": 6, "cutoffs": [4, 8]},
+    "transformer_xl_wikitext103_large": {"memory_length": 6, "cutoffs": [4, 8], "hidden_dim": 16},
     "compressive": {"memory_length": 6, "compressed_length": 4},
     "adaptive_span": {"max_span": 6, "ramp": 2},
     "sparse_transformer": {"image_shape": (2, 8, 1), "stride": 4, "summary": 2, "key_dim": 4},
@@ -149,8 +151,9 @@ def initial_weights(make, name):
     The hash is of the names, the dtypes, the shapes and the bytes. The projection on a wave, a
     number, stays almost the same where another processor rounds a logarithm differently.
     """
-    keras.utils.clear_session()
-    keras.utils.set_random_seed(SEED)
+    # Initializers draw their seeds from this generator alone. `keras.utils.set_random_seed` also
+    # frees all kernels that TensorFlow has prepared, which takes longer than building a model.
+    random.seed(SEED)
     digest, values = hashlib.sha256(), []
     for weight in make(name).weights:
         value = keras.ops.convert_to_numpy(weight)
@@ -164,8 +167,8 @@ def scramble(model, scale=0.4):
     """Return the model with random weights, so that none can hide at 0 or 1."""
     for index, weight in enumerate(model.weights):
         if "float" in weight.dtype:
-            random = np.random.default_rng([SEED, index])
-            weight.assign(random.normal(0.0, scale, weight.shape).astype("float32"))
+            noise = np.random.default_rng([SEED, index]).normal(0.0, scale, weight.shape)
+            weight.assign(noise.astype("float32"))
     return model
 
 
@@ -177,7 +180,7 @@ def token_ids(seed=0, length=LENGTH):
 
 def inputs_of(model):
     """Return inputs of two rows for a model of a builder, a dict of arrays."""
-    random = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     inputs = {}
     for name in ("token_ids", "target_ids"):
         if name in model.input:
@@ -185,9 +188,9 @@ def inputs_of(model):
     if "source_ids" in model.input:
         inputs["source_ids"] = token_ids(1, 3)
     if "images" in model.input:
-        inputs["images"] = random.normal(size=(2, LENGTH, 4, 1)).astype("float32")
+        inputs["images"] = generator.normal(size=(2, LENGTH, 4, 1)).astype("float32")
     if "states" in model.input:
-        inputs["states"] = random.normal(size=(2, LENGTH, 4)).astype("float32")
+        inputs["states"] = generator.normal(size=(2, LENGTH, 4)).astype("float32")
     if "returns" in model.input:
         inputs |= {"returns": inputs["states"][..., 0], "actions": inputs["states"]}
     if model.memory is not None:
