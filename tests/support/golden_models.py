@@ -1,0 +1,427 @@
+"""Tiny models of the golden files: each builder, each preset and each value of the axes.
+
+`tests/golden/make.py` wrote the files with the models of version 0.2.0. Do not change a model here
+without making its files again: add another one.
+"""
+
+import hashlib
+import random
+
+import keras
+import numpy as np
+
+from keras_attn import (
+    depth,
+    feed_forward,
+    layers,
+    losses,
+    memory,
+    metrics,
+    models,
+    norms,
+    optimizers,
+    patterns,
+    positions,
+    residuals,
+    scores,
+)
+
+SEED = 20170612
+V, D, LENGTH = 11, 8, 12
+SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 13, "dropout": 0.1}
+# Arguments of each builder, beside `SIZES`.
+BUILDERS = {
+    "adaptive_span_transformer": {"vocabulary_size": V, "max_span": 6, "ramp": 2},
+    "bert": {"vocabulary_size": V, "max_length": 16},
+    "big_bird": {"vocabulary_size": V, "max_length": 16, "block_length": 2},
+    "compressive_transformer": {"vocabulary_size": V, "memory_length": 6, "rate": 2},
+    "decision_transformer": {"state_size": 4, "action_size": 4, "max_steps": 12},
+    "deep_char_transformer": {"vocabulary_size": V, "max_length": 16},
+    "gemma": {"vocabulary_size": V, "window": 4, "key_dim": 4, "num_key_value_heads": 1},
+    "gpt": {"vocabulary_size": V, "max_length": 16},
+    "gpt_oss": {"vocabulary_size": V, "key_dim": 4, "window": 4, "num_experts": 5},
+    "gtrxl": {"state_shape": 4, "heads": {"policy": 4}, "memory_length": 12},
+    "image_transformer": {"vocabulary_size": V, "image_shape": (3, 4, 1)},
+    "llama": {"vocabulary_size": V, "num_key_value_heads": 1},
+    "longformer": {
+        "vocabulary_size": V,
+        "max_length": 16,
+        "window": 4,
+        "num_global": 2,
+        "global_projections": True,
+    },
+    "mistral": {"vocabulary_size": V, "window": 4},
+    "mixtral": {"vocabulary_size": V, "num_experts": 3},
+    "modern_bert": {"vocabulary_size": V, "window": 4, "global_every": 2},
+    "perceiver": {"vocabulary_size": V, "num_latents": 3, "max_length": 16},
+    "reformer": {"vocabulary_size": V, "axial_shape": (4, 4), "chunk_length": 2},
+    "sparse_transformer": {"vocabulary_size": V, "image_shape": (2, 8, 1)},
+    "super_resolution_transformer": {
+        "vocabulary_size": V,
+        "source_shape": (1, 3, 1),
+        "image_shape": (3, 4, 1),
+        "num_encoder_layers": 1,
+    },
+    "switch_transformer": {"vocabulary_size": V, "num_experts": 3},
+    "t5": {"vocabulary_size": V},
+    "transformer": {"vocabulary_size": V},
+    "transformer_xl": {"vocabulary_size": V, "memory_length": 12, "cutoffs": (4,), "div_val": 2},
+    "universal_transformer": {"vocabulary_size": V, "depth": "act"},
+    "vit": {"num_classes": V, "image_shape": (LENGTH, 4, 1), "patch_size": 2},
+}
+# Sizes that take the place of a preset's, by the beginning of its name; the longest one counts. A
+# value of None leaves an argument out.
+SMALL = {"vocabulary_size": V} | {name: n for name, n in SIZES.items() if name != "dropout"}
+PRESETS = {
+    "transformer": {},
+    "bert": {"max_length": 16},
+    "gpt2": {"max_length": 16},
+    "deep_char": {"max_length": 16},
+    "transformer_xl_enwik8": {"memory_length": 6},
+    "transformer_xl_wikitext103": {"memory_length": 6, "cutoffs": [4, 8]},
+    "transformer_xl_wikitext103_large": {"memory_length": 6, "cutoffs": [4, 8], "hidden_dim": 16},
+    "compressive": {"memory_length": 6, "compressed_length": 4},
+    "adaptive_span": {"max_span": 6, "ramp": 2},
+    "sparse_transformer": {"image_shape": (2, 8, 1), "stride": 4, "summary": 2, "key_dim": 4},
+    "reformer_enwik8": {
+        "num_layers": 4,
+        "axial_shape": (4, 4),
+        "axial_dims": (4, 4),
+        "chunk_length": 2,
+        "num_buckets": 4,
+        "local_length": 2,
+        "key_dim": 4,
+    },
+    "reformer_imagenet64": {
+        "axial_shape": (2, 2, 3),
+        "axial_dims": (2, 2, 4),
+        "chunk_length": 2,
+        "num_buckets": 4,
+        "key_dim": 4,
+    },
+    "universal": {},
+    "adaptive_universal": {},
+    "gtrxl": {"vocabulary_size": None, "state_shape": 4, "memory_length": 6},
+    "image_transformer": {"image_shape": (3, 4, 1)},
+    "image_transformer_2d": {},  # its pattern fits the image of the preset
+    "image_transformer_cifar10_logistics": {
+        "image_shape": (3, 4, 3),
+        "num_mixtures": 2,
+        "key_dim": 4,
+    },
+    "super_resolution": {
+        "source_shape": (1, 3, 1),
+        "image_shape": (3, 4, 1),
+        "num_encoder_layers": 1,
+    },
+    "t5": {},
+    "t5_11b": {"key_dim": 3},
+    "t5_v1_1": {"key_dim": 3},
+    "switch": {"num_experts": 3},
+    "llama": {},
+    "llama3": {"num_key_value_heads": 1},
+    "longformer": {"max_length": 16, "window": 4},
+    "big_bird": {"max_length": 64, "block_length": 2},
+    "modern_bert": {"window": 4},
+    "vit": {"vocabulary_size": None, "num_classes": 3, "image_shape": (4, 4, 1), "patch_size": 2},
+    "decision": {"vocabulary_size": None, "max_steps": 6},
+    "perceiver": {"num_latents": 3, "latent_dim": 10, "key_dim": 4, "max_length": 16},
+    "mistral": {"num_key_value_heads": 1, "window": 4},
+    "mixtral": {"num_key_value_heads": 1, "num_experts": 3},
+    "gpt_oss": {"num_key_value_heads": 1, "key_dim": 4, "window": 4, "num_experts": 5},
+    "gemma2": {"num_key_value_heads": 1, "key_dim": 4, "window": 4},
+}
+
+
+def builder(name):
+    """Return the tiny model of a builder of `keras_attn.models`."""
+    return getattr(models, name)(**SIZES, **BUILDERS[name])
+
+
+def preset(name):
+    """Return the model of a preset with tiny sizes."""
+    beginning = max(filter(name.startswith, PRESETS), key=len)
+    overrides = {**SMALL, **PRESETS[beginning]}
+    return models.create(name, **{key: x for key, x in overrides.items() if x is not None})
+
+
+def initial_weights(make, name):
+    """Return a hash of the weights of `make(name)` for the seed, and their projection.
+
+    The hash is of the names, the dtypes, the shapes and the bytes. The projection on a wave, a
+    number, stays almost the same where another processor rounds a logarithm differently.
+    """
+    # Initializers draw their seeds from this generator alone. `keras.utils.set_random_seed` also
+    # frees all kernels that TensorFlow has prepared, which takes longer than building a model.
+    random.seed(SEED)
+    digest, values = hashlib.sha256(), []
+    for weight in make(name).weights:
+        value = keras.ops.convert_to_numpy(weight)
+        digest.update(f"{weight.name} {value.dtype} {value.shape} ".encode() + value.tobytes())
+        values.append(value.ravel().astype("float64"))
+    values = np.concatenate(values)
+    return digest.hexdigest(), float(values @ np.cos(np.arange(len(values))))
+
+
+def scramble(model, scale=0.4):
+    """Return the model with random weights, so that none can hide at 0 or 1."""
+    for index, weight in enumerate(model.weights):
+        if "float" in weight.dtype:
+            noise = np.random.default_rng([SEED, index]).normal(0.0, scale, weight.shape)
+            weight.assign(noise.astype("float32"))
+    return model
+
+
+def token_ids(seed=0, length=LENGTH):
+    ids = np.random.default_rng(seed).integers(4, V, (2, length)).astype("int32")
+    ids[1, length - 2 :] = 0  # padding
+    return ids
+
+
+def inputs_of(model):
+    """Return inputs of two rows for a model of a builder, a dict of arrays."""
+    generator = np.random.default_rng(0)
+    inputs = {}
+    for name in ("token_ids", "target_ids"):
+        if name in model.input:
+            inputs[name] = token_ids()
+    if "source_ids" in model.input:
+        inputs["source_ids"] = token_ids(1, 3)
+    if "images" in model.input:
+        inputs["images"] = generator.normal(size=(2, LENGTH, 4, 1)).astype("float32")
+    if "states" in model.input:
+        inputs["states"] = generator.normal(size=(2, LENGTH, 4)).astype("float32")
+    if "returns" in model.input:
+        inputs |= {"returns": inputs["states"][..., 0], "actions": inputs["states"]}
+    if model.memory is not None:
+        for name, state in model.initial_memory(2).items():
+            inputs[name] = keras.ops.convert_to_numpy(state)
+    return inputs
+
+
+def block(score="scaled_dot", pattern="causal", position=None, feed=None, **options):
+    attention = layers.MultiHeadAttention(2, 4, score=score, pattern=pattern, position=position)
+    feed = layers.FeedForward(11) if feed is None else feed
+    return layers.TransformerBlock(attention, feed, **options)
+
+
+def attention(score="scaled_dot", pattern="causal", **options):
+    return layers.MultiHeadAttention(2, 4, score=score, pattern=pattern, **options)
+
+
+PATTERNS = {
+    "AdaptiveSpan": lambda: patterns.AdaptiveSpan(4, ramp=2),
+    "BlockLocal1D": lambda: patterns.BlockLocal1D(2, lookback=1),
+    "BlockLocal2D": lambda: patterns.BlockLocal2D((8, 8), (2, 2), (1, 1)),
+    "Both": lambda: patterns.Local(4) & patterns.Strided(2),
+    "Causal": lambda: patterns.Causal(),
+    "Dense": lambda: patterns.Dense(),
+    "Dilated": lambda: patterns.Dilated(2, 2),
+    "Either": lambda: patterns.Local(2) | patterns.Strided(3, "column"),
+    "Fixed": lambda: patterns.Fixed(3, summary=1),
+    "Global": lambda: patterns.Local(2) | patterns.Global(2, causal=True),
+    "Local": lambda: patterns.Local(2),
+    "Local_both_sides": lambda: patterns.Local(2, causal=False),
+    "PerHead": lambda: patterns.PerHead([patterns.Local(2), patterns.Causal()]),
+    "Prefix": lambda: patterns.Prefix(3) & "causal",
+    "Random": lambda: patterns.Random(2, 1, 64, causal=True),
+    "Sinks": lambda: patterns.Sinks(1, 3),
+    "Strided": lambda: patterns.Strided(2),
+}
+SCORES = {
+    "ALiBi": lambda: scores.DotProduct() + scores.ALiBi(),
+    "Additive": lambda: scores.Additive(),
+    "Cosine": lambda: scores.Cosine(),
+    "Disentangled": lambda: scores.Disentangled(4, 9),
+    "DotProduct": lambda: scores.DotProduct(scaled=False),
+    "FAVOR": lambda: scores.FAVOR(5),
+    "Kernel": lambda: scores.Kernel(),
+    "LearnedRelative": lambda: scores.LearnedRelative(6),
+    "Relative": lambda: scores.Relative(),
+    "SharedQK": lambda: scores.SharedQK(),
+    "SoftCap": lambda: scores.SoftCap(scores.DotProduct(), 3.0),
+    "Sum": lambda: scores.DotProduct() + scores.ALiBi() + scores.T5Bias(4, 9),
+    "T5Bias": lambda: scores.DotProduct() + scores.T5Bias(4, 9),
+}
+ROTATIONS = {
+    "AxialRotary": lambda: positions.AxialRotary((8, 8)),
+    "Interpolation": lambda: positions.Rotary(scaling=positions.Interpolation(2)),
+    "Llama3": lambda: positions.Rotary(scaling=positions.Llama3(2, 16)),
+    "LongRoPE": lambda: positions.Rotary(scaling=positions.LongRoPE(2, 16, [1.0, 2.0])),
+    "NTK": lambda: positions.Rotary(scaling=positions.NTK(2)),
+    "Rotary": lambda: positions.Rotary(),
+    "YaRN": lambda: positions.Rotary(scaling=positions.YaRN(2, 16)),
+}
+POSITIONS = {
+    "Axial": lambda: positions.Axial((8, 8), (4, 4)),
+    "ImageCoordinates": lambda: positions.ImageCoordinates(3, 4, 1),
+    "Learned": lambda: positions.Learned(64),
+    "Sinusoidal": lambda: positions.Sinusoidal(),
+}
+RESIDUALS = {
+    "DeepNorm": lambda: residuals.DeepNorm(1),
+    "Gate": lambda: residuals.Gate(),
+    "LayerScale": lambda: residuals.LayerScale(0.1),
+    "OutputNorm": lambda: residuals.OutputNorm(),
+    "PostNorm": lambda: residuals.PostNorm(),
+    "PreNorm_DyT": lambda: residuals.PreNorm(norm=norms.DyT()),
+    "PreNorm_NoNorm": lambda: residuals.PreNorm(norm="none"),
+    "PreNorm_RMSNorm": lambda: residuals.PreNorm(norm=norms.RMSNorm(offset=1.0)),
+    "ReZero": lambda: residuals.ReZero(),
+    "SandwichNorm": lambda: residuals.SandwichNorm(),
+}
+FEED_FORWARDS = {
+    "FeedForward": lambda: feed_forward.FeedForward(11, "gelu", chunks=2),
+    "GatedFeedForward": lambda: feed_forward.GatedFeedForward(11),
+    "MixtureOfExperts": lambda: feed_forward.MixtureOfExperts(
+        feed_forward.GatedFeedForward(11), 3, 2
+    ),
+    "SeparableConvTransition": lambda: feed_forward.SeparableConvTransition(11, causal=True),
+}
+DEPTHS = {
+    "ACT": lambda: depth.ACT(block(), max_steps=3),
+    "ACTRNN": lambda: depth.ACTRNN(
+        depth.ACTCell(keras.layers.SimpleRNNCell(5), max_steps=3), return_sequences=True
+    ),
+    "Recurrent": lambda: depth.Recurrent(block(), 2, position="timestep"),
+    "Reversible": lambda: depth.Reversible([block(residual="pre_norm")]),
+    "Stack": lambda: depth.Stack([block(), layers.ParallelBlock(attention(), feed(5))]),
+}
+# Attention layers, which read queries and values.
+ATTENTIONS = {
+    "DifferentialAttention": lambda: layers.DifferentialAttention(2, 4, 0, pattern="causal"),
+    "GlobalAttention": lambda: layers.GlobalAttention(
+        2, 4, num_global=2, pattern=patterns.Local(3, causal=False) | patterns.Global(2)
+    ),
+    "KNNAttention": lambda: layers.KNNAttention(2, 4, top_k=3, score="relative", pattern="causal"),
+    "LSH": lambda: attention("shared_qk", patterns.LSH(2)),
+    "MultiHeadAttention": lambda: attention(
+        position="rotary",
+        qk_norm="rms_norm",
+        sinks=True,
+        use_gate=True,
+        num_key_value_heads=1,
+        use_bias=False,
+        implementation="blockwise",
+    ),
+}
+
+
+def feed(width):
+    return layers.FeedForward(width)
+
+
+def own_model(make_layers, call=lambda layer, x: layer(x)):
+    """Return a functional model of layers that read the same input, a dict of outputs by name."""
+    x = keras.Input((None, D), name="x")
+    return keras.Model({"x": x}, {name: call(make(), x) for name, make in make_layers.items()})
+
+
+def attend(layer, x):
+    return layer(x, x)
+
+
+def flagged_model():
+    """Return a model whose sublayers have flags: frozen weights, dtype policies, a shared layer."""
+    x = keras.Input((None, D), name="x")
+    shared, half = block(), layers.TransformerBlock(attention(), feed(5), dtype="mixed_float16")
+    frozen = layers.MultiHeadAttention(2, 4, name="frozen")
+    output = shared(half(shared(frozen(x, x))))
+    model = keras.Model({"x": x}, {"y": keras.ops.cast(output, "float32")})
+    frozen.trainable = False
+    shared.feed_forward.trainable = False
+    return model
+
+
+OWN_MODELS = {
+    "patterns": lambda: own_model(
+        {name: lambda make=make: attention(pattern=make()) for name, make in PATTERNS.items()},
+        attend,
+    ),
+    "scores": lambda: own_model(
+        {name: lambda make=make: attention(make()) for name, make in SCORES.items()}, attend
+    ),
+    "attentions": lambda: own_model(ATTENTIONS, attend),
+    "positions": lambda: own_model(
+        {name: lambda make=make: block(position=make()) for name, make in ROTATIONS.items()}
+        | POSITIONS
+    ),
+    "residuals": lambda: own_model(
+        {name: lambda make=make: block(residual=make()) for name, make in RESIDUALS.items()}
+    ),
+    "feed_forwards": lambda: own_model(
+        {name: lambda make=make: block(feed=make()) for name, make in FEED_FORWARDS.items()}
+    ),
+    "depths": lambda: own_model(DEPTHS),
+    "flags": flagged_model,
+}
+
+
+def own_inputs():
+    x = np.random.default_rng(0).normal(size=(2, LENGTH, D))
+    return {"x": x.astype("float32")}
+
+
+def flags_of(model):
+    """Return the dtype policy and `trainable` of each layer and sublayer, by path in its order."""
+    return [
+        [layer.name, layer.dtype_policy.name, layer.trainable]
+        for layer in model._flatten_layers(include_self=False)
+    ]
+
+
+def compiled_model():
+    """Return a compiled causal model with dropout, without a memory."""
+    model = builder("gpt")
+    model.compile(
+        optimizers.Adam(optimizers.Noam.from_peak(0.01, 4), clipnorm=1.0),
+        losses.LabelSmoothedCrossentropy(0.1),
+        metrics=[metrics.Perplexity(), metrics.TokenAccuracy()],
+        run_eagerly=True,
+    )
+    return model
+
+
+def compiled_segments():
+    """Return a compiled model that keeps the memory of its segments."""
+    model = memory.StatefulSegments(builder("transformer_xl"), batch_size=2)
+    model.compile(optimizers.Adam(0.01), losses.LabelSmoothedCrossentropy(), run_eagerly=True)
+    return model
+
+
+TRAINED = {"gpt": compiled_model, "segments": compiled_segments}
+
+
+def training_data(first=0):
+    """Return the batches of the one epoch from `first` on, a `tf.data.Dataset`."""
+    import tensorflow as tf
+
+    ids = np.random.default_rng(3).integers(4, V, (5, 2, LENGTH + 1)).astype("int32")[first:]
+    return tf.data.Dataset.from_tensor_slices(({"token_ids": ids[..., :-1]}, ids[..., 1:]))
+
+
+def state_of(model):
+    """Return the weights and seeds of a compiled model and of its optimizer, a list of arrays."""
+    variables = [*model.variables, *model.optimizer.variables]
+    return [keras.ops.convert_to_numpy(variable) for variable in variables]
+
+
+def engine_outputs(name, path):
+    """Return what CTranslate2 gives for two rows of tokens: arrays of strings or of numbers."""
+    import ctranslate2
+
+    rows = [["4", "7", "5"], ["9", "10"]]
+    if name == "encoder":
+        output = ctranslate2.Encoder(path).forward_batch(rows)
+        return {"states": np.array(output.last_hidden_state)}
+    if name == "generator":
+        results = ctranslate2.Generator(path).generate_batch(rows, max_length=5, return_scores=True)
+        texts = [result.sequences[0] for result in results]
+    else:
+        engine = ctranslate2.Translator(path)
+        results = engine.translate_batch(
+            rows, beam_size=1, max_decoding_length=5, return_scores=True
+        )
+        texts = [result.hypotheses[0] for result in results]
+    texts = np.array([" ".join(words) for words in texts])
+    return {"texts": texts, "scores": np.array([result.scores[0] for result in results])}
