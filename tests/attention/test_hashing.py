@@ -4,9 +4,9 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from keras_attn.attention.lsh import default_buckets, hash_directions
 
 from keras_attn.attention import lsh as hashing
-from keras_attn.attention.lsh import default_buckets, hash_directions
 from keras_attn.ops import sorting
 from keras_attn.ops.random import stateless_normal
 

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 from index_sets import SMALL_TILES
 from keras import ops
-
 from keras_attn.attention.block_local import attend_block_local
 from keras_attn.attention.chunked import attend_chunked
 from keras_attn.attention.fixed import attend_fixed
-from keras_attn.attention.inputs import AttentionInputs, PositionRange, positions_tensor
 from keras_attn.attention.strided import attend_strided
+
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, positions_tensor
 from keras_attn.scores import DotProduct, Score
 
 B, N, T, H = 2, 3, 37, 4

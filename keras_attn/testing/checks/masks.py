@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.testing.checks.gradients import weighted_sum
 from keras_attn.testing.numerics import (
     compare,
