@@ -313,6 +313,7 @@ class Prepared:
 
     inputs: AttentionInputs
     pattern: object  # of this call
+    is_ordered: bool  # True if positions follow one another, in documents or in the row
     view: object = None  # `CacheView` of the keys that are read; None without a cache
     cache: dict | None = None  # the next one
     own: object = None  # what a subclass passes from its `prepare` to its `attend`

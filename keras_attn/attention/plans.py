@@ -605,7 +605,7 @@ class Window(Plan):
     def blocks(self, tile_sizes):
         """Return the `BlockLocal` for these `TileSizes`."""
         block = min(self.window, tile_sizes.most_block)
-        before = ceil_div(self.window - 1, block)
+        before = -(-(self.window - 1) // block)
         after = 0 if self.causal else before
         repeats = self.mask_mod is not None
         return BlockLocal(self.mask_mod, block, before, after, repeats=repeats)

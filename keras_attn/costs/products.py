@@ -90,7 +90,7 @@ def attention_inputs(call):
     if arguments.get("use_causal_mask"):
         pattern = make_causal(pattern)
     positions = arguments.get("query_positions"), arguments.get("key_positions")
-    return choose(layer, Prepared(inputs, pattern), any(x is not None for x in positions))
+    return choose(layer, Prepared(inputs, pattern, all(x is None for x in positions)))
 
 
 def attention_tiles(prepared):

@@ -509,7 +509,7 @@ class MultiHeadAttention(HeadProjections):
 
     def run(self, call, query_mask=None, return_attention_scores=False):
         """Compute an `AttentionCall`: prepare it, choose how to attend, and finish the output."""
-        prepared = choose(self, self.prepare(call), call.has_positions)
+        prepared = choose(self, self.prepare(call))
         output, scores = self.attend(prepared)
         output = merge_heads(self.combine_heads(output))  # (B * T, N * Hv)
         output = self.project_output(output, call.query)  # (B, T, D) or (B, D)
@@ -554,6 +554,7 @@ class MultiHeadAttention(HeadProjections):
         if self.num_key_value_heads < self.num_heads:
             key, value = self.repeat_heads(key, value)
         key_mask, attention_mask = masks_of_call(call, view, query, key)
+        is_ordered = not call.has_positions or segments is not None
         dropout_fn = seed = None
         if call.training and (self.dropout or pattern.is_random):
             dropout_fn = self._drop if self.dropout else None
@@ -582,7 +583,7 @@ class MultiHeadAttention(HeadProjections):
             pattern = pattern.for_call(inputs, call.query, self.position)
         if view is not None and view.sums is not None:
             cache = extend_sums(cache, inputs)
-        return Prepared(inputs, pattern, view, cache)
+        return Prepared(inputs, pattern, is_ordered, view, cache)
 
     def _reads_positions(self, call, pattern):
         """Return True if the call needs positions, which cost a decoding step operations."""
@@ -649,23 +650,23 @@ class MultiHeadAttention(HeadProjections):
         return output, keras.KerasTensor(shape, backend.result_type(self.compute_dtype, "float32"))
 
 
-def choose(layer, prepared, has_positions=False):
+def choose(layer, prepared):
     """Return a `Prepared` with the implementation and the pattern to compute.
 
     A cache, a mask of pairs and positions from the caller need "dense" or "fused".
     """
     inputs, view, auto = prepared.inputs, prepared.view, layer.implementation == "auto"
     length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
-    has_sums, is_packed = view is not None and view.sums is not None, inputs.documents is not None
-    is_ordered = is_packed or has_sums or not has_positions
+    has_sums = view is not None and view.sums is not None
+    is_ordered = prepared.is_ordered or has_sums
     pattern = pattern_of_last_query(prepared.pattern, inputs.query, is_ordered)
-    prepared = prepared.replace(pattern=pattern)
     is_blockwise = is_ordered and view is None and inputs.attention_mask is None
-    if is_packed and layer.score.uses_positions and not layer.score.is_relative:
-        is_blockwise = False  # plans have positions in the row, not in the documents
+    if inputs.documents is not None and layer.score.uses_positions:
+        # Plans have positions in the row, not in the documents.
+        is_blockwise = is_blockwise and layer.score.is_relative
     is_linear = layer.score.is_linear and layer.implementation != "dense" and not layer.sinks
     if has_sums or is_linear and can_attend_linear(inputs, pattern, is_blockwise):
-        return prepared.replace(implementation="linear")
+        return prepared.replace(pattern=pattern, implementation="linear")
     if is_blockwise and None not in (length, num_keys) and length > num_keys:
         is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
     if is_blockwise and auto:
@@ -674,8 +675,9 @@ def choose(layer, prepared, has_positions=False):
     is_blockwise = is_blockwise and layer.implementation != "dense"
     if fused.IS_POSSIBLE and auto and view is None and not layer.sinks:
         if fused.can_fuse(inputs, pattern, is_blockwise):
-            return prepared.replace(implementation="fused")
-    return prepared.replace(implementation="blockwise" if is_blockwise else "dense")
+            return prepared.replace(pattern=pattern, implementation="fused")
+    implementation = "blockwise" if is_blockwise else "dense"
+    return prepared.replace(pattern=pattern, implementation=implementation)
 
 
 def pattern_of_last_query(pattern, query, is_ordered):

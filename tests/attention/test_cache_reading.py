@@ -53,12 +53,12 @@ def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
     for num_keys in (1, 10, 37):
         allowed = np.asarray(pattern.allowed(np.arange(num_keys), np.arange(num_keys)))
         for position in range(num_keys):
-            found = np.asarray(pattern.decode_keys(np.int32(position), num_keys))
+            found = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))
             assert found.dtype == "int32" and len(found) <= count
             found = found[(found >= 0) & (found < num_keys)]
             assert len(set(found)) == len(found)
             assert set(np.flatnonzero(allowed[position])) <= set(found)
-    assert len(found) <= len(np.asarray(pattern.decode_keys(np.int32(0), M))) == count
+    assert len(found) <= len(np.asarray(pattern.kept_keys.positions(np.int32(0), M))) == count
 
 
 @pytest.mark.parametrize("grows", [False, True])
