@@ -25,8 +25,8 @@ from keras_attn.attention.segments import Segments
 from keras_attn.attention.softmax import attend_dense, attend_dense_with_sinks, share_of_keys
 from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
 from keras_attn.initializers import MatrixInitializer, redraw
-from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape, check_sizes
 from keras_attn.layers.low_rank import LowRankKernels
+from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape, check_sizes
 from keras_attn.ops.random import RepeatedSeed
 from keras_attn.ops.shapes import merge_heads, rows_to_heads, rows_to_sequence
 from keras_attn.patterns.causal import make_causal

@@ -75,8 +75,10 @@ class Pattern(Value):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         for base in cls.__mro__[1:]:
-            is_pattern = issubclass(base, Pattern) and base is not Pattern
-            if is_pattern and {"mask_mod", "allowed"} & vars(base).keys():
+            has_rule = issubclass(base, Pattern) and (
+                base.mask_mod is not Pattern.mask_mod or base.allowed is not Pattern.allowed
+            )
+            if has_rule:
                 raise TypeError(
                     f"`{cls.__name__}` must be a subclass of `Pattern` itself, or a combination "
                     f"such as `{base.__name__}(...) & pattern`: the plan of {base.__name__} is for "

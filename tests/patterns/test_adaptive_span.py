@@ -308,7 +308,9 @@ def test_span_summary():
 def test_the_soft_mask_is_float32():
     tensors = [tf.cast(x, "bfloat16") for x in inputs_of(9, 9)]
     for dynamic in (False, True):
-        _, bias = built(dynamic=dynamic).dense_mask_and_bias(operands_of(*tensors))
+        operands = operands_of(*tensors)
+    pattern = built(dynamic=dynamic).for_call(operands, tensors[3], None)
+    _, bias = pattern.dense_mask_and_bias(operands)
         assert bias.dtype == tf.float32
 
 

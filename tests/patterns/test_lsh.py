@@ -367,7 +367,7 @@ def test_errors(arguments):
 
 def test_another_score_is_refused():
     operands = operands_of(*tensors(5)).replace(score=DotProduct())
-    for way in (LSH().attend, LSH().dense_mask_and_bias):
+    for way in (LSH().plan.attend, LSH().dense_mask_and_bias):
         with pytest.raises(ValueError, match=r"'shared_qk'.*Received: score=DotProduct\("):
             way(operands)
 
