@@ -29,6 +29,7 @@ from keras_attn.ops.shapes import (
     sizes,
     slice_axis,
     stack_blocks,
+    windows_of_axis,
 )
 
 
@@ -489,11 +490,12 @@ class BlockLocal(Plan):
                 if inputs.mask_fn is not None:
                     mask = ops.logical_and(mask, inputs.mask_fn(i, j))
                 bias = None if self.bias is None else self.bias(i, j, *extras)
-            query, key, value, mask, bias = layout.flatten([query, key, value, mask, bias])
-            if near is not None:
-                return Tile(query, key, value, *near, mask, bias, never_empty)
-            i, j = layout.flatten([i, j])
-            return Tile(query, key, value, i[..., 0], j[..., 0, :], mask, bias, never_empty)
+            if near is not None:  # positions are those of the first block
+                i, j = None, None
+            flat = layout.flatten([query, key, value, mask, bias, i, j])
+            query, key, value, mask, bias, i, j = flat
+            i, j = (i[..., 0], j[..., 0, :]) if near is None else near
+            return Tile(query, key, value, i, j, mask, bias, never_empty)
 
         tiles = (*layout.cut_queries(queries), *layout.cut_keys(keys))
         options = {"distances": distances, "log_weight": log_weight, "at_once": 2}
@@ -560,12 +562,8 @@ class BlockLayout:
         """(group + neighbours, B, N, t, H) -> (group, B, N, window, H), each tensor of a tile."""
         if not self.neighbours:
             return tensors
-        joined = []
-        for x in tensors:
-            offsets = range(1 + self.neighbours)
-            shifted = [slice_axis(x, offset, self.group, axis=0) for offset in offsets]
-            joined.append(ops.concatenate(shifted, axis=3))
-        return joined
+        count = 1 + self.neighbours
+        return [ops.concatenate(windows_of_axis(x, count, self.group), axis=3) for x in tensors]
 
     def flatten(self, tensors):
         """(group, B or 1, N, t, H) -> (group * B, N, t, H), each tensor of a tile; None stays."""

@@ -1,5 +1,7 @@
 """Attention to the segment, and to the best keys of a long memory."""
 
+import inspect
+
 from keras import ops
 
 from keras_attn.attention.inputs import AttentionCall
@@ -186,6 +188,12 @@ class KNNAttention(MultiHeadAttention):
             scores = scores * share_of_keys(own, self.sink_logits)
         share = share_of_keys(log_weight, self.sink_logits)
         return output * ops.cast(share, output.dtype), scores
+
+    def compute_output_spec(self, *args, **kwargs):
+        arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        if arguments.get("memory") is None:
+            return super().compute_output_spec(*args, **kwargs)
+        return super(MultiHeadAttention, self).compute_output_spec(*args, **kwargs)
 
     def _look_up(self, inputs, memory, mask):
         """Return attention to the best keys of the memory, and its log weight (B, N, T, 1)."""

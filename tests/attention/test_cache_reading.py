@@ -115,5 +115,5 @@ def test_several_new_keys_and_given_slots_read_all(index):
     _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (None, given))
     assert read.key.shape[2] == len(given)
     rows = np.zeros((1, 1), int)
-    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), query_positions=rows)
+    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (rows, None))
     assert read.key.shape[2] == len(given)

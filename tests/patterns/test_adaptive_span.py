@@ -309,8 +309,8 @@ def test_the_soft_mask_is_float32():
     tensors = [tf.cast(x, "bfloat16") for x in inputs_of(9, 9)]
     for dynamic in (False, True):
         operands = operands_of(*tensors)
-    pattern = built(dynamic=dynamic).for_call(operands, tensors[3], None)
-    _, bias = pattern.dense_mask_and_bias(operands)
+        pattern = built(dynamic=dynamic).for_call(operands, tensors[3], None)
+        _, bias = pattern.dense_mask_and_bias(operands)
         assert bias.dtype == tf.float32
 
 
