@@ -26,7 +26,7 @@ from keras_attn import (
 )
 from keras_attn.hints import closest
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.patterns import Causal, Local, PerHead
+from keras_attn.patterns import Causal, Local, Pattern, PerHead
 
 X = np.ones((2, 3, 8), "float32")
 FOLD = "(-1, *{}.shape[-2:]))`."
@@ -382,9 +382,9 @@ def test_a_subclass_may_take_keywords_of_its_own():
 
     assert Mine(2, 4, colour="red").colour == "red"
 
-    class Narrow(Local):
+    class Narrow(Pattern):
         def __init__(self, colour):
-            super().__init__(window=2)
+            self.colour = colour
 
     assert "`Narrow` has no argument `color`. Did you mean `colour`?" in message_of(
         lambda: Narrow(color="red")

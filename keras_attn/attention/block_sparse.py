@@ -1,96 +1,106 @@
-"""Attention of each block of queries to a list of keys."""
+"""Plan of patterns in which each block of queries attends to a list of keys."""
 
 import numpy as np
 from keras import ops
 
 from keras_attn.attention.inputs import combine_masks
-from keras_attn.attention.tiles import Tile, TileCount, attend_tiles, blocks_per_tile
+from keras_attn.attention.plans import Plan, Tile, TileCount, attend_tiles, blocks_per_tile
 from keras_attn.ops.shapes import ceil_div, size, sizes
 
 
-def _cut_into_tiles(inputs, starts, keys):
-    """Return the first block of the queries, the blocks of a tile, and the number of tiles."""
-    num_keys = size(inputs.key, 2)
-    block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
-    first_block = _entry(block_of, num_keys - size(inputs.query, 2))
-    count = _entry(block_of, num_keys - 1) + 1 - first_block
-    scores, most = np.diff(starts).max() * keys.shape[1], inputs.tile_sizes.block_scores
-    group = blocks_per_tile(inputs.query, int(scores), most, count)
-    return first_block, group, ceil_div(count, group)
+class BlockSparse(Plan):
+    """The keys that a table lists for each block of queries.
 
-
-def block_sparse_tiles(inputs, starts, keys):
-    """Return the `TileCount`s of `attend_block_sparse`."""
-    _, group, groups = _cut_into_tiles(inputs, starts, keys)
-    batch, num_heads = inputs.query.shape[:2]
-    width = int(np.diff(starts).max())
-    at_once = group * batch * num_heads
-    return [TileCount(groups * at_once, at_once, width, keys.shape[1], groups > 1)]
-
-
-def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
-    """Compute attention in which the queries of a block attend to the keys that a table lists.
-
-    Time O(T K) and memory O(T K / W) per head, for blocks of W queries with K keys each.
-    Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
+    Time O(T K) and memory O(T K / W) per head, for blocks of W queries with K keys each. Positions
+    are consecutive from 0; the queries are the last of S.
 
     Args:
-        inputs: `AttentionInputs` of consecutive positions from 0; the queries are the last of S.
+        mask_mod: function of positions, the rule of the pattern.
         starts: int array (blocks + 1,), the first position of each block, and the end of the last.
         keys: int array (blocks, K), the positions of each block's keys, each once; -1 for none.
-        allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
+        listed: function of query positions (..., T, 1) and listed key positions (..., 1, S) that
+            decides as `mask_mod` does.
     """
-    batch, _, length, _ = sizes(inputs.query)
-    num_keys = size(inputs.key, 2)
-    first = num_keys - length
-    width = int(np.diff(starts).max())
-    block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
-    offsets = width * np.arange(len(keys)) - starts[:-1]  # blocks are padded to the same width
-    place_of = (np.arange(starts[-1]) + offsets[block_of]).astype("int32")
 
-    first_block, group, groups = _cut_into_tiles(inputs, starts, keys)
-    blocks = first_block + ops.arange(groups * group, dtype="int32")
-    blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
-    i = ops.take(ops.convert_to_tensor(starts[:-1], "int32"), blocks)[:, None]
-    i = i + ops.arange(width, dtype="int32")  # (blocks, W)
-    j = ops.take(ops.convert_to_tensor(keys, "int32"), blocks, axis=0)  # (blocks, K)
-    j = ops.where(j < num_keys, j, -1)
+    def __init__(self, mask_mod, starts, keys, listed):
+        super().__init__(mask_mod)
+        self.starts, self.keys, self.listed = starts, keys, listed
 
-    def gather(x, places):  # (B, N, S, H) -> (groups, group, W, B, N, H)
-        x = ops.take(ops.transpose(x, (2, 0, 1, 3)), places, axis=0)
-        return ops.reshape(x, (groups, group, *sizes(x)[1:]))
+    def attend_row(self, inputs, log_weight=False):
+        batch, _, length, _ = sizes(inputs.query)
+        num_keys = size(inputs.key, 2)
+        first = num_keys - length
+        starts, keys = self.starts, self.keys
+        width = int(np.diff(starts).max())
+        block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
+        offsets = width * np.arange(len(keys)) - starts[:-1]  # blocks are padded to the same width
+        place_of = (np.arange(starts[-1]) + offsets[block_of]).astype("int32")
 
-    def flat(x):  # (group, W, B or 1, N, H) -> (group * B, N, W, H)
-        x = ops.transpose(x, (0, 2, 3, 1, 4))
-        if x.shape[1] == 1:
-            x = ops.broadcast_to(x, (group, batch, *sizes(x)[2:]))
-        return ops.reshape(x, (-1, *sizes(x)[2:]))
+        first_block, group, groups = self._cut_into_tiles(inputs)
+        blocks = first_block + ops.arange(groups * group, dtype="int32")
+        blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
+        i = ops.take(ops.convert_to_tensor(starts[:-1], "int32"), blocks)[:, None]
+        i = i + ops.arange(width, dtype="int32")  # (blocks, W)
+        j = ops.take(ops.convert_to_tensor(keys, "int32"), blocks, axis=0)  # (blocks, K)
+        j = ops.where(j < num_keys, j, -1)
 
-    def cut(query, key, value, i, j, *real):
-        i, j = (flat(x[..., None, None, None])[..., 0] for x in (i, j))  # (group * B, 1, W or K)
-        pairs = i[..., None], j[..., None, :]
-        masks = [ops.swapaxes(flat(x), -1, -2) for x in real]
-        if inputs.mask_fn is not None:
-            masks.append(inputs.mask_fn(*pairs))
-        mask = combine_masks(pairs[1] >= 0, allowed(*pairs), *masks)
-        return Tile(*(flat(x) for x in (query, key, value)), i, j, mask)
+        def gather(x, places):  # (B, N, S, H) -> (groups, group, W, B, N, H)
+            x = ops.take(ops.transpose(x, (2, 0, 1, 3)), places, axis=0)
+            return ops.reshape(x, (groups, group, *sizes(x)[1:]))
 
-    query_indices = ops.clip(i - first, 0, length - 1)
-    key_indices = ops.maximum(j, 0)
-    tiles = [gather(inputs.query, query_indices)]
-    tiles += [gather(x, key_indices) for x in (inputs.key, inputs.value)]
-    tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
-    if inputs.key_mask is not None:
-        tiles.append(gather(inputs.key_mask[..., None], key_indices))
-    places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
+        def flat(x):  # (group, W, B or 1, N, H) -> (group * B, N, W, H)
+            x = ops.transpose(x, (0, 2, 3, 1, 4))
+            if x.shape[1] == 1:
+                x = ops.broadcast_to(x, (group, batch, *sizes(x)[2:]))
+            return ops.reshape(x, (-1, *sizes(x)[2:]))
 
-    def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)
-        x = ops.reshape(x, (groups * group, batch, *x.shape[2:]))
-        x = ops.transpose(x, (0, 3, 1, 2, 4))
-        x = ops.reshape(x, (-1, *sizes(x)[2:]))
-        return ops.transpose(ops.take(x, places, axis=0), (1, 2, 0, 3))
+        def cut(query, key, value, i, j, *real):
+            i, j = (
+                flat(x[..., None, None, None])[..., 0] for x in (i, j)
+            )  # (group * B, 1, W or K)
+            pairs = i[..., None], j[..., None, :]
+            masks = [ops.swapaxes(flat(x), -1, -2) for x in real]
+            if inputs.mask_fn is not None:
+                masks.append(inputs.mask_fn(*pairs))
+            mask = combine_masks(pairs[1] >= 0, self.listed(*pairs), *masks)
+            return Tile(*(flat(x) for x in (query, key, value)), i, j, mask)
 
-    return attend_tiles(inputs, cut, join, tiles, log_weight=log_weight, at_once=2)
+        query_indices = ops.clip(i - first, 0, length - 1)
+        key_indices = ops.maximum(j, 0)
+        tiles = [gather(inputs.query, query_indices)]
+        tiles += [gather(x, key_indices) for x in (inputs.key, inputs.value)]
+        tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
+        if inputs.key_mask is not None:
+            tiles.append(gather(inputs.key_mask[..., None], key_indices))
+        places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
+
+        def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)
+            x = ops.reshape(x, (groups * group, batch, *x.shape[2:]))
+            x = ops.transpose(x, (0, 3, 1, 2, 4))
+            x = ops.reshape(x, (-1, *sizes(x)[2:]))
+            return ops.transpose(ops.take(x, places, axis=0), (1, 2, 0, 3))
+
+        return attend_tiles(inputs, cut, join, tiles, log_weight=log_weight, at_once=2)
+
+    def _cut_into_tiles(self, inputs):
+        """Return the first block of the queries, the blocks of a tile, and the number of tiles."""
+        num_keys, widths = size(inputs.key, 2), np.diff(self.starts)
+        block_of = np.repeat(np.arange(len(self.keys), dtype="int32"), widths)
+        first_block = _entry(block_of, num_keys - size(inputs.query, 2))
+        count = _entry(block_of, num_keys - 1) + 1 - first_block
+        scores = int(widths.max() * self.keys.shape[1])
+        group = blocks_per_tile(inputs.query, scores, inputs.tile_sizes.block_scores, count)
+        return first_block, group, ceil_div(count, group)
+
+    def tiles(self, inputs):
+        _, group, groups = self._cut_into_tiles(inputs)
+        batch, num_heads = inputs.query.shape[:2]
+        width = int(np.diff(self.starts).max())
+        at_once = group * batch * num_heads
+        return [TileCount(groups * at_once, at_once, width, self.keys.shape[1], groups > 1)]
+
+    def keys_per_query(self, num_keys):
+        return min(num_keys, self.keys.shape[1])
 
 
 def _entry(table, i):

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras import ops
 
-from keras_attn.attention.inputs import PositionRange
+from keras_attn.attention.inputs import PositionRange, keras_mask
 from keras_attn.backend.operations import is_symbolic
 from keras_attn.ops.checks import check_shape
 from keras_attn.ops.shapes import greater, size, sizes, slice_axis
@@ -96,30 +96,38 @@ def check_cache(cache, num_heads, key_dim, value_dim):
         check_shape(cache[name], f"cache['{name}']", (None, num_heads, None, width))
 
 
-def check_cache_arguments(cache, pattern, score, positions, masks):
-    """Refuse the scores, positions and masks that a cache of sums or a ring cannot take."""
-    key_positions = positions[1]
+def check_cache_arguments(call, pattern, score):
+    """Refuse the score, positions and mask that a cache of sums or a ring cannot take.
+
+    Return the `AttentionCall` without masks that are of the new keys alone: `Layer.__call__` fills
+    in Keras's masks of the new values, but a cache needs those of all slots.
+    """
+    cache, key_positions = call.cache, call.key_positions
     if "sums" in cache:
         if not score.is_linear or pattern.simple_rule is None:
             raise ValueError(
                 "A cache of sums needs the score and the pattern that it was made for. "
                 f"Received: score={score!r}, pattern={pattern!r}."
             )
-        if key_positions is not None or masks["attention_mask"] is not None:
+        if key_positions is not None or call.masks["attention_mask"] is not None:
             raise ValueError(
                 "A cache of sums keeps no single keys: `key_positions` and `attention_mask` need "
                 "one that does, `KVCache(max_length, whole=True)`. "
                 f"Received: a cache with {sorted(cache)} and one of these arguments."
             )
-    if key_positions is None or not _may_be_ring(cache, pattern):
-        return
-    shape, num_slots = ops.convert_to_tensor(key_positions).shape, cache["key"].shape[2]
-    if isinstance(shape[-1], int) and num_slots is not None and shape[-1] != num_slots:
-        raise ValueError(
-            "`key_positions` must be those of the cache's slots; a cache that keeps every key is "
-            "`KVCache(max_length, whole=True)`. Received: key_positions of shape "
-            f"{tuple(shape)}, a cache of the last {num_slots} keys."
-        )
+    if key_positions is not None and _may_be_ring(cache, pattern):
+        shape, num_slots = ops.convert_to_tensor(key_positions).shape, cache["key"].shape[2]
+        if isinstance(shape[-1], int) and num_slots is not None and shape[-1] != num_slots:
+            raise ValueError(
+                "`key_positions` must be those of the cache's slots; a cache that keeps every key "
+                "is `KVCache(max_length, whole=True)`. Received: key_positions of shape "
+                f"{tuple(shape)}, a cache of the last {num_slots} keys."
+            )
+    masks = dict(call.masks)
+    for name, x in (("value_mask", call.value), ("key_mask", call.key)):
+        if masks[name] is not None and masks[name] is keras_mask(x):
+            masks[name] = None
+    return call.replace(masks=masks)
 
 
 def extend_cache(cache, key, value, is_ring=False, sinks=0):
@@ -185,27 +193,28 @@ class CacheView:
         return ops.matmul(scores, ops.one_hot(self.columns, self.num_slots, dtype=scores.dtype))
 
 
-def read_cache(cache, key, value, pattern, query_positions=None, key_positions=None):
+def read_cache(cache, key, value, pattern, caller_positions=(None, None)):
     """Return a cache extended by new keys and values, and a `CacheView` of the keys in reach.
 
-    A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M, or with g
-    `pattern.cache_sinks` in slot g + (p - g) mod (M - g), and in slot p if p < g. One of sums has
+    A cache of as many slots as the pattern's `kept_keys` is a ring: position p is in slot p mod M,
+    or with g sinks in slot g + (p - g) mod (M - g), and in slot p if p < g. One of sums has
     no slots. Others hold position p in slot p. For a single query, only the keys that the pattern
     names are read.
 
     Args:
         cache: dict from `KVCache.initial`, `context_cache` or an earlier call.
         key, value: (B, N, T, H), new; None with a complete cache.
-        query_positions, key_positions: as the attention layer got them; with the latter, the
-            positions of the slots, all are read.
+        caller_positions: of queries and of keys, as the attention layer got them; with the latter,
+            the positions of the slots, all are read.
     """
+    query_positions, key_positions = caller_positions
     if "sums" in cache:
         return _view_sums(cache, key, value)
     if "index" not in cache:
         return cache, _view_all(cache)
     is_single = key.shape[2] == 1
     is_ring = key_positions is None and _may_be_ring(cache, pattern)
-    sinks = pattern.cache_sinks if is_ring else 0
+    sinks = pattern.kept_keys.sinks if is_ring else 0
     new = extend_cache(cache, key, value, is_ring, sinks)
     if is_ring:  # the first of several new queries may attend to keys that the last overwrite
         return new, _view_ring(sinks, new) if is_single else _view_ring(sinks, cache, key, value)
@@ -224,7 +233,7 @@ def _view_sums(cache, key, value):
 
 
 def _may_be_ring(cache, pattern):
-    ring_size = None if cache.get("index") is None else pattern.cache_size()
+    ring_size = None if cache.get("index") is None else pattern.kept_keys.size
     return ring_size is not None and cache["key"].shape[2] in (None, ring_size)
 
 
@@ -246,7 +255,8 @@ def _view_decode_keys(cache, pattern, query_positions):
         if len(query_positions.shape) > 1:  # each row its own
             return None
         position = ops.cast(query_positions, "int32")[0]
-    positions = pattern.decode_keys(position, num_slots)
+    kept = pattern.kept_keys
+    positions = None if kept.positions is None else kept.positions(position, num_slots)
     count = None if positions is None else positions.shape[0]
     saves_none = isinstance(num_slots, int) and count is not None and count >= num_slots
     if positions is None or saves_none:
@@ -254,7 +264,8 @@ def _view_decode_keys(cache, pattern, query_positions):
     slot_mask = ops.logical_and(positions >= 0, positions < end)
     columns = ops.where(slot_mask, positions, 0)
     return CacheView(
-        *(ops.take(cache[name], columns, axis=2) for name in ("key", "value")),
+        key=ops.take(cache["key"], columns, axis=2),
+        value=ops.take(cache["value"], columns, axis=2),
         # A score may be undefined at a distance that the pattern forbids.
         positions=ops.where(slot_mask, positions, position),
         slot_mask=slot_mask,
@@ -265,10 +276,11 @@ def _view_decode_keys(cache, pattern, query_positions):
 
 def _view_ring(sinks, cache, *new):
     """View a ring, and after it new keys and values that it does not hold yet."""
-    tensors, index = [cache["key"], cache["value"]], cache["index"]
+    key, value, index = cache["key"], cache["value"], cache["index"]
     positions = ring_positions(size(cache["key"], 2), index, sinks)
     if new:
-        tensors = [ops.concatenate(pair, axis=2) for pair in zip(tensors, new, strict=True)]
-        of_new = index + ops.arange(size(new[0], 2), dtype="int32")
-        positions = ops.concatenate([positions, of_new])
-    return CacheView(*tensors, positions, positions >= 0, columns=ops.maximum(positions, 0))
+        key, value = (ops.concatenate(x, axis=2) for x in zip((key, value), new, strict=True))
+        new_positions = index + ops.arange(size(new[0], 2), dtype="int32")
+        positions = ops.concatenate([positions, new_positions])
+    columns = ops.maximum(positions, 0)
+    return CacheView(key, value, positions, slot_mask=positions >= 0, columns=columns)

@@ -1,4 +1,4 @@
-"""The arguments of every way to compute attention, and their positions."""
+"""The arguments of every way to compute attention: heads, positions and masks."""
 
 import dataclasses
 import functools
@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_attn.backend.loop_invariants import loop_invariant
-from keras_attn.ops.checks import check_positions
+from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
+from keras_attn.compat.keras_masks import get_keras_mask, set_keras_mask
+from keras_attn.ops.checks import check_mask, check_positions
 from keras_attn.ops.shapes import size, slice_axis
+
+keras_mask = get_keras_mask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +108,7 @@ def num_cached(cache):
     return size(cache["key"], 2) if cache.get("index") is None else cache["index"]
 
 
-def resolve_positions(
-    query, key, cache=None, query_positions=None, key_positions=None, reads_new=True
-):
+def resolve_positions(query, key, cache=None, caller_positions=(None, None), reads_new=True):
     """Return the `ResolvedPositions` of queries and keys.
 
     Without positions from the caller, new keys follow those in the cache, and queries are the last.
@@ -115,9 +116,11 @@ def resolve_positions(
     Args:
         query: (B, N, T, H). key: (B, N, S, H), the new keys; None if there are none.
         cache: dict of the attention layer, or None.
-        query_positions, key_positions: from the caller; with a cache, the latter of all its slots.
+        caller_positions: of queries and of keys, or None; with a cache, the latter of all its
+            slots.
         reads_new: bool. If False, positions of new keys are not picked out of `key_positions`.
     """
+    query_positions, key_positions = caller_positions
     batch, _, steps, _ = query.shape
     is_complete = cache is not None and "index" not in cache
     cached, num_new = num_cached(cache), 0 if is_complete else size(key, 2)
@@ -169,16 +172,20 @@ class TileSizes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Documents:
+    """The documents of packed rows. The number of one is its first position in the row plus 1."""
+
+    queries: object  # int32 (B or 1, N or 1, T, 1), numbers of documents; -1 for padding
+    keys: object  # int32 (B or 1, N or 1, S); 0 for padding
+
+
+@dataclasses.dataclass(frozen=True)
 class AttentionInputs:
     """Per-head queries, keys and values with their positions and masks.
 
     A plan cuts them into tiles, folds or sorts them, and attends to each tile separately. Positions
     are `PositionRange`s or int32 (B or 1, N or 1, T or S); in dense attention also (T,) and (B, T).
-    `attention_mask` and `slot_mask` are only for dense attention.
-
-    In packed rows, the number of a document is its first position in the row plus 1:
-    `query_segments` has that of each query, -1 for padding, and `key_mask` that of each key, 0 for
-    padding. Plans get positions in the row, dense attention those in the documents.
+    In packed rows plans get positions in the row, dense attention those in the documents.
     """
 
     query: object  # (B, N, T, H)
@@ -187,24 +194,15 @@ class AttentionInputs:
     query_positions: object
     key_positions: object
     score: Callable  # of the score axis
-    # bool (B or 1, N or 1, S), False for padding; None if all are real; in packed rows int32
+    # bool (B or 1, N or 1, S), False for padding; None if all are real or the rows are packed.
     key_mask: object = None
-    query_segments: tuple = ()  # in packed rows one int32 (B or 1, N or 1, T, 1)
+    documents: Documents | None = None  # of packed rows
     # Function of positions (..., T, 1) and (..., 1, S), True for pairs that remain; None for all.
     mask_fn: Callable | None = None
+    # For dense attention: bool, broadcasts to (B, N, T, S), False at empty slots of a cache too.
+    attention_mask: object = None
     dropout_fn: Callable | None = None  # function of weights and a seed
     seed: object = None  # int32 (2,), for `dropout_fn` and patterns that draw random numbers
-    layer_input: object = None  # (B, T, D), which the layer projected to queries, if there is one
-    # True if the call has computed this attention before, so a pattern has added its losses.
-    is_recompute: bool = False
-    position: object = None  # of heads, which the layer has applied; None if there is none
-    attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
-    slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
-    sums: object = None  # (B, N, M, Hv + 1), of a cache that keeps sums in place of earlier keys
-    memory: dict | None = None  # of keys and values of earlier segments, in a `KNNAttention`
-    # Queries, keys and values by the second projections of a `GlobalAttention`.
-    first_heads: tuple | None = None
-    sinks: object = None  # (N,), logits beside those of the keys; None for none
     tile_sizes: TileSizes = TileSizes()
 
     def replace(self, **changes):
@@ -228,23 +226,37 @@ class AttentionInputs:
 
     def real_keys(self):
         """Return a bool (B or 1, N or 1, S), False for padding; None if all keys are real."""
-        return self.key_mask > 0 if self.query_segments else self.key_mask
+        return self.key_mask if self.documents is None else self.documents.keys > 0
 
-    def mask_of_keys(self):
-        """Return `key_mask` as (B or 1, N or 1, S, 1), of its dtype; all True if it is None."""
+    def key_marks(self):
+        """Return the mask of the keys, in packed rows their documents: (B or 1, N or 1, S, 1)."""
+        if self.documents is not None:
+            return self.documents.keys[..., None]
         if self.key_mask is None:
             return ops.ones((1, 1, size(self.key, 2), 1), dtype="bool")
         return self.key_mask[..., None]
 
+    def with_key_marks(self, marks, query_documents=None):
+        """Return the inputs with `key_marks` of other keys, (B or 1, N or 1, S).
+
+        `query_documents`: (B or 1, N or 1, T, 1), of packed rows; by default as before.
+        """
+        if self.documents is None:
+            return self.replace(key_mask=marks)
+        if query_documents is None:
+            query_documents = self.documents.queries
+        return self.replace(documents=Documents(query_documents, marks))
+
     def dense_mask(self, mask=None):
         """Return `mask` (or None) and every mask of the inputs, over the whole matrix of scores."""
-        slots = None if self.slot_mask is None else self.slot_mask[None, None, None]
         keys = None
-        if self.key_mask is not None:
+        if self.documents is not None:
+            keys = ops.equal(self.documents.queries, self.documents.keys[:, :, None])
+        elif self.key_mask is not None and loop_scope.values is None:
+            keys = self.key_mask[:, :, None]
+        elif self.key_mask is not None:
             keys = loop_invariant(self.key_mask, "pairs", lambda: self.key_mask[:, :, None])
-        if self.query_segments:
-            keys = ops.equal(*self.query_segments, keys)
-        return combine_masks(mask, slots, keys, self.attention_mask)
+        return combine_masks(mask, keys, self.attention_mask)
 
     def dropout(self, seed):
         """Return the dropout by a seed as a function of the weights; None without dropout."""
@@ -269,3 +281,110 @@ class AttentionInputs:
 
         names = ("query", "key", "value", "query_positions", "key_positions", "key_mask")
         return self.replace(**{name: choose(getattr(self, name)) for name in names})
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionCall:
+    """The arguments of one call of an attention layer."""
+
+    query: object  # (B, T, D), or (B, D) for one position with a cache
+    value: object  # (B, S, D)
+    key: object  # (B, S, D); None for `value`
+    masks: dict  # of the caller: `value_mask`, `key_mask` and `attention_mask`, each may be None
+    use_causal_mask: bool
+    segment_ids: object  # int (B, S), of packed rows
+    query_positions: object  # of the caller, or in documents; None for the last ones
+    key_positions: object
+    cache: dict | None
+    training: bool | None
+    own: object = None  # what a subclass passes to its own `prepare`
+
+    @property
+    def has_positions(self):
+        return self.query_positions is not None or self.key_positions is not None
+
+    def replace(self, **changes):
+        return dataclasses.replace(self, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What `MultiHeadAttention.prepare` makes of a call, for its `attend`."""
+
+    inputs: AttentionInputs
+    pattern: object  # of this call
+    is_ordered: bool  # True if positions follow one another, in documents or in the row
+    view: object = None  # `CacheView` of the keys that are read; None without a cache
+    cache: dict | None = None  # the next one
+    own: object = None  # what a subclass passes from its `prepare` to its `attend`
+    implementation: str = "dense"  # or "blockwise", "linear", "fused": the choice of `choose`
+
+    def replace(self, **changes):
+        return dataclasses.replace(self, **changes)
+
+
+def attach_keras_mask(x, mask, name):
+    """Make a boolean `mask` (B, T) the implicit Keras mask of `x` (B, T, D)."""
+    set_keras_mask(x, check_mask(mask, name, tuple(x.shape[:2])))
+
+
+def join_masks(*parts):
+    """Return the padding mask (B, S) of consecutive parts; None if no part has one.
+
+    A part is a tensor (B, S_1, D), its mask, bool (B, S_1) or None, and the mask's name.
+    """
+    if all(mask is None for _, mask, _ in parts):
+        return None
+    masks = []
+    for x, mask, name in parts:
+        if mask is None:
+            masks.append(ops.ones_like(x[:, :, 0], dtype="bool"))
+        else:
+            mask = check_mask(mask, name, tuple(x.shape[:2]))
+            masks.append(ops.broadcast_to(mask, ops.shape(x)[:2]))
+    return ops.concatenate(masks, axis=1)
+
+
+def spread_padding_mask(mask, batch, num_keys, name="padding_mask"):
+    """Check a mask (B, S) and return it as (B, 1, S); None stays None."""
+    if mask is None:
+        return None
+    checked = check_mask(mask, name, (batch, num_keys))
+    if loop_scope.values is None:
+        return checked[:, None, :]
+    return loop_invariant(mask, "spread", lambda: checked[:, None, :])
+
+
+def spread_attention_mask(mask, batch, num_heads, length, num_keys):
+    """Check a mask (T, S), (B, T, S) or (B, N, T, S) and return it with four axes; None stays."""
+    if mask is None:
+        return None
+    pairs = (length, num_keys)
+    shapes = pairs, (batch, *pairs), (batch, num_heads, *pairs)
+    mask = check_mask(mask, "attention_mask", *shapes)
+    if len(mask.shape) == 2:
+        return mask[None, None]
+    return mask[:, None] if len(mask.shape) == 3 else mask
+
+
+def masks_of_call(call, view, query, key):
+    """Check the masks of an `AttentionCall` for heads (B, N, T, H) and (B, N, S, H).
+
+    Return one mask of keys (B, 1, S), and the attention mask with four axes, False at the empty
+    slots of a `CacheView`; None for no mask.
+    """
+    masks, slots = call.masks, None
+    if view is not None and view.slot_mask is not None:
+        slots = view.slot_mask[None, None, None]
+    if all(mask is None for mask in masks.values()):
+        return None, slots
+    if view is not None:
+        masks = {name: view.select_columns(mask, name) for name, mask in masks.items()}
+    batch, num_heads, length, _ = query.shape
+    num_keys = key.shape[2]
+    key_mask = combine_masks(
+        spread_padding_mask(masks["value_mask"], batch, num_keys, "value_mask"),
+        spread_padding_mask(masks["key_mask"], batch, num_keys, "key_mask"),
+    )
+    pairs = spread_attention_mask(masks["attention_mask"], batch, num_heads, length, num_keys)
+    return key_mask, combine_masks(slots, pairs)

@@ -8,24 +8,23 @@ from keras_attn.ops.shapes import ceil_div, greater, pad, size, sizes, slice_axi
 
 
 def can_attend_linear(inputs, pattern, is_ordered):
-    """Return True if `attend_linear` gives the same as the matrix of scores.
+    """Return True if `attend_linear` gives the same as the matrix of scores without sinks.
 
     `is_ordered`: True if positions follow each other and no mask of pairs is given.
     """
-    is_simple = is_ordered and pattern.simple_rule is not None and inputs.dropout_fn is None
-    is_simple = is_simple and inputs.sinks is None and not inputs.query_segments
-    return is_simple or inputs.sums is not None
+    is_simple = is_ordered and pattern.simple_rule is not None
+    return is_simple and inputs.dropout_fn is None and inputs.documents is None
 
 
-def attend_linear(inputs, pattern):
+def attend_linear(inputs, pattern, sums=None):
     """Compute attention over all keys or, for a causal pattern, over those up to each query.
 
         o_i = phi(q_i) S_i / (phi(q_i) . z_i),   S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j)
 
     A causal pattern cuts the sequence into chunks of C: queries attend to the keys of their own
     chunk one by one, and to all earlier chunks by their sums. Time O((T + S) (C + M) Hv) and memory
-    O((T + S) (C + M + M Hv / C)) per head for M features. Return the output (B, N, T, Hv), and None
-    for the scores.
+    O((T + S) (C + M + M Hv / C)) per head for M features. `sums` are those of the keys before these
+    in a cache. Return the output (B, N, T, Hv), and None for the scores.
     """
     if inputs.dropout_fn is not None:
         raise ValueError(
@@ -35,9 +34,10 @@ def attend_linear(inputs, pattern):
     query = inputs.score.query_features(inputs.query)
     key, value = _features_and_values(inputs)
     if pattern.simple_rule == "causal":
-        totals = _causal_totals(query, key, value, inputs.sums, inputs.tile_sizes.linear_chunk)
+        totals = _causal_totals(query, key, value, sums, inputs.tile_sizes.linear_chunk)
     else:
-        totals = ops.matmul(query, _add(inputs.sums, _outer_products(key, value)))
+        products = _outer_products(key, value)
+        totals = ops.matmul(query, products if sums is None else sums + products)
     width = totals.shape[-1] - 1
     weight = slice_axis(totals, width, 1, axis=3)
     has_key = weight > 0
@@ -80,10 +80,6 @@ def _outer_products(key, value):
     return ops.matmul(ops.swapaxes(key, -1, -2), value)
 
 
-def _add(sums, more):
-    return more if sums is None else sums + more
-
-
 def _causal_totals(query, key, value, sums, chunk):
     """Return the sums (B, N, T, Hv + 1) of (phi(q_i) . phi(k_j)) [v_j 1] over j up to i."""
     length, num_keys = size(query, 2), size(key, 2)
@@ -99,10 +95,10 @@ def _causal_totals(query, key, value, sums, chunk):
     products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, N, count, C, C)
     totals = ops.matmul(products * np.tri(chunk, dtype="float32"), value)
     if sums is not None or not isinstance(count, int) or count > 1:
-        of_chunks = _outer_products(key, value)  # (B, N, count, M, Hv + 1)
-        first = ops.zeros_like(of_chunks[:, :, :1]) if sums is None else sums[:, :, None]
+        chunks = _outer_products(key, value)  # (B, N, count, M, Hv + 1)
+        first = ops.zeros_like(chunks[:, :, :1]) if sums is None else sums[:, :, None]
         # Shift before the cumulative sum: its rounding must not depend on later keys.
-        earlier = ops.concatenate([first, slice_axis(of_chunks, 0, count - 1, axis=2)], axis=2)
+        earlier = ops.concatenate([first, slice_axis(chunks, 0, count - 1, axis=2)], axis=2)
         totals = totals + ops.matmul(query, ops.cumsum(earlier, axis=2))
     totals = ops.reshape(totals, (*sizes(totals)[:2], count * chunk, totals.shape[4]))
     return slice_axis(totals, longer - length, length, axis=2)
@@ -117,4 +113,5 @@ def initial_sums(score, batch_size, num_heads, key_dim, value_dim, dtype):
 
 def extend_sums(cache, inputs):
     """Return a cache of sums, whose index is advanced, with the keys of the inputs added."""
-    return {**cache, "sums": inputs.sums + _outer_products(*_features_and_values(inputs))}
+    key, value = _features_and_values(inputs)
+    return {**cache, "sums": cache["sums"] + _outer_products(key, value)}

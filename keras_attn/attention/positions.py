@@ -3,8 +3,12 @@
 from keras import ops
 
 from keras_attn.attention import inputs
-from keras_attn.attention.inputs import combine_masks, positions_tensor
-from keras_attn.attention.masks import spread_attention_mask, spread_padding_mask
+from keras_attn.attention.inputs import (
+    combine_masks,
+    positions_tensor,
+    spread_attention_mask,
+    spread_padding_mask,
+)
 from keras_attn.attention.segments import segment_positions
 from keras_attn.ops.shapes import size
 
@@ -20,7 +24,8 @@ def slots_at_distance(
     """
     cache = {"key": cache["inputs"], "index": cache["index"]}
     heads = x[:, None]
-    resolved = inputs.resolve_positions(heads, heads, cache, query_positions, key_positions)
+    positions = query_positions, key_positions
+    resolved = inputs.resolve_positions(heads, heads, cache, positions)
     queries = positions_tensor(resolved.query)
     num_slots = size(cache["key"], 2) + (size(x, 1) if cache["index"] is None else 0)
     if key_positions is None:
@@ -32,8 +37,8 @@ def slots_at_distance(
     allowed = None if allowed is None else allowed[:, 0]
 
     def find(distance):
-        found = ops.equal(key_positions[..., None, :], queries[..., None] - distance)
-        return combine_masks(found, real, allowed)
+        is_there = ops.equal(key_positions[..., None, :], queries[..., None] - distance)
+        return combine_masks(is_there, real, allowed)
 
     return find
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras import ops
 
-from keras_attn.attention.inputs import num_cached
+from keras_attn.attention.inputs import Documents, num_cached
 from keras_attn.ops.checks import check_integers, check_shape
 from keras_attn.ops.shapes import same_shape, size, slice_axis
 
@@ -30,8 +30,8 @@ def same_segment(segment_ids, others):
 
     `segment_ids` (B, T) of the queries and `others` (B, S) of the keys are int32; 0 is padding.
     """
-    of_queries, of_keys = segment_ids[:, :, None], others[:, None, :]
-    return ops.logical_and(ops.equal(of_queries, of_keys), of_queries > 0)
+    segment_ids = segment_ids[:, :, None]
+    return ops.logical_and(ops.equal(segment_ids, others[:, None, :]), segment_ids > 0)
 
 
 def find_documents(segment_ids):
@@ -51,15 +51,14 @@ def find_documents(segment_ids):
     return ops.where(real, start + 1, 0), ops.where(real, index - start, 0)
 
 
-def pairs_in_documents(i, j, of_queries, of_keys):
+def pairs_in_documents(i, j, query_documents, key_documents):
     """Return positions (..., T, 1) and (..., 1, S) in documents, and the mask of their pairs.
 
-    `i` and `j` are positions in a packed row; `of_queries` and `of_keys` are the numbers of their
-    documents.
+    `i` and `j` are positions in a packed row, the others the numbers of their documents.
     """
-    here = ops.where(of_queries > 0, i - of_queries + 1, 0)
-    there = ops.where(of_keys > 0, j - of_keys + 1, 0)
-    return here, there, ops.equal(of_queries, of_keys)
+    here = ops.where(query_documents > 0, i - query_documents + 1, 0)
+    there = ops.where(key_documents > 0, j - key_documents + 1, 0)
+    return here, there, ops.equal(query_documents, key_documents)
 
 
 def segment_positions(segment_ids):
@@ -71,20 +70,21 @@ def segment_positions(segment_ids):
 class Segments:
     """The documents of one call of an attention layer."""
 
-    of_queries: object  # int32 (B, T), numbers of documents; 0 for padding
-    of_keys: object  # int32 (B, S)
-    positions: tuple  # int32 (B, T) and (B, S), in the documents
+    queries: object  # int32 (B, T), numbers of documents; 0 for padding
+    keys: object  # int32 (B, S)
 
     @classmethod
-    def of_call(cls, segment_ids, query, value, cache, positions):
-        """Find the documents of S keys for `segment_ids` (B, S), ints.
+    def of_call(cls, call):
+        """Find the documents of the S keys of an `AttentionCall`, for its `segment_ids` (B, S).
 
-        Args:
-            query: (B, T, D), at the last T of the positions of `value` (B, S, D), or after those
-                in the cache, whose slots are then the keys; (B, D) is one position.
-            positions: the positions that the caller gave, which must be None.
+        Queries (B, T, D) are at the last T of the positions of `value` (B, S, D), or after those in
+        the cache, whose slots are then the keys; a query (B, D) is one position.
+
+        Returns:
+            `Segments`, and the call with the positions in the documents.
         """
-        if positions != (None, None):
+        segment_ids, query, value, cache = call.segment_ids, call.query, call.value, call.cache
+        if call.has_positions:
             raise ValueError(
                 "`segment_ids` set the positions, which count from 0 in each document: leave out "
                 "`query_positions` and `key_positions`. Received: positions beside `segment_ids`."
@@ -115,19 +115,21 @@ class Segments:
                 "`segment_ids` need a key at the position of each query. "
                 f"Received: {length} queries, {num_keys} keys."
             )
-        of_keys, places = find_documents(ops.cast(segment_ids, "int32"))
+        documents, positions = find_documents(ops.cast(segment_ids, "int32"))
         if cache is None and length == num_keys is not None:
-            return cls(of_keys, of_keys, (places, places))
+            call = call.replace(query_positions=positions, key_positions=positions)
+            return cls(documents, documents), call
         length = 1 if is_one else size(query, 1)
         is_extended = cache is not None and "index" in cache
         first = num_cached(cache) if is_extended else size(keys, axis) - length
-        of_queries, own = (slice_axis(x, first, length, axis=1) for x in (of_keys, places))
-        return cls(of_queries, of_keys, (own, places))
+        own, own_positions = (slice_axis(x, first, length, axis=1) for x in (documents, positions))
+        call = call.replace(query_positions=own_positions, key_positions=positions)
+        return cls(own, documents), call
 
     def restrict(self, inputs):
         """Return `AttentionInputs` by which queries attend to keys of their own document."""
-        of_keys = self.of_keys[:, None]  # (B, 1, S)
+        keys = self.keys[:, None]  # (B, 1, S)
         if inputs.key_mask is not None:
-            of_keys = ops.where(inputs.key_mask, of_keys, 0)
-        of_queries = ops.where(self.of_queries > 0, self.of_queries, -1)[:, None, :, None]
-        return inputs.replace(key_mask=of_keys, query_segments=(of_queries,))
+            keys = ops.where(inputs.key_mask, keys, 0)
+        queries = ops.where(self.queries > 0, self.queries, -1)[:, None, :, None]
+        return inputs.replace(key_mask=None, documents=Documents(queries, keys))

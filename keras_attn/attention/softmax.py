@@ -1,4 +1,4 @@
-"""Products, softmax and merging of attention, and dense attention made of them.
+"""Dense attention: products, softmax, sinks, and the merging of parts.
 
 With one query, as in decoding, the products are sums over a cache whose length differs at every
 step. TensorFlow's batched product sets up a kernel for each new length, which takes longer than the
@@ -9,7 +9,7 @@ import functools
 
 from keras import backend, ops
 
-from keras_attn.backend.loop_invariants import loop_invariant
+from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
 from keras_attn.backend.operations import einsum, multiply_transposed, softmax_with_logsumexp
 
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
@@ -27,19 +27,43 @@ def attend_dense(inputs, pattern):
     return attend_logits(*dense_arguments(inputs, pattern))
 
 
+def attend_dense_with_sinks(inputs, pattern, sinks):
+    """Compute `attend_dense` with a logit of each head beside those of the keys.
+
+        weight_j = exp(z_j) / (exp(s) + sum over keys exp(z)),   s = sinks (N,)
+
+    Return the output (B, N, T, Hv) and the scores (B, N, T, S), whose rows sum to less than 1.
+    """
+    arguments = dense_arguments(inputs, pattern)
+    output, log_weight, scores = attend_logits_with_weights(*arguments)
+    share = share_of_keys(log_weight, sinks)
+    return output * ops.cast(share, output.dtype), scores * share
+
+
+def share_of_keys(log_weight, sinks):
+    """Return the weight (B, N, T, 1) of all keys together beside sinks (N,).
+
+    It is the share of the keys when `merge_by_logsumexp` merges their output with that of a sink,
+    which is zero. A sink of -inf takes nothing. A query without keys has the weight 0.
+    """
+    share = ops.sigmoid(log_weight - ops.cast(sinks, log_weight.dtype)[:, None, None])
+    return ops.where(log_weight > FORBIDDEN, share, 0.0)
+
+
 def dense_arguments(inputs, pattern):
     """Return the arguments of `attend_logits` for the whole matrix of logits."""
     i, j = inputs.query_positions, inputs.key_positions
 
     def mask_and_bias():
-        mask, bias = pattern.dense_mask_and_bias(inputs)
+        mask, bias = None, None
+        if pattern.simple_rule != "full":
+            mask, bias = pattern.dense_mask_and_bias(inputs)
         return inputs.dense_mask(mask), bias
 
-    if pattern.simple_rule is None:
+    if pattern.simple_rule is None or loop_scope.values is None:
         mask, bias = mask_and_bias()
     else:  # all layers of a step that get the same tensors have one mask
-        of_keys = inputs.key_mask, inputs.slot_mask
-        owners = i, j, *of_keys, inputs.attention_mask, *inputs.query_segments
+        owners = i, j, inputs.key_mask, inputs.attention_mask, inputs.documents
         mask, bias = loop_invariant(owners, ("mask", pattern.simple_rule), mask_and_bias)
     logits = inputs.score(inputs.query, inputs.key, query_positions=i, key_positions=j)
     drop = inputs.dropout_fn and inputs.dropout(inputs.seed)
@@ -134,9 +158,8 @@ def _forbid(logits, mask):
     # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes
     # fifty times longer where rows share a mask.
     dtype = logits.dtype
-    name = "penalty", str(dtype)
-    return logits - loop_invariant(
-        mask, name, lambda: ops.cast(ops.where(mask, 0.0, -FORBIDDEN), dtype)
+    return logits - _once(
+        mask, ("penalty", str(dtype)), lambda: ops.cast(ops.where(mask, 0.0, -FORBIDDEN), dtype)
     )
 
 
@@ -146,13 +169,18 @@ def _weigh(weights, value, mask, drop, never_empty):
     output = weights_values(ops.cast(kept, value.dtype), value)
     if mask is None or never_empty:
         return output, None
-    any_key = loop_invariant(mask, "any", lambda: ops.any(mask, axis=-1, keepdims=True))
+    any_key = _once(mask, "any", lambda: ops.any(mask, axis=-1, keepdims=True))
     return output * _factor(any_key, output.dtype), any_key
 
 
 def _factor(any_key, dtype):
     """Return 1 where a query has a key, else 0."""
-    return loop_invariant(any_key, str(dtype), lambda: ops.cast(any_key, dtype))
+    return _once(any_key, str(dtype), lambda: ops.cast(any_key, dtype))
+
+
+def _once(owner, name, compute):
+    """Return `compute()`; while the loop of a decoder is open, its first result."""
+    return compute() if loop_scope.values is None else loop_invariant(owner, name, compute)
 
 
 def merge_by_logsumexp(parts):

@@ -8,11 +8,18 @@ import keras
 from keras_attn.backend.operations import read
 
 
-class _Scope(threading.local):
-    values = None  # None outside a context
+class LoopScope(threading.local):
+    """The invariants of this thread's loop.
+
+    Attributes:
+        values: dict of the values by owner and name; None outside of `loop_invariants`. Callers
+            read it to skip `loop_invariant` where no loop is open.
+    """
+
+    values = None
 
 
-_scope = _Scope()
+loop_scope = LoopScope()
 
 
 @contextlib.contextmanager
@@ -22,22 +29,19 @@ def loop_invariants(variables=()):
     A graph computes a value where it is first asked for, so one step is taken before the loop. What
     the values are computed from must not change inside the context.
     """
-    outer, _scope.values = _scope.values, {}
+    outer, loop_scope.values = loop_scope.values, {}
     values = [(variable, read(variable)) for variable in variables]
     try:
         # Without variables it would only keep layers from making theirs.
         with keras.StatelessScope(values) if values else contextlib.nullcontext():
             yield
     finally:
-        _scope.values = outer
+        loop_scope.values = outer
 
 
 def in_loop_invariants():
-    """Return True inside a `loop_invariants` context of this thread.
-
-    Cheap: a caller that asks first makes no call of `loop_invariant` outside a loop.
-    """
-    return _scope.values is not None
+    """Return True inside a `loop_invariants` context of this thread."""
+    return loop_scope.values is not None
 
 
 def loop_invariant(owner, name, compute):
@@ -46,7 +50,7 @@ def loop_invariant(owner, name, compute):
     The value must follow from the owner alone: a layer with its weights, a tensor, or a tuple of
     several. Layers that get the same tensors in a step share what follows from them.
     """
-    values = _scope.values
+    values = loop_scope.values
     if values is None:
         return compute()
     owners = owner if isinstance(owner, tuple) else (owner,)

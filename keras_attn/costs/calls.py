@@ -150,7 +150,10 @@ class _Recorder(keras.Operation):
             del layer.__dict__["call"]
 
     def _output(self, layer, original, args, kwargs):
-        has_more = kwargs.get("cache") is not None or kwargs.get("return_attention_scores")
+        # What these return is known to the call alone.
+        has_more = kwargs.get("return_attention_scores") or any(
+            kwargs.get(name) is not None for name in ("cache", "memory")
+        )
         if not counts_itself(layer) or has_more:
             return original(*args, **kwargs)
         args, kwargs = keras.tree.map_structure(self._spec, (args, kwargs))

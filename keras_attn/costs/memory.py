@@ -70,21 +70,22 @@ def item_size(dtype):
 
 
 def _of_attention(call):
-    inputs, plan, pattern = attention_inputs(call)
+    prepared = attention_inputs(call)
+    inputs, implementation = prepared.inputs, prepared.implementation
     heads = query, key, value = [size_of(x) for x in (inputs.query, inputs.key, inputs.value)]
     # Queries, keys and values by head, and the heads' output, merged for the last product, whose
     # own output becomes the residual's sum.
     kept = sum(heads) + query * inputs.value.shape[3] // inputs.query.shape[3]
-    if plan == "fused":  # which keeps no scores
+    if implementation == "fused":  # which keeps no scores
         return CallBytes(kept)
-    if plan == "linear":
+    if implementation == "linear":
         return CallBytes(kept + sum(heads), 0, sum(heads))
     size = item_size("float64" if call.layer.compute_dtype == "float64" else "float32")
     searched = math.prod(searched_keys(call)) * size
-    tiles = attention_tiles(inputs, plan, pattern)
+    tiles = attention_tiles(prepared)
     pairs = [t.at_once * t.length * t.num_keys * size for t in tiles]
     by_distance = [t.at_once * _num_distances(t, inputs) * size for t in tiles]
-    if plan == "blockwise" and tiles[0].is_loop:
+    if implementation == "blockwise" and tiles[0].is_loop:
         kept += int((tiles[0].key_copies - 1) * (key + value))
         # Weights, their gradient and that of the logits; of keys and values each group's gradient,
         # of ever more keys, the sum of the group that runs and a tile's part of it.

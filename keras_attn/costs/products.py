@@ -3,12 +3,12 @@
 import math
 from typing import NamedTuple
 
-from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.inputs import AttentionInputs, Prepared
 from keras_attn.attention.linear import linear_products
-from keras_attn.attention.tiles import TileCount, resize
+from keras_attn.attention.plans import TileCount, resize
 from keras_attn.costs.calls import own_kernels
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.layers.attention_plans import choose
+from keras_attn.layers.multi_head_attention import choose
 from keras_attn.patterns.causal import make_causal
 
 
@@ -67,7 +67,7 @@ def _of_layer(call):
 
 
 def attention_inputs(call):
-    """Return symbolic `AttentionInputs` of the call of an attention layer, its plan and pattern."""
+    """Return the `Prepared` of a call of an attention layer, with symbolic inputs."""
     layer, arguments = call.layer, call.arguments
     query, value = arguments["query"], call.value
     (batch, length, _), num_keys = query.shape, value.shape[1]
@@ -80,24 +80,24 @@ def attention_inputs(call):
         symbolic(length, layer.key_dim),
         symbolic(num_keys, layer.key_dim),
         symbolic(num_keys, layer.value_dim),
-        *(None, None, layer.score),
+        query_positions=None,
+        key_positions=None,
+        score=layer.score,
         attention_mask=arguments.get("attention_mask"),
-        layer_input=query,
-        sinks=layer.sink_logits,
         tile_sizes=layer.tile_sizes,
     )
     pattern = layer.pattern
     if arguments.get("use_causal_mask"):
         pattern = make_causal(pattern)
     positions = arguments.get("query_positions"), arguments.get("key_positions")
-    plan, pattern = choose(layer, inputs, pattern, None, positions)
-    return inputs, plan, pattern
+    return choose(layer, Prepared(inputs, pattern, all(x is None for x in positions)))
 
 
-def attention_tiles(inputs, plan, pattern):
+def attention_tiles(prepared):
     """Return the `TileCount`s of an attention; the whole matrix is one for each row and head."""
-    if plan == "blockwise":
-        return pattern.tiles(inputs)
+    inputs = prepared.inputs
+    if prepared.implementation == "blockwise":
+        return prepared.pattern.plan.tiles(inputs)
     batch, num_heads, length, _ = inputs.query.shape
     num_keys = inputs.key.shape[2]
     number = batch * num_heads
@@ -108,19 +108,21 @@ def _of_attention(call):
     projections, updates = _of_projections(call)
     own = Products(projections.forward + updates, projections.backward + 2 * updates)
     own += Products(math.prod(searched_keys(call)) * call.layer.key_dim, 0)
-    inputs, plan, pattern = attention_inputs(call)
-    if plan == "linear":
-        products = linear_products(inputs, pattern)
+    prepared = attention_inputs(call)
+    inputs, score = prepared.inputs, prepared.inputs.score
+    if prepared.implementation == "linear":
+        products = linear_products(inputs, prepared.pattern)
         return own + Products(products, 2 * products)
     (_, num_heads, _, head_dim), width = inputs.query.shape, inputs.value.shape[3]
-    score, own = inputs.score, own + Products(*pattern.extra_products(inputs))
-    counted = attention_tiles(inputs, plan, pattern)
+    own += Products(*prepared.pattern.plan.extra_products(inputs))
+    counts = attention_tiles(prepared)
     if first := _num_first(call):
-        counted = counted + attention_tiles(resize(inputs, length=first), "dense", pattern)
-    for tiles in counted:
+        first = prepared.replace(inputs=resize(inputs, length=first), implementation="dense")
+        counts = counts + attention_tiles(first)
+    for tiles in counts:
         size, has_table = (tiles.length, tiles.num_keys), tiles.num_distances is not None
-        tile_products = score.products_of_tile(*size, head_dim, has_table) + math.prod(size) * width
-        pairs = tiles.number * tile_products
+        products = score.products_of_tile(*size, head_dim, has_table) + math.prod(size) * width
+        pairs = tiles.number * products
         # The sinusoids of a table have no gradient.
         table = score.products_of_table(tiles.num_distances or 0, num_heads, head_dim)
         own += Products(pairs + table, (2 + tiles.is_loop) * pairs + table)
@@ -129,7 +131,7 @@ def _of_attention(call):
 
 def searched_keys(call):
     """Return the shape (B, N, T, M) of the logits by which a `KNNAttention` looks keys up."""
-    memory = (call.arguments.get("cache") or {}).get("memory")
+    memory = call.arguments.get("memory")
     if memory is None:
         return (0,)
     batch, length, _ = call.arguments["query"].shape

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.attention.masks import join_masks
+from keras_attn.attention.inputs import join_masks
 from keras_attn.backend.loops import bounded_while
 from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses

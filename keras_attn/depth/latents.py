@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import positions, registry
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.ops.checks import check_sizes
 
 

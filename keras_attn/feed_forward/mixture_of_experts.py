@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.attention.masks import join_masks, keras_mask
+from keras_attn.attention.inputs import join_masks, keras_mask
 from keras_attn.backend.replicas import mean_over_replicas, replica_sum
 from keras_attn.backend.row_groups import map_groups
 from keras_attn.compat.replica_losses import ReplicaLosses

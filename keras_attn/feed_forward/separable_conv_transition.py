@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.cache import add_slots
-from keras_attn.attention.masks import join_masks, keras_mask
+from keras_attn.attention.inputs import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
 from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation

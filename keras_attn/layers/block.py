@@ -5,7 +5,7 @@ import inspect
 
 import keras
 
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.registry import MaskedLayer
 
 

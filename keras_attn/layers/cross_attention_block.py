@@ -3,7 +3,7 @@
 import keras
 
 from keras_attn import registry, residuals
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.layers.block import check_cross_attention, missing_arguments
 from keras_attn.ops.checks import check_rates, check_that
 

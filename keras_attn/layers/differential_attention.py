@@ -93,9 +93,10 @@ class DifferentialAttention(MultiHeadAttention):
         a_1, b_1, a_2, b_2 = self.scale_vectors
         return ops.exp(ops.sum(a_1 * b_1)) - ops.exp(ops.sum(a_2 * b_2)) + self.scale_at_start
 
-    def _finish(self, output, query, query_mask):
-        first, second = ops.split(at_least_float32(output), 2, axis=1)
+    def combine_heads(self, heads):
+        """Return the normalised differences (B, N / 2, T, 2 H) of the heads of each pair."""
+        first, second = ops.split(at_least_float32(heads), 2, axis=1)
         head = first - ops.cast(self.scale(), first.dtype) * second  # (B, N / 2, T, 2 H)
         head = ops.rms_normalization(head, axis=-1, epsilon=self.epsilon)
         head = (1 - self.scale_at_start) * head
-        return super()._finish(ops.cast(head, output.dtype), query, query_mask)
+        return ops.cast(head, heads.dtype)

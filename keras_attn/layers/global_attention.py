@@ -1,7 +1,7 @@
 """Attention whose first queries have projections of their own."""
 
-from keras_attn.attention.first_keys import replace_first_queries
 from keras_attn.attention.inputs import PositionRange, ResolvedPositions, first_positions
+from keras_attn.attention.plans import replace_first_queries
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.ops.shapes import greater, lesser, size, slice_axis
@@ -84,9 +84,6 @@ class GlobalAttention(MultiHeadAttention):
             inputs, outputs = self.kernel_axes(name.removeprefix("global_"))
             self._add_projection(name, inputs, outputs)
 
-    def kernel_names(self):
-        return [*super().kernel_names(), *GLOBAL]
-
     def check_inputs(self, query, value, key, cache):
         if cache is not None:
             raise ValueError(
@@ -98,16 +95,16 @@ class GlobalAttention(MultiHeadAttention):
     def query_scale(self):
         return None  # the second projections have the queries' own scale
 
-    def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
-        inputs, view, cache = super()._prepare(
-            query, value, key, pattern, masks, positions, cache, training
-        )
-        if self.num_global:
-            inputs = inputs.replace(first_heads=self._project_first(query, value, key, inputs))
-        return inputs, view, cache
+    def prepare(self, call):
+        """Prepare a call; `own` holds queries, keys and values by the second projections."""
+        prepared = super().prepare(call)
+        if not self.num_global:
+            return prepared
+        return prepared.replace(own=self._project_first(call, prepared.inputs))
 
-    def _project_first(self, query, value, key, inputs):
+    def _project_first(self, call, inputs):
         """Return queries that may be first ones, keys and values by the second projections."""
+        query, value, key = call.query, call.value, call.key
         if _are_ordered(inputs):
             ahead = 0 if query is value else size(query, 1) - size(value, 1)
             count = lesser(size(query, 1), self.num_global + greater(ahead, 0))
@@ -118,27 +115,28 @@ class GlobalAttention(MultiHeadAttention):
         else:
             (key,), (value,) = self.project(key, "global_key"), self.project(value, "global_value")
         if self.position is not None:
-            positions = _of_first(inputs, size(first, 2)).query_positions
+            positions = _inputs_of_first(inputs, size(first, 2)).query_positions
             resolved = ResolvedPositions(positions, inputs.key_positions, None)
             first, key = self.apply_position(first, key, resolved)
         if self.num_key_value_heads < self.num_heads:
             key, value = self.repeat_heads(key, value)
         return first, key, value
 
-    def _attend(self, plan, inputs, pattern):
-        output, scores = super()._attend(plan, inputs, pattern)
-        if inputs.first_heads is None:
+    def attend(self, prepared):
+        output, scores = super().attend(prepared)
+        if prepared.own is None:
             return output, scores
-        query, key, value = inputs.first_heads
-        first = _of_first(inputs.fold_in(11), size(query, 2))
-        first = first.replace(query=query, key=key, value=value)
-        # Few rows are a small matrix, by any plan of the others.
-        plan = "dense" if _are_ordered(inputs) else plan
-        of_first, their_scores = super()._attend(plan, first, pattern)
-        positions, count = first.query_positions, self.num_global
-        output = replace_first_queries(output, of_first, positions, count)
+        query, key, value = prepared.own
+        inputs = prepared.inputs
+        first = _inputs_of_first(inputs.fold_in(11), size(query, 2))
+        first = prepared.replace(inputs=first.replace(query=query, key=key, value=value))
+        if _are_ordered(inputs):  # few rows are a small matrix, however the others are computed
+            first = first.replace(implementation="dense")
+        first_output, first_scores = super().attend(first)
+        positions, count = first.inputs.query_positions, self.num_global
+        output = replace_first_queries(output, first_output, positions, count)
         if scores is not None:
-            scores = replace_first_queries(scores, their_scores, positions, count)
+            scores = replace_first_queries(scores, first_scores, positions, count)
         return output, scores
 
 
@@ -147,7 +145,7 @@ def _are_ordered(inputs):
     return isinstance(inputs.query_positions, PositionRange)
 
 
-def _of_first(inputs, count):
+def _inputs_of_first(inputs, count):
     """Return the inputs with positions and masks of the first `count` queries, or of all."""
     if not _are_ordered(inputs):
         return inputs

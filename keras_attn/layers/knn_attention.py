@@ -1,8 +1,10 @@
 """Attention to the segment, and to the best keys of a long memory."""
 
+import inspect
+
 from keras import ops
 
-from keras_attn.attention.sinks import share_of_keys
+from keras_attn.attention.inputs import AttentionCall
 from keras_attn.attention.softmax import (
     FORBIDDEN,
     at_least_float32,
@@ -10,6 +12,7 @@ from keras_attn.attention.softmax import (
     dense_arguments,
     merge_by_logsumexp,
     query_keys,
+    share_of_keys,
 )
 from keras_attn.backend.operations import softmax_with_logsumexp
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
@@ -44,8 +47,9 @@ class KNNAttention(MultiHeadAttention):
         qk_norm: as `MultiHeadAttention`.
 
     Call arguments:
-        As `MultiHeadAttention`; a `cache` may also be a dict of `memory` (B, N, M, H + Hv) and
-        `memory_mask`, bool (B, M), True at its filled slots, or None.
+        As `MultiHeadAttention`, and:
+        memory: (B, N, M, H + Hv), keys and values of earlier segments; by default none.
+        memory_mask: bool (B, M), True at the filled slots of the memory; by default all.
 
     Returns:
         As `MultiHeadAttention`; with a memory, in place of the next cache, a dict of `new`, the
@@ -59,9 +63,9 @@ class KNNAttention(MultiHeadAttention):
         >>> import keras_attn
         >>> from keras import ops
         >>> layer = keras_attn.layers.KNNAttention(2, 4, top_k=3, pattern="causal")
-        >>> cache = {"memory": ops.ones((1, 2, 9, 8)), "memory_mask": ops.ones((1, 9), "bool")}
-        >>> output, cache = layer(ops.ones((1, 5, 16)), ops.ones((1, 5, 16)), cache=cache)
-        >>> cache["new"].shape
+        >>> x, memory = ops.ones((1, 5, 16)), ops.ones((1, 2, 9, 8))
+        >>> output, rows = layer(x, x, memory=memory)
+        >>> rows["new"].shape
         TensorShape([1, 2, 5, 8])
 
     Differs from the paper: the search is exact; an RMSNorm normalises queries and keys; a query
@@ -98,56 +102,101 @@ class KNNAttention(MultiHeadAttention):
         if self.join == "gate":
             self.gate = self.add_weight((self.num_heads,), "zeros", name="gate")
 
-    def check_inputs(self, query, value, key, cache):
-        if _is_memory(cache):
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        *,
+        segment_ids=None,
+        query_positions=None,
+        key_positions=None,
+        cache=None,
+        memory=None,
+        memory_mask=None,
+    ):
+        if cache is not None and "memory" in cache:  # as version 0.2.0 took the two
+            cache, memory, memory_mask = None, cache["memory"], cache["memory_mask"]
+        self.check_inputs(query, value, key, cache)
+        if memory is not None:
+            check_that(cache is None, "None beside a `memory`", cache=cache)
             width = self.key_dim + self.value_dim
             heads = self.num_key_value_heads
-            check_shape(cache["memory"], "memory", (query.shape[0], heads, None, width))
-            cache = None
-        super().check_inputs(query, value, key, cache)
+            check_shape(memory, "memory", (query.shape[0], heads, None, width))
+        call = AttentionCall(
+            query=query,
+            value=value,
+            key=key,
+            masks={
+                "value_mask": value_mask,
+                "key_mask": key_mask,
+                "attention_mask": attention_mask,
+            },
+            use_causal_mask=use_causal_mask,
+            segment_ids=segment_ids,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            cache=cache,
+            training=training,
+            own=None if memory is None else (memory, memory_mask),
+        )
+        return self.run(call, query_mask, return_attention_scores)
 
     def query_scale(self):
         return None  # the memory has logits of its own
 
-    def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
-        memory = cache if _is_memory(cache) else None
-        cache = None if memory is not None else cache
-        inputs, view, cache = super()._prepare(
-            query, value, key, pattern, masks, positions, cache, training
-        )
-        if memory is None:
-            return inputs, view, cache
+    def prepare(self, call):
+        """Prepare a call; `own` holds the memory and its mask, which follow the call."""
+        prepared = super().prepare(call)
+        if call.own is None:
+            return prepared
+        inputs = prepared.inputs
         rows = ops.concatenate([inputs.key, inputs.value], axis=-1)
         repeats = self.num_heads // self.num_key_value_heads
         rows = rows if repeats == 1 else rows[:, ::repeats]  # each shared head once
-        return inputs.replace(memory=memory), view, {"new": rows}
+        return prepared.replace(own=call.own, cache={"new": rows})
 
-    def _attend(self, plan, inputs, pattern):
-        if inputs.memory is None:
-            return super()._attend(plan, inputs, pattern)
-        found, log_weight = self._look_up(inputs)
+    def attend(self, prepared):
+        if prepared.own is None:
+            return super().attend(prepared)
+        inputs, pattern = prepared.inputs, prepared.pattern
+        retrieved, log_weight = self._look_up(inputs, *prepared.own)
         if self.join == "gate":
-            output, scores = super()._attend(plan, inputs, pattern)
+            output, scores = super().attend(prepared)
             gate = ops.sigmoid(at_least_float32(self.gate))[:, None, None]
             gate = ops.where(log_weight > FORBIDDEN, gate, 0.0)  # 0 where the memory is empty
             gate = ops.cast(gate, output.dtype)
-            return (1 - gate) * output + gate * found, scores
-        check_that(plan != "linear", "a score with a sum of weights", score=self.score)
-        if plan == "blockwise":
-            (output, own), scores = pattern.attend_blockwise(inputs, log_weight=True), None
+            return (1 - gate) * output + gate * retrieved, scores
+        has_sum = prepared.implementation != "linear"
+        check_that(has_sum, "a score with a sum of weights", score=self.score)
+        if prepared.implementation == "blockwise":
+            (output, own), scores = pattern.plan.attend(inputs, log_weight=True), None
         else:  # the fused kernel gives no sum of weights
             output, own, scores = attend_logits_with_weights(*dense_arguments(inputs, pattern))
             scores = ops.where(own > FORBIDDEN, scores, 0.0)
-        output, log_weight = merge_by_logsumexp([(output, own), (found, log_weight)])
-        if inputs.sinks is None:
+        output, log_weight = merge_by_logsumexp([(output, own), (retrieved, log_weight)])
+        if self.sink_logits is None:
             return output, scores
         if scores is not None:
-            scores = scores * share_of_keys(own, inputs.sinks)
-        return output * ops.cast(share_of_keys(log_weight, inputs.sinks), output.dtype), scores
+            scores = scores * share_of_keys(own, self.sink_logits)
+        share = share_of_keys(log_weight, self.sink_logits)
+        return output * ops.cast(share, output.dtype), scores
 
-    def _look_up(self, inputs):
+    def compute_output_spec(self, *args, **kwargs):
+        arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        if arguments.get("memory") is None:
+            return super().compute_output_spec(*args, **kwargs)
+        return super(MultiHeadAttention, self).compute_output_spec(*args, **kwargs)
+
+    def _look_up(self, inputs, memory, mask):
         """Return attention to the best keys of the memory, and its log weight (B, N, T, 1)."""
-        memory, mask = inputs.memory["memory"], inputs.memory["memory_mask"]
         mask = ops.ones((1, size(memory, 2)), "bool") if mask is None else mask
         # `top_k` needs at least k slots.
         num_slots = memory.shape[2]
@@ -169,10 +218,6 @@ class KNNAttention(MultiHeadAttention):
         values = take_rows(value, row_starts(value) + slots)
         values = ops.reshape(values, (batch, heads, length, self.top_k, self.value_dim))
         output = ops.einsum("bntk,bntkh->bnth", ops.cast(weights, values.dtype), values)
-        is_found = ops.any(mask, axis=1)[:, None, None, None]
-        log_weight = ops.where(is_found, log_weight, FORBIDDEN)
-        return output * ops.cast(is_found, output.dtype), log_weight
-
-
-def _is_memory(cache):
-    return cache is not None and "memory" in cache
+        is_filled = ops.any(mask, axis=1)[:, None, None, None]
+        log_weight = ops.where(is_filled, log_weight, FORBIDDEN)
+        return output * ops.cast(is_filled, output.dtype), log_weight

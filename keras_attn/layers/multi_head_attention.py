@@ -1,37 +1,308 @@
-"""Multi-head attention with any score and any pattern."""
+"""Multi-head attention with any score and any pattern: projections, preparation, computation."""
 
 import inspect
+import math
 
 import keras
-from keras import backend
+from keras import backend, ops
 
-from keras_attn import patterns, registry, scores
-from keras_attn.attention import captures
-from keras_attn.attention.cache import check_cache_arguments, read_cache
+from keras_attn import norms, patterns, positions, registry, scores
+from keras_attn.attention import captures, fused
+from keras_attn.attention.cache import check_cache, check_cache_arguments, read_cache
 from keras_attn.attention.inputs import (
     NO_POSITIONS,
+    AttentionCall,
     AttentionInputs,
+    Prepared,
     TileSizes,
+    attach_keras_mask,
+    masks_of_call,
+    positions_tensor,
     resolve_positions,
 )
-from keras_attn.attention.linear import extend_sums
-from keras_attn.attention.masks import attach_keras_mask, keras_mask, spread_masks
+from keras_attn.attention.linear import attend_linear, can_attend_linear, extend_sums
 from keras_attn.attention.segments import Segments
-from keras_attn.backend.loop_invariants import in_loop_invariants
-from keras_attn.layers.attention_plans import (
-    PLANS,
-    PLANS_WITH_SINKS,
-    choose,
-    of_last_query,
-    reads_positions,
-)
-from keras_attn.layers.head_projections import HeadProjections
-from keras_attn.ops.checks import check_choice, check_given, check_rates
+from keras_attn.attention.softmax import attend_dense, attend_dense_with_sinks, share_of_keys
+from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
+from keras_attn.initializers import MatrixInitializer, redraw
+from keras_attn.layers.low_rank import LowRankKernels
+from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape, check_sizes
 from keras_attn.ops.random import RepeatedSeed
-from keras_attn.ops.shapes import merge_heads
+from keras_attn.ops.shapes import merge_heads, rows_to_heads, rows_to_sequence
 from keras_attn.patterns.causal import make_causal
 
+DENSE = patterns.Dense()
+SHORTEST_BLOCKWISE = 512  # keys; with fewer the whole matrix is faster
 UNSCALED = scores.DotProduct(scaled=False)
+
+
+class HeadProjections(LowRankKernels):
+    """Projections of queries, keys and values to heads, and of heads to the output.
+
+        Q = X W_q + b_q,   K = Y W_k + b_k,   V = Y W_v + b_v,   out = [head_1 ...] W_o + b_o
+
+    If the layer has them, a norm, then a position are applied to each head's queries and keys, and
+    a gate to the heads. Kernels have the shapes and the order of `keras.layers.MultiHeadAttention`.
+    Projections of the same tensor are one product. Time O(T D N H).
+    """
+
+    # Number of heads of queries, and of keys, that share a head of values.
+    heads_per_value = 1
+    query_bias = key_bias = gate_bias = value_bias = output_bias = None
+    weight_axes = {
+        **{f"{name}_kernel": (None, "model") for name in ("query", "key", "gate", "value")},
+        **{f"{name}_bias": ("model",) for name in ("query", "key", "gate", "value")},
+        "output_kernel": ("model",),
+        "output_bias": (),
+    }
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        *,
+        shares_query=False,  # True if keys are projected by the kernel of the queries
+        position=None,
+        qk_norm=None,
+        qk_norm_axis="head",
+        use_gate=False,
+        num_key_value_heads=None,
+        output_shape=None,
+        query_initializer=None,
+        key_initializer=None,
+        value_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.query_initializer = keras.initializers.get(query_initializer)
+        self.key_initializer = keras.initializers.get(key_initializer)
+        self.value_initializer = keras.initializers.get(value_initializer)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = key_dim if value_dim is None else value_dim
+        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        check_sizes(num_heads=num_heads, key_dim=key_dim, value_dim=self.value_dim)
+        check_sizes(num_key_value_heads=self.num_key_value_heads)
+        if output_shape is not None:
+            check_sizes(output_shape=output_shape)
+        if num_heads % self.num_key_value_heads:
+            raise ValueError(
+                "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
+                f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
+            )
+        self.output_shape = output_shape
+        self.shares_query = shares_query
+        if position is not None:
+            position = positions.get_for_heads(position, dtype=self.dtype_policy)
+        self.position = position
+        self.use_gate = bool(use_gate)
+        check_choice(("head", "heads"), qk_norm_axis=qk_norm_axis)
+        self.qk_norm_axis = qk_norm_axis
+        # By projection: the axes of the inputs and of the outputs of its kernel, set by `build`.
+        self.axes = {}
+        self.qk_norm = self.key_norm = None
+        if qk_norm is not None:
+            self.qk_norm = registry.copy(norms.get(qk_norm, dtype=self.dtype_policy))
+            # Shared keys are normalised with the queries.
+            self.key_norm = None if shares_query else registry.copy(self.qk_norm)
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = value_shape or query_shape
+        key_shape = key_shape or value_shape
+        heads, shared = self.num_heads, self.num_key_value_heads
+        outputs = heads // self.heads_per_value, self.value_dim
+        self._add_projection("query", query_shape[-1:], (heads, self.key_dim))
+        if self.shares_query:
+            self.axes["key"] = self.axes["query"]
+        else:
+            self._add_projection("key", key_shape[-1:], (shared, self.key_dim))
+        if self.use_gate:
+            self._add_projection("gate", query_shape[-1:], outputs)
+        values = shared // self.heads_per_value, self.value_dim
+        self._add_projection("value", value_shape[-1:], values)
+        self._add_projection("output", outputs, (self.output_shape or query_shape[-1],))
+        if self.position is not None:
+            registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
+        for norm, count in ((self.qk_norm, heads), (self.key_norm, shared)):
+            if norm is not None:
+                width = self.key_dim * (1 if self.qk_norm_axis == "head" else count)
+                registry.build_once(norm, (None, None, width))
+
+    def _add_projection(self, name, inputs, outputs):
+        """Add the kernel and the bias of a projection from axes `inputs` to axes `outputs`."""
+        self.axes[name] = tuple(inputs), tuple(outputs)
+        initializer = getattr(self, f"{name}_initializer", None)
+        shape = math.prod(inputs), math.prod(outputs)
+        matrix = MatrixInitializer(initializer or self.kernel_initializer, shape)
+
+        def add(kind, shape, initializer):
+            names = "regularizer", "constraint"
+            options = {option: getattr(self, f"{kind}_{option}") for option in names}
+            weight = self.add_weight(shape, initializer, name=f"{name}_{kind}", **options)
+            setattr(self, f"{name}_{kind}", weight)
+
+        add("kernel", (*inputs, *outputs), matrix)
+        if self.use_bias:
+            add("bias", outputs, redraw(self.bias_initializer))
+
+    def kernel_axes(self, name):
+        """Return the input axes and the output axes of a kernel."""
+        return self.axes[name]
+
+    def kernel_names(self):
+        """Return the names of the projections that have a kernel of their own."""
+        return [name for name in self.axes if name != "key" or not self.shares_query]
+
+    def kernel_of(self, name, kind="kernel"):
+        """Return the kernel or bias of a projection; that of queries for shared keys."""
+        if name == "key" and self.shares_query:
+            name = "query"
+        weight = getattr(self, f"{name}_{kind}")
+        return self.updated(name, weight) if kind == "kernel" and name in self.updates else weight
+
+    def derived_defaults(self):
+        return {"value_dim": self.key_dim, "num_key_value_heads": self.num_heads}
+
+    def get_config(self):
+        config = super().get_config()
+        if self.qk_norm is not None:  # built with the layer, whose copy makes its own
+            config["qk_norm"] = registry.serialize(registry.copy(self.qk_norm))
+        return config
+
+    def check_inputs(self, query, value, key, cache):
+        """Refuse tensors of a call that do not fit the kernels or each other."""
+        is_step = cache is not None and len(query.shape) == 2
+        rank, length = (2, ()) if is_step else (3, (None,))
+        # `check_shape` is called for what does not fit at first sight alone.
+        width = self.axes["query"][0][0]
+        if len(query.shape) != rank or query.shape[-1] != width:
+            check_shape(query, "query", (None, *length, width))
+        if cache is not None:
+            check_cache(cache, self.num_key_value_heads, self.key_dim, self.value_dim)
+        if value is None:
+            if cache is None or "index" in cache:
+                raise ValueError(
+                    "`value` may be None only with a complete cache; for self-attention call the "
+                    "layer with `(x, x)`. Received: value=None, "
+                    f"{'no cache' if cache is None else 'a cache to be extended'}."
+                )
+            return
+        batch, width = query.shape[0], self.axes["value"][0][0]
+        if len(value.shape) != rank or (value.shape[0], value.shape[-1]) != (batch, width):
+            check_shape(value, "value", (batch, *length, width))
+        key, width = value if key is None else key, self.axes["key"][0][0]
+        if tuple(key.shape) != (*value.shape[:-1], width):
+            check_shape(key, "key", (*value.shape[:-1], width))
+
+    def project_inputs(self, query, key, value, decoding):
+        """Project to heads (B, N, T, H): queries, keys and values; None stays None."""
+        if value is None:
+            (query,) = self.project(query, "query")
+            return query, None, None
+        key = value if key is None else key
+        # Decoding would join the kernels at each step, which costs more than separate products.
+        joins = not decoding or loop_scope.values is not None
+        sources, heads = {"query": query, "key": key, "value": value}, {}
+        is_shared = self.shares_query and key is query
+        if is_shared:  # queries and keys stay one tensor: plans compute what they need of both once
+            del sources["key"]
+        for name, x in sources.items():
+            if name not in heads:
+                same = [other for other in sources if sources[other] is x] if joins else [name]
+                heads |= zip(same, self.project(x, *same), strict=True)
+        return heads["query"], heads["query" if is_shared else "key"], heads["value"]
+
+    def project(self, x, *names):
+        """Project x (B, T, D) to heads (B, N, T, H), once for each name, in one product."""
+        sizes = [self.axes[name][1] for name in names]  # (N, H)
+        heads = rows_to_heads(self._multiply(x, *names), sizes, like=x)
+        if self.qk_norm is None:
+            return heads
+        norm_of = {"query": self.qk_norm, "key": self.key_norm or self.qk_norm}
+        return [
+            self._normalize(x, norm_of[name]) if name in norm_of else x
+            for name, x in zip(names, heads, strict=True)
+        ]
+
+    def _normalize(self, x, norm):
+        """Normalise heads (B, N, T, H): each, or all N of a position together."""
+        if self.qk_norm_axis == "head":
+            return norm(x)
+        rows = norm(merge_heads(x))
+        return rows_to_heads(rows, [(x.shape[1], x.shape[3])], like=x[:, 0])[0]
+
+    def apply_position(self, query, key, resolved):
+        """Apply the position to queries and new keys; cached keys have theirs already."""
+        applied = self.position(query, positions_tensor(resolved.query))
+        if key is query and resolved.query is resolved.new_key:
+            return applied, applied  # stays one tensor
+        if resolved.new_key is None:
+            return applied, key
+        return applied, self.position(key, positions_tensor(resolved.new_key))
+
+    def repeat_heads(self, key, value):
+        """Repeat shared heads of keys and values, one for each head of queries."""
+        repeats = self.num_heads // self.num_key_value_heads
+        return ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
+
+    def context_cache(self, value, key=None, key_positions=None):
+        """Return a complete cache of `value` (B, S, D), for attending to it in many calls.
+
+        With a `position` keys are cached at `key_positions` (S,) or (B, S), by default 0 .. S-1.
+        """
+        if key is None:
+            key, value = self.project(value, "key", "value")
+        else:
+            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
+        if self.position is not None:
+            key = self.position(key, key_positions)
+        return {"key": key, "value": value}
+
+    def project_output(self, x, query):
+        """Project merged heads, rows x (B * T, N * H), which the layer made of `query`.
+
+        A gate of `query` scales them before. Return (B, T, D), or (B, D) for a `query` (B, D).
+        """
+        if self.use_gate:
+            x = x * ops.sigmoid(self._multiply(query, "gate"))
+        return rows_to_sequence(self._multiply(x, "output"), like=query)
+
+    def _multiply(self, x, *names):
+        """Multiply rows (B * T, D) by the joined kernels as one matrix, and add the biases."""
+        if loop_scope.values is None:
+            kernel, bias = self._join(names)
+        else:
+            kernel, bias = loop_invariant(self, names, lambda: self._join(names))
+        rows = x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))
+        y = ops.matmul(rows, kernel)
+        return y if bias is None else ops.add(y, bias)
+
+    def _join(self, names):
+        """Return the kernels as one matrix, and the biases or None, in the compute dtype.
+
+        The columns of several kernels are in the groups of heads that `rows_to_heads` cuts: where
+        devices hold the heads of a model, each joins those that it has.
+        """
+        kernels = [self.kernel_of(name) for name in names]
+        biases = [self.kernel_of(name, "bias") for name in names] if self.use_bias else []
+        scale = self.query_scale() if "query" in names else None
+        if scale is not None:
+            first = names.index("query")
+            kernels[first] = kernels[first] * scale
+            if biases:
+                biases[first] = biases[first] * scale
+        inputs, _ = self.axes[names[0]]
+        width, groups = math.prod(inputs), math.gcd(*(self.axes[name][1][0] for name in names))
+        kernel = self._join_columns(kernels, (width,), groups)
+        return kernel, self._join_columns(biases, (), groups) if biases else None
+
+    def _join_columns(self, weights, rows, groups):
+        """Return weights (*rows, N, H) as one of axes (*rows, columns), of so many groups."""
+        if len(weights) > 1:
+            weights = [ops.reshape(weight, (*rows, groups, -1)) for weight in weights]
+            weights = [ops.concatenate(weights, axis=-1)]
+        return ops.cast(ops.reshape(weights[0], (*rows, -1)), self.compute_dtype)
 
 
 @registry.register
@@ -158,7 +429,9 @@ class MultiHeadAttention(HeadProjections):
     ):
         score = scores.get(score, dtype=kwargs.get("dtype"))
         super().__init__(
-            *(num_heads, key_dim, value_dim),
+            num_heads,
+            key_dim,
+            value_dim,
             shares_query=score.shares_query,
             position=position,
             qk_norm=qk_norm,
@@ -172,7 +445,7 @@ class MultiHeadAttention(HeadProjections):
         check_choice(("auto", "dense", "blockwise"), implementation=implementation)
         self.score = score
         self.pattern = patterns.get(pattern)
-        self.pattern.check_score(self.score)
+        self.pattern.check(score=self.score)
         self.sinks = bool(sinks)
         if self.shares_query and self.num_key_value_heads != num_heads:
             raise ValueError(
@@ -189,10 +462,10 @@ class MultiHeadAttention(HeadProjections):
         check_given(query=query_shape)
         super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape or query_shape
-        of_queries = None, self.num_heads, query_shape[1], self.key_dim
-        of_keys = None, self.num_heads, key_shape[1], self.key_dim
-        self.score.build_for(of_queries, of_keys)
-        self.pattern.build_for(of_queries, query_shape)
+        queries = None, self.num_heads, query_shape[1], self.key_dim
+        self.score.build_for(queries, (None, self.num_heads, key_shape[1], self.key_dim))
+        if isinstance(self.pattern, keras.layers.Layer):
+            registry.build_once(self.pattern, queries, query_shape)
         if self.sinks:
             small = keras.initializers.RandomNormal(stddev=0.02)
             self.sink_logits = self.add_weight((self.num_heads,), small, name="sinks")
@@ -215,90 +488,135 @@ class MultiHeadAttention(HeadProjections):
         key_positions=None,
         cache=None,
     ):
-        pattern = make_causal(self.pattern) if use_causal_mask else self.pattern
-        positions, segments = (query_positions, key_positions), None
-        masks = {"value_mask": value_mask, "key_mask": key_mask, "attention_mask": attention_mask}
         self.check_inputs(query, value, key, cache)
-        if segment_ids is not None:
-            segments = Segments.of_call(segment_ids, query, value, cache, positions)
-            positions = segments.positions
-        given = query, value, key, pattern, masks, positions, cache, training
-        inputs, view, cache = self._prepare(*given)
-        if segments is not None:
-            inputs = segments.restrict(inputs)
-        plan, pattern = choose(self, inputs, pattern, view, positions)
-        output, scores = self._attend(plan, inputs, pattern)
-        results = [self._finish(output, query, query_mask)]
-        found = scores, inputs, pattern, view
+        call = AttentionCall(
+            query=query,
+            value=value,
+            key=key,
+            masks={
+                "value_mask": value_mask,
+                "key_mask": key_mask,
+                "attention_mask": attention_mask,
+            },
+            use_causal_mask=use_causal_mask,
+            segment_ids=segment_ids,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            cache=cache,
+            training=training,
+        )
+        return self.run(call, query_mask, return_attention_scores)
+
+    def run(self, call, query_mask=None, return_attention_scores=False):
+        """Compute an `AttentionCall`: prepare it, choose how to attend, and finish the output."""
+        prepared = choose(self, self.prepare(call))
+        output, scores = self.attend(prepared)
+        output = merge_heads(self.combine_heads(output))  # (B * T, N * Hv)
+        output = self.project_output(output, call.query)  # (B, T, D) or (B, D)
+        if query_mask is not None:
+            attach_keras_mask(output, query_mask, "query_mask")
+        results = [output]
         if captures.thread.record is not None:
-            captures.thread.record(self, inputs, lambda: self._scores(*found))
+            captures.thread.record(self, prepared.inputs, lambda: self._scores(prepared, scores))
         if return_attention_scores:
-            results.append(self._scores(*found))
-        if cache is not None:
-            results.append(cache)
+            results.append(self._scores(prepared, scores))
+        if prepared.cache is not None:
+            results.append(prepared.cache)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _scores(self, scores, inputs, pattern, view):
-        """Return the scores of a plan, or those that it left out, for all slots of a cache."""
-        if scores is None:
-            _, scores = self._attend("dense", inputs.replace(is_recompute=True), pattern)
-        return scores if view is None else view.scatter_scores(scores)
+    def prepare(self, call):
+        """Project an `AttentionCall` to heads, and resolve its positions, masks and cache.
 
-    def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
-        """Project to heads, and resolve positions, masks and cache.
-
-        Returns:
-            `AttentionInputs`; the `CacheView` and the new cache, None without a cache.
+        A subclass adds what it needs by `own` of the `Prepared` that this returns.
         """
+        cache, segments, view = call.cache, None, None
+        pattern = make_causal(self.pattern) if call.use_causal_mask else self.pattern
+        if call.segment_ids is not None:
+            segments, call = Segments.of_call(call)
         if cache is not None:
-            check_cache_arguments(cache, pattern, self.score, positions, masks)
-            # `Layer.__call__` fills in Keras's masks of the new values: a cache needs all slots'.
-            for name, x in (("value_mask", value), ("key_mask", key)):
-                if masks[name] is not None and masks[name] is keras_mask(x):
-                    masks[name] = None
-        has_masks = any(mask is not None for mask in masks.values())
-        layer_input = query
-        query, key, value = self.project_inputs(query, key, value, decoding=cache is not None)
+            call = check_cache_arguments(call, pattern, self.score)
+        query, key, value = self.project_inputs(call.query, call.key, call.value, cache is not None)
         if cache is not None:
-            pattern = of_last_query(pattern, query, positions == (None, None))
-        is_read = reads_positions(self, pattern, positions, cache)
-        resolved = NO_POSITIONS
-        if is_read:
-            reads_new = self.position is not None
-            resolved = resolve_positions(query, key, cache, *positions, reads_new)
-        if self.position is not None:
+            pattern = pattern_of_last_query(pattern, query, not call.has_positions)
+        resolved, has_position = NO_POSITIONS, self.position is not None
+        caller_positions = call.query_positions, call.key_positions
+        reads_positions = self._reads_positions(call, pattern)
+        if reads_positions:
+            resolved = resolve_positions(query, key, cache, caller_positions, has_position)
+        if has_position:
             query, key = self.apply_position(query, key, resolved)
-        view, slot_mask = None, None
         if cache is not None:
-            cache, view = read_cache(cache, key, value, pattern, *positions)
-            key, value, slot_mask = view.key, view.value, view.slot_mask
-            if has_masks:
-                masks = {name: view.select_columns(mask, name) for name, mask in masks.items()}
+            cache, view = read_cache(cache, key, value, pattern, caller_positions)
+            key, value = view.key, view.value
         key_positions = resolved.key
-        if key_positions is None and is_read:
+        if key_positions is None and reads_positions:
             key_positions = resolved.new_key if view is None else view.key_positions()
         if self.num_key_value_heads < self.num_heads:
             key, value = self.repeat_heads(key, value)
-        score = self.score if self.query_scale() is None else UNSCALED
+        key_mask, attention_mask = masks_of_call(call, view, query, key)
+        is_ordered = not call.has_positions or segments is not None
         dropout_fn = seed = None
-        key_mask, attention_mask = spread_masks(query, key, **masks) if has_masks else (None, None)
-        if training and (self.dropout or pattern.is_random):
+        if call.training and (self.dropout or pattern.is_random):
             dropout_fn = self._drop if self.dropout else None
             seed = self.seed_generator.next()
         inputs = AttentionInputs(
-            *(query, key, value, resolved.query, key_positions, score),
+            query=query,
+            key=key,
+            value=value,
+            query_positions=resolved.query,
+            key_positions=key_positions,
+            score=self.score if self.query_scale() is None else UNSCALED,
             key_mask=key_mask,
+            attention_mask=attention_mask,
             dropout_fn=dropout_fn,
             seed=seed,
-            layer_input=layer_input,
-            position=self.position,
-            attention_mask=attention_mask,
-            slot_mask=slot_mask,
-            sums=None if view is None else view.sums,
-            sinks=self.sink_logits,
             tile_sizes=self.tile_sizes,
         )
-        return inputs, view, cache if inputs.sums is None else extend_sums(cache, inputs)
+        if segments is not None:
+            inputs = segments.restrict(inputs)
+        elif pattern.simple_rule is None:
+            # A cache may have more slots than keys.
+            keys_are_whole = view is None or view.slot_mask is None
+            pattern.check(length=query.shape[2])
+            pattern.check(length=key.shape[2] if keys_are_whole else None)
+        if not pattern.is_of_positions:
+            pattern = pattern.for_call(inputs, call.query, self.position)
+        if view is not None and view.sums is not None:
+            cache = extend_sums(cache, inputs)
+        return Prepared(inputs, pattern, is_ordered, view, cache)
+
+    def _reads_positions(self, call, pattern):
+        """Return True if the call needs positions, which cost a decoding step operations."""
+        has_keys = call.cache is not None and "sums" not in call.cache
+        is_simple = has_keys and not call.has_positions and pattern.simple_rule == "full"
+        return not is_simple or self.position is not None or self.score.uses_positions
+
+    def attend(self, prepared):
+        """Return the heads (B, N, T, Hv) of a `Prepared`, and the scores or None."""
+        inputs, pattern, sinks = prepared.inputs, prepared.pattern, self.sink_logits
+        if prepared.implementation == "blockwise":
+            output, log_weight = pattern.plan.attend(inputs, log_weight=sinks is not None)
+            if sinks is not None:
+                output = output * ops.cast(share_of_keys(log_weight, sinks), output.dtype)
+            return output, None
+        if prepared.implementation == "linear":
+            view = prepared.view
+            return attend_linear(inputs, pattern, None if view is None else view.sums)
+        if prepared.implementation == "fused":
+            return fused.attend_fused(inputs, pattern)
+        if sinks is not None:
+            return attend_dense_with_sinks(inputs, pattern, sinks)
+        return attend_dense(inputs, pattern)
+
+    def combine_heads(self, heads):
+        """Return the heads (B, N, T, Hv) that are projected to the output: as they are."""
+        return heads
+
+    def _scores(self, prepared, scores):
+        """Return `scores`, or those that a plan left out, for all slots of a cache."""
+        if scores is None:
+            _, scores = self.attend(prepared.replace(implementation="dense"))
+        return scores if prepared.view is None else prepared.view.scatter_scores(scores)
 
     @property
     def takes_rows(self):
@@ -306,35 +624,66 @@ class MultiHeadAttention(HeadProjections):
         return self.pattern.is_of_positions
 
     def query_scale(self):
+        """Return the factor that the kernel of the queries has in a loop; None for none.
+
+        A step then has no queries to scale.
+        """
         is_changed = self.position is not None or self.qk_norm is not None
-        if is_changed or not in_loop_invariants():
+        if is_changed or loop_scope.values is None:
             return None
         return self.score.kernel_scale(self.key_dim)
-
-    def _attend(self, plan, inputs, pattern):
-        """Return the heads (B, N, T, Hv) by one of `PLANS`, and the scores or None."""
-        plans = PLANS if self.sink_logits is None else PLANS_WITH_SINKS
-        return plans[plan](inputs, pattern)
-
-    def _finish(self, output, query, query_mask):
-        """Merge the heads, project them, and pass the mask of the queries on."""
-        output = self.project_output(merge_heads(output), query)  # (B, T, D) or (B, D)
-        if query_mask is not None:
-            attach_keras_mask(output, query_mask, "query_mask")
-        return output
 
     def _drop(self, weights, seed):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
 
     def compute_output_spec(self, *args, **kwargs):
-        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
-        if given.get("cache") is not None:
+        arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        if arguments.get("cache") is not None:
             return super().compute_output_spec(*args, **kwargs)
-        query, value = given["query"], given.get("value")
-        self.check_inputs(query, value, given.get("key"), None)
+        query, value = arguments["query"], arguments.get("value")
+        self.check_inputs(query, value, arguments.get("key"), None)
         shape = (*query.shape[:-1], self.output_shape or query.shape[-1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        if not given.get("return_attention_scores"):
+        if not arguments.get("return_attention_scores"):
             return output
         shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
         return output, keras.KerasTensor(shape, backend.result_type(self.compute_dtype, "float32"))
+
+
+def choose(layer, prepared):
+    """Return a `Prepared` with the implementation and the pattern to compute.
+
+    A cache, a mask of pairs and positions from the caller need "dense" or "fused".
+    """
+    inputs, view, auto = prepared.inputs, prepared.view, layer.implementation == "auto"
+    length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
+    has_sums = view is not None and view.sums is not None
+    is_ordered = prepared.is_ordered or has_sums
+    pattern = pattern_of_last_query(prepared.pattern, inputs.query, is_ordered)
+    is_blockwise = is_ordered and view is None and inputs.attention_mask is None
+    if inputs.documents is not None and layer.score.uses_positions:
+        # Plans have positions in the row, not in the documents.
+        is_blockwise = is_blockwise and layer.score.is_relative
+    is_linear = layer.score.is_linear and layer.implementation != "dense" and not layer.sinks
+    if has_sums or is_linear and can_attend_linear(inputs, pattern, is_blockwise):
+        return prepared.replace(pattern=pattern, implementation="linear")
+    if is_blockwise and None not in (length, num_keys) and length > num_keys:
+        is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
+    if is_blockwise and auto:
+        is_short = num_keys is not None and num_keys < SHORTEST_BLOCKWISE
+        is_blockwise = not is_short and pattern.plan.is_faster(length, num_keys)
+    is_blockwise = is_blockwise and layer.implementation != "dense"
+    if fused.IS_POSSIBLE and auto and view is None and not layer.sinks:
+        if fused.can_fuse(inputs, pattern, is_blockwise):
+            return prepared.replace(pattern=pattern, implementation="fused")
+    implementation = "blockwise" if is_blockwise else "dense"
+    return prepared.replace(pattern=pattern, implementation=implementation)
+
+
+def pattern_of_last_query(pattern, query, is_ordered):
+    """Return the pattern of a query at the last position, which may attend to all keys.
+
+    A mask would cost more. Other queries keep the pattern.
+    """
+    is_last = query.shape[2] == 1 and is_ordered
+    return DENSE if is_last and pattern.simple_rule == "causal" else pattern

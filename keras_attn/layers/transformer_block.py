@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry, residuals
-from keras_attn.attention.masks import join_masks
+from keras_attn.attention.inputs import join_masks
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers.block import Block, check_cross_attention, missing_arguments
@@ -162,8 +162,10 @@ class TransformerBlock(Block):
     def _attend(self, name, query, value, arguments, call, extras):
         """Call one of the attention layers, and keep its scores and its cache in `extras`."""
         cache = None if call.cache is None else call.cache[name]
+        has_next = cache is not None
         if name == "attention" and self._looks_up(call):
-            cache = {"memory": call.memory, "memory_mask": call.memory_mask}
+            arguments |= {"memory": call.memory, "memory_mask": call.memory_mask}
+            has_next = True  # the keys and values for the memory
         output = getattr(self, name)(
             query,
             value,
@@ -172,7 +174,7 @@ class TransformerBlock(Block):
             training=call.training,
             **arguments,
         )
-        asked = {"scores": call.return_attention_scores, "cache": cache is not None}
+        asked = {"scores": call.return_attention_scores, "cache": has_next}
         if any(asked.values()):
             output, *others = output
             kinds = [kind for kind, is_asked in asked.items() if is_asked]

@@ -5,7 +5,7 @@ import collections
 import keras
 from keras import ops
 
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.backend.replicas import replica_sum
 from keras_attn.depth.reversible import Reversible
 from keras_attn.layers import Block

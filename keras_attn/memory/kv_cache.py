@@ -93,7 +93,7 @@ class KVCache(Value):
             return initial_sums(attention.score, batch_size, *sizes, attention.compute_dtype)
         grows = self.max_length is None
         slots = 0 if grows else self.max_length
-        kept = None if self.whole or grows else attention.pattern.cache_size()
+        kept = None if self.whole or grows else attention.pattern.kept_keys.size
         if kept is not None:
             slots = min(slots, kept) if isinstance(slots, int) else ops.minimum(slots, kept)
         shape = (batch_size, attention.num_key_value_heads, slots)

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs

@@ -50,6 +50,11 @@ def slice_axis(x, start, length, axis):
     return ops.slice(x, starts, lengths)
 
 
+def windows_of_axis(x, count, length, axis=0):
+    """Return `count` slices of so many entries of an axis, which begin at 0, 1, ..."""
+    return [slice_axis(x, start, length, axis) for start in range(count)]
+
+
 def stack_blocks(x, groups, group, block):
     """(B, N, groups * group * block, H) -> (groups, group, B, N, block, H)."""
     batch, num_heads, _, width = sizes(x)

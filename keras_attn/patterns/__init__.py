@@ -5,22 +5,20 @@ from keras_attn.patterns.adaptive_span import AdaptiveSpan
 from keras_attn.patterns.block_local_1d import BlockLocal1D
 from keras_attn.patterns.block_local_2d import BlockLocal2D
 from keras_attn.patterns.causal import Causal
-from keras_attn.patterns.combined import Both, Either
+from keras_attn.patterns.combined import Both, Either, PerHead
 from keras_attn.patterns.dense import Dense
 from keras_attn.patterns.dilated import Dilated
 from keras_attn.patterns.fixed import Fixed
 from keras_attn.patterns.global_keys import Global
 from keras_attn.patterns.local import Local
 from keras_attn.patterns.lsh import LSH
-from keras_attn.patterns.pattern import Pattern
-from keras_attn.patterns.per_head import PerHead
+from keras_attn.patterns.pattern import NAMES, Pattern, get_pattern
 from keras_attn.patterns.prefix import Prefix
 from keras_attn.patterns.random_blocks import Random
 from keras_attn.patterns.sinks import Sinks
 from keras_attn.patterns.strided import Strided
 
-NAMES = {"dense": Dense, "causal": Causal}
-Pattern.names.update(NAMES)
+NAMES |= {"dense": Dense, "causal": Causal}
 
 
 def get(identifier):
@@ -41,7 +39,7 @@ def get(identifier):
         >>> patterns.get("causal")
         Causal()
     """
-    return Pattern.get(identifier)
+    return get_pattern(identifier)
 
 
 __all__ = [

@@ -1,19 +1,18 @@
 """Heads with a learned attention span."""
 
+import functools
 import math
 import numbers
 
 import keras
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local, block_local_tiles
-from keras_attn.attention.chunked import attend_chunked, chunked_tiles
 from keras_attn.attention.inputs import TileSizes, positions_by_head
-from keras_attn.attention.reach import attend_by_reach, window_reaches
+from keras_attn.attention.plans import BlockLocal, Chunked, Plan, attend_by_reach, window_reaches
 from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.ops.shapes import ceil_div, size, sizes, slice_axis
-from keras_attn.patterns.pattern import Pattern
-from keras_attn.registry import LayerValue, build_once, register
+from keras_attn.patterns.pattern import KeptKeys, Pattern
+from keras_attn.registry import LayerValue, register
 
 # Bounds the logarithm where a key is forbidden anyway.
 TINY = 1e-30
@@ -72,7 +71,6 @@ class AdaptiveSpan(LayerValue, Pattern):
 
     causal = True
     is_of_positions = False
-    supports_segments = True
     weight_axes = {"span": ("model",), "span_kernel": (None, "model"), "span_bias": ("model",)}
 
     def __init__(
@@ -124,66 +122,27 @@ class AdaptiveSpan(LayerValue, Pattern):
         )
         self.bias = self.add_weight((num_heads,), bias, name="span_bias", **in_float32)
 
-    def build_for(self, query_shape, input_shape):
-        build_once(self, query_shape, input_shape)
-
     def mask_mod(self, i, j):
-        nearer = self._nearer(i, j)
+        nearer = self.count_nearer(i, j)
         return ops.logical_and(nearer >= 0, nearer < self.max_span)
 
-    def dense_mask_and_bias(self, inputs):
-        spans = self._spans(inputs)
-        i = positions_by_head(inputs.query_positions)[..., :, None]
-        j = positions_by_head(inputs.key_positions)[..., None, :]
-        return self._meets_within(i, j, spans), self._log_soft_mask(i, j, spans)
-
-    def attend(self, inputs, log_weight=False):
-        spans = self._spans(inputs)
-        by_query = (*sizes(spans)[:2], size(inputs.query, 2), 1)
-        spans_of_queries = ops.broadcast_to(spans, by_query)
-        soft = {"bias": self._log_soft_mask, "extras": (spans_of_queries,)}
-
-        def way(attend, *sizes):
-            # `switch` takes tensors only, so without a log weight there is no second result.
-            results = 2 if log_weight else 1
-            arguments = inputs, self._meets_within, *sizes
-            return attend(*arguments, **soft, log_weight=log_weight)[:results]
-
-        longest = ops.cast(ops.ceil(ops.max(ops.stop_gradient(spans))), "int32") + self.ramp
-        found = attend_by_reach(
-            inputs,
-            lambda reach: way(attend_block_local, *self._blocks(reach, inputs.tile_sizes)),
-            lambda: way(attend_chunked),
-            ops.minimum(longest, self.max_span),
-            most=self.max_span,
-            least=self.ramp,
-        )
-        return (*found, None)[:2]
-
-    def tiles(self, inputs):
-        # Spans at their initial length: no value is read.
-        longest = math.ceil(self.initial_span * self.max_span) + self.ramp
-        num_keys, longest = inputs.key.shape[2], min(longest, self.max_span)
-        if 2 * longest > num_keys:
-            return chunked_tiles(inputs)
-        reaches = window_reaches(num_keys, self.max_span, inputs.tile_sizes, self.ramp)
-        reach = next(reach for reach in reaches if reach >= longest)
-        return block_local_tiles(inputs, *self._blocks(reach, inputs.tile_sizes))
-
-    def extra_products(self, inputs):
+    def for_call(self, inputs, layer_input, position):
         if not self.dynamic:
-            return 0, 0
-        products = math.prod(inputs.layer_input.shape) * inputs.query.shape[1]
-        return products, 2 * products
+            return _SpansOfCall(self, self._static_spans())
+        spans = self._dynamic_spans(layer_input)
+        self.add_loss(self.span_loss * _mean(spans, inputs.real_keys()))
+        return _SpansOfCall(self, spans)
 
-    def keys_per_query(self, num_keys):
-        # The shortest window: longer spans cost more as they grow.
-        reach = window_reaches(None, self.max_span, TileSizes, self.ramp)[0]
-        block, before = self._blocks(reach, TileSizes)
-        return min(num_keys, (1 + before) * block)
+    def dense_mask_and_bias(self, inputs):
+        return self.for_call(inputs, None, None).dense_mask_and_bias(inputs)
 
-    def cache_size(self):
-        return self.max_span if self.include_self else self.max_span + 1
+    @functools.cached_property
+    def plan(self):
+        return SpanWindows(self, None)
+
+    @property
+    def kept_keys(self):
+        return KeptKeys(self.max_span if self.include_self else self.max_span + 1)
 
     def span_summary(self, inputs=None):
         """Return how far the heads look, in tokens.
@@ -211,15 +170,6 @@ class AdaptiveSpan(LayerValue, Pattern):
         sizes_of_mask = {"ramp": self.ramp, "max_span": self.max_span}
         return {"spans": spans.mean(axis=(0, 2, 3)), **summary, **sizes_of_mask}
 
-    def _spans(self, inputs):
-        """Return z (1, N, 1, 1), or (B, N, T, 1) if each query has its own."""
-        if not self.dynamic:
-            return self._static_spans()
-        spans = self._dynamic_spans(inputs.layer_input)
-        if not inputs.is_recompute:
-            self.add_loss(self.span_loss * _mean(spans, inputs.real_keys()))
-        return spans
-
     def _static_spans(self):
         return self.max_span * ops.convert_to_tensor(self.span)[None, :, None, None]
 
@@ -232,22 +182,115 @@ class AdaptiveSpan(LayerValue, Pattern):
     def _loss_of_parts(self, parts):
         return self.span_loss * self.max_span * ops.mean(parts)
 
-    def _nearer(self, i, j):
+    def count_nearer(self, i, j):
+        """Return x, the number of keys that are nearer to a query at i than the key at j."""
         return i - j if self.include_self else i - j - 1
 
-    def _meets_within(self, i, j, spans):
-        nearer = self._nearer(i, j)
-        reach = ops.minimum(spans + self.ramp, self.max_span)
+
+class _SpansOfCall(Pattern):
+    """The spans z of one call: (1, N, 1, 1), or (B, N, T, 1) if each query has its own."""
+
+    causal = True
+    is_of_positions = False
+
+    def __init__(self, pattern, spans):
+        self.pattern, self.spans = pattern, spans
+
+    @property
+    def kept_keys(self):
+        return self.pattern.kept_keys
+
+    def mask_mod(self, i, j):
+        return self.pattern.mask_mod(i, j)
+
+    def dense_mask_and_bias(self, inputs):
+        i = positions_by_head(inputs.query_positions)[..., :, None]
+        j = positions_by_head(inputs.key_positions)[..., None, :]
+        return self.plan.is_in_span(i, j, self.spans), self.plan.log_soft_mask(i, j, self.spans)
+
+    @functools.cached_property
+    def plan(self):
+        return SpanWindows(self.pattern, self.spans)
+
+
+class SpanWindows(Plan):
+    """The keys of the longest span of all heads, weighed by the ramp.
+
+    Args:
+        pattern: the `AdaptiveSpan`.
+        spans: of a call, (1, N, 1, 1) or (B, N, T, 1); None for the costs alone.
+    """
+
+    def __init__(self, pattern, spans):
+        super().__init__(pattern.mask_mod)
+        self.pattern, self.spans = pattern, spans
+
+    def attend_row(self, inputs, log_weight=False):
+        pattern, spans = self.pattern, self.spans
+        spans_of_queries = (*sizes(spans)[:2], size(inputs.query, 2), 1)
+        soft = {
+            "bias": self.log_soft_mask,
+            "extras": (ops.broadcast_to(spans, spans_of_queries),),
+        }
+
+        def window(reach):
+            blocks = self._blocks(reach, inputs.tile_sizes)
+            return BlockLocal(self.is_in_span, *blocks, **soft).attend_row(inputs, log_weight)
+
+        def whole():
+            return Chunked(self.is_in_span, **soft).attend_row(inputs, log_weight)
+
+        longest = ops.cast(ops.ceil(ops.max(ops.stop_gradient(spans))), "int32") + pattern.ramp
+        return attend_by_reach(
+            inputs,
+            window,
+            whole,
+            ops.minimum(longest, pattern.max_span),
+            most=pattern.max_span,
+            least=pattern.ramp,
+        )
+
+    attend_documents = attend_row
+
+    def is_in_span(self, i, j, spans):
+        """Return True where a key has a weight by spans (B or 1, N, T or 1, 1)."""
+        nearer = self.pattern.count_nearer(i, j)
+        reach = ops.minimum(spans + self.pattern.ramp, self.pattern.max_span)
         return ops.logical_and(nearer >= 0, ops.cast(nearer, reach.dtype) < reach)
 
-    def _log_soft_mask(self, i, j, spans):
-        nearer = ops.cast(self._nearer(i, j), spans.dtype)
-        return ops.log(ops.clip((spans + self.ramp - nearer) / self.ramp, TINY, 1.0))
+    def log_soft_mask(self, i, j, spans):
+        """Return log m(x), of at least float32."""
+        nearer, ramp = ops.cast(self.pattern.count_nearer(i, j), spans.dtype), self.pattern.ramp
+        return ops.log(ops.clip((spans + ramp - nearer) / ramp, TINY, 1.0))
+
+    def tiles(self, inputs):
+        # Spans at their initial length: no value is read.
+        pattern, num_keys = self.pattern, inputs.key.shape[2]
+        longest = math.ceil(pattern.initial_span * pattern.max_span) + pattern.ramp
+        longest = min(longest, pattern.max_span)
+        if 2 * longest > num_keys:
+            return Chunked(None).tiles(inputs)
+        reaches = window_reaches(num_keys, pattern.max_span, inputs.tile_sizes, pattern.ramp)
+        reach = next(reach for reach in reaches if reach >= longest)
+        return BlockLocal(None, *self._blocks(reach, inputs.tile_sizes)).tiles(inputs)
+
+    def extra_products(self, inputs):
+        if not self.pattern.dynamic:
+            return 0, 0
+        batch, _, length, _ = inputs.query.shape
+        products = batch * length * math.prod(self.pattern.kernel.shape)
+        return products, 2 * products
+
+    def keys_per_query(self, num_keys):
+        # The shortest window: longer spans cost more as they grow.
+        reach = window_reaches(None, self.pattern.max_span, TileSizes, self.pattern.ramp)[0]
+        block, before = self._blocks(reach, TileSizes)
+        return min(num_keys, (1 + before) * block)
 
     def _blocks(self, reach, tile_sizes):
         """Return the length of blocks, and how many before its own a query of this reach needs."""
         block = min(reach, tile_sizes.most_block)
-        return block, ceil_div(reach - self.include_self, block)
+        return block, ceil_div(reach - self.pattern.include_self, block)
 
 
 def _check_inputs(inputs):

@@ -1,11 +1,13 @@
 """Blocks of a sequence that look back."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local, block_local_tiles
+from keras_attn.attention.plans import BlockLocal
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import ceil_div
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
 from keras_attn.registry import register
 
 
@@ -40,7 +42,6 @@ class BlockLocal1D(Pattern):
     """
 
     causal = True
-    supports_segments = True
 
     def __init__(self, block_length, lookback):
         check_sizes(block_length=block_length)
@@ -52,27 +53,27 @@ class BlockLocal1D(Pattern):
         start = i // self.block_length * self.block_length
         return ops.logical_and(j <= i, j >= start - self.lookback)
 
-    def attend(self, inputs, log_weight=False):
-        # The blocks of a document begin anywhere in those of a packed row.
-        is_packed = bool(inputs.query_segments)
-        lookback = self.lookback + (self.block_length - 1) * is_packed
-        before = ceil_div(lookback, self.block_length)
-        return attend_block_local(
-            *(inputs, self.mask_mod, self.block_length, before),
-            repeats=not is_packed,
-            log_weight=log_weight,
-        )
+    @functools.cached_property
+    def plan(self):
+        return AlignedBlocks(self.mask_mod, self.block_length, self.lookback)
 
-    def tiles(self, inputs):
-        before = ceil_div(self.lookback, self.block_length)
-        return block_local_tiles(inputs, self.block_length, before)
+    @property
+    def kept_keys(self):
+        return KeptKeys(self.lookback + self.block_length, positions=self._keys_in_reach)
 
-    def keys_per_query(self, num_keys):
-        return min(num_keys, (1 + ceil_div(self.lookback, self.block_length)) * self.block_length)
-
-    def cache_size(self):
-        return self.lookback + self.block_length
-
-    def decode_keys(self, position, num_keys):
+    def _keys_in_reach(self, position, num_keys):
         first = position // self.block_length * self.block_length - self.lookback
-        return first + ops.arange(self.cache_size(), dtype="int32")
+        return first + ops.arange(self.lookback + self.block_length, dtype="int32")
+
+
+class AlignedBlocks(BlockLocal):
+    """The keys of a query's own block and of `lookback` keys before it, also in packed rows."""
+
+    def __init__(self, mask_mod, block, lookback):
+        super().__init__(mask_mod, block, ceil_div(lookback, block), repeats=True)
+        self.lookback = lookback
+
+    def attend_documents(self, inputs, log_weight=False):
+        # The blocks of a document begin anywhere in those of a packed row.
+        before = ceil_div(self.lookback + self.block - 1, self.block)
+        return BlockLocal(self.mask_mod, self.block, before).attend_row(inputs, log_weight)

@@ -6,9 +6,9 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.block_sparse import attend_block_sparse, block_sparse_tiles
+from keras_attn.attention.block_sparse import BlockSparse
 from keras_attn.ops.images import block_raster_order, integers
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
 from keras_attn.registry import register
 
 
@@ -72,25 +72,24 @@ class BlockLocal2D(Pattern):
         )
         return functools.reduce(ops.logical_and, conditions)
 
-    def attend(self, inputs, log_weight=False):
+    @functools.cached_property
+    def plan(self):
         starts, keys = self._tables()
         # The lists hold no pixel outside the rectangle.
-        return attend_block_sparse(inputs, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
+        return BlockSparse(self.mask_mod, starts, keys, lambda i, j: j <= i)
 
-    def check_length(self, length):
+    @property
+    def kept_keys(self):
+        return KeptKeys(positions=self._keys_of_block)
+
+    def check(self, score=None, length=None):
         if length is not None and length > math.prod(self.image_shape):
             raise ValueError(
                 "`image_shape` must have a pixel for each position. Received: "
                 f"image_shape={self.image_shape}, {length} positions."
             )
 
-    def tiles(self, inputs):
-        return block_sparse_tiles(inputs, *self._tables())
-
-    def keys_per_query(self, num_keys):
-        return min(num_keys, self._tables()[1].shape[1])
-
-    def decode_keys(self, position, num_keys):
+    def _keys_of_block(self, position, num_keys):
         starts, keys = self._tables()
         block = ops.sum(ops.cast(ops.convert_to_tensor(starts[1:]) <= position, "int32"))
         return ops.take(ops.convert_to_tensor(keys), ops.minimum(block, len(keys) - 1), axis=0)

@@ -1,8 +1,8 @@
 """Causal attention."""
 
-from keras_attn.attention.chunked import attend_chunked, chunked_tiles
-from keras_attn.attention.reach import attend_documents
-from keras_attn.ops.shapes import size
+import functools
+
+from keras_attn.attention.plans import AllKeys
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -31,31 +31,13 @@ class Causal(Pattern):
 
     causal = True
     simple_rule = "causal"
-    supports_segments = True
 
     def mask_mod(self, i, j):
         return j <= i
 
-    def prefers_blockwise(self, length, num_keys, short=512, long=2048):
-        # As many queries as keys, of which it leaves out nearly half of the pairs.
-        is_square = num_keys is not None and length == num_keys >= short
-        return is_square or super().prefers_blockwise(length, num_keys, short, long)
-
-    def attend(self, inputs, log_weight=False):
-        earlier = size(inputs.key, 2) - size(inputs.query, 2)
-
-        def whole():
-            return attend_chunked(
-                inputs, self.mask_mod, visible=lambda end: earlier + end, log_weight=log_weight
-            )
-
-        if not inputs.query_segments:
-            return whole()
-        return attend_documents(inputs, self.mask_mod, True, whole, log_weight)
-
-    def tiles(self, inputs):
-        earlier = inputs.key.shape[2] - inputs.query.shape[2]
-        return chunked_tiles(inputs, lambda end: earlier + end)
+    @functools.cached_property
+    def plan(self):
+        return AllKeys(self.mask_mod, causal=True)
 
 
 def make_causal(pattern):

@@ -1,9 +1,10 @@
 """Full attention."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.chunked import attend_chunked
-from keras_attn.attention.reach import attend_documents
+from keras_attn.attention.plans import AllKeys
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -29,15 +30,10 @@ class Dense(Pattern):
     """
 
     simple_rule = "full"
-    supports_segments = True
 
     def mask_mod(self, i, j):
         return ops.ones_like(i - j, dtype="bool")
 
-    def attend(self, inputs, log_weight=False):
-        def whole():
-            return attend_chunked(inputs, log_weight=log_weight)
-
-        if not inputs.query_segments:
-            return whole()
-        return attend_documents(inputs, None, False, whole, log_weight)
+    @functools.cached_property
+    def plan(self):
+        return AllKeys(self.mask_mod, causal=False)

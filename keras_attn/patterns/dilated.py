@@ -1,12 +1,13 @@
 """A window with gaps."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.inputs import TileSizes
-from keras_attn.attention.strided import attend_strided, strided_tiles
+from keras_attn.attention.plans import Window
 from keras_attn.ops.checks import check_sizes
-from keras_attn.patterns.local import blocks_of_window
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
+from keras_attn.patterns.strided import Columns
 from keras_attn.registry import register
 
 
@@ -60,21 +61,14 @@ class Dilated(Pattern):
             near = ops.abs(distance) < reach
         return ops.logical_and(in_column, near)
 
-    def attend(self, inputs, log_weight=False):
-        blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
-        return attend_strided(inputs, self.dilation, self.mask_mod, blocks, log_weight=log_weight)
+    @functools.cached_property
+    def plan(self):
+        return Columns(self.mask_mod, self.dilation, Window(None, self.window, self.causal))
 
-    def tiles(self, inputs):
-        blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
-        return strided_tiles(inputs, self.dilation, blocks)
+    @property
+    def kept_keys(self):
+        return KeptKeys((self.window - 1) * self.dilation + 1, positions=self._keys_in_reach)
 
-    def keys_per_query(self, num_keys):
-        block, before, after = blocks_of_window(self.window, self.causal, TileSizes)
-        return min(num_keys, (before + 1 + after) * block)
-
-    def cache_size(self):
-        return (self.window - 1) * self.dilation + 1
-
-    def decode_keys(self, position, num_keys):
+    def _keys_in_reach(self, position, num_keys):
         after = 0 if self.causal else self.window - 1
         return position + self.dilation * ops.arange(1 - self.window, after + 1, dtype="int32")

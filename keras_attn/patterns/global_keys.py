@@ -1,18 +1,14 @@
 """The first positions, which attend to all keys and to which all queries attend."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.chunked import attend_chunked, chunked_tiles
-from keras_attn.attention.first_keys import (
-    attend_first_keys,
-    first_keys_tiles,
-    replace_first_queries,
-)
 from keras_attn.attention.inputs import first_positions
-from keras_attn.attention.tiles import resize
+from keras_attn.attention.plans import Chunked, FirstKeys, replace_first_queries, resize
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import lesser, size, slice_axis
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
 from keras_attn.registry import register
 
 
@@ -55,45 +51,51 @@ class Global(Pattern):
         self.count = int(count)
         self.causal = bool(causal)
 
-    @property
-    def cache_sinks(self):
-        return self.count if self.causal else 0
-
     def mask_mod(self, i, j):
         if self.causal:
             return ops.logical_and(j < self.count, j <= i)
         return ops.logical_or(i < self.count, j < self.count)
 
-    def attend(self, inputs, log_weight=False):
-        found = attend_first_keys(inputs, max(self.count, 1), self.mask_mod, log_weight=log_weight)
+    @functools.cached_property
+    def plan(self):
         if self.causal or self.count == 0:
-            return found
-        # The first queries attend to all keys instead.
+            return FirstKeys(self.mask_mod, self.count)
+        return FirstKeysAndQueries(self.mask_mod, self.count)
+
+    @property
+    def kept_keys(self):
+        if not self.causal:
+            return KeptKeys()
+        # One slot more, for the last key, which need not be one of the first.
+        return KeptKeys(self.count + 1, self.count, self._first_keys)
+
+    def _first_keys(self, position, num_keys):
+        return ops.arange(self.count, dtype="int32")
+
+
+class FirstKeysAndQueries(FirstKeys):
+    """The first `count` keys for all queries, and all keys for the first `count` queries.
+
+    Time O((T + S) count) and memory O(T + S) per head.
+    """
+
+    def attend_row(self, inputs, log_weight=False):
+        results = super().attend_row(inputs, log_weight)
         count = lesser(self.count, size(inputs.query, 2))
         first = inputs.fold_in(7).replace(
             query=slice_axis(inputs.query, 0, count, axis=2),
             query_positions=first_positions(inputs.query_positions, count),
         )
-        of_first = attend_chunked(first, log_weight=log_weight)
+        first_results = Chunked(None).attend_row(first, log_weight)
         return tuple(
-            x if x is None else replace_first_queries(x, y, first.query_positions, self.count)
-            for x, y in zip(found, of_first, strict=True)
+            x if x is None else replace_first_queries(x, rows, first.query_positions, self.count)
+            for x, rows in zip(results, first_results, strict=True)
         )
 
     def tiles(self, inputs):
-        found = first_keys_tiles(inputs, max(self.count, 1))
-        if self.causal or self.count == 0:
-            return found
-        rows = resize(inputs, length=min(self.count, inputs.query.shape[2]))
-        return found + chunked_tiles(rows)
+        first = resize(inputs, length=min(self.count, inputs.query.shape[2]))
+        return super().tiles(inputs) + Chunked(None).tiles(first)
 
     def keys_per_query(self, num_keys):
-        # Without `causal`, the rows of the first queries cost as much as the others' columns.
-        return min(num_keys, self.count if self.causal else 2 * self.count)
-
-    def cache_size(self):
-        # A slot for the last key, which need not be one of the first.
-        return self.count + 1 if self.causal else None
-
-    def decode_keys(self, position, num_keys):
-        return ops.arange(self.count, dtype="int32") if self.causal else None
+        # The rows of the first queries cost as much as the others' columns.
+        return min(num_keys, 2 * self.count)

@@ -1,11 +1,12 @@
 """A window around each query."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local, block_local_tiles
-from keras_attn.attention.inputs import TileSizes
+from keras_attn.attention.plans import Window
 from keras_attn.ops.checks import check_sizes
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
 from keras_attn.registry import register
 
 
@@ -40,8 +41,6 @@ class Local(Pattern):
         self-attention); [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3.
     """
 
-    supports_segments = True
-
     def __init__(self, window, causal=True):
         check_sizes(window=window)
         self.window = int(window)
@@ -53,31 +52,14 @@ class Local(Pattern):
             return ops.logical_and(distance >= 0, distance < self.window)
         return ops.abs(distance) < self.window
 
-    def attend(self, inputs, log_weight=False):
-        blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
-        return attend_block_local(
-            inputs, self.mask_mod, *blocks, repeats=True, log_weight=log_weight
-        )
+    @functools.cached_property
+    def plan(self):
+        return Window(self.mask_mod, self.window, self.causal)
 
-    def tiles(self, inputs):
-        return block_local_tiles(
-            inputs, *blocks_of_window(self.window, self.causal, inputs.tile_sizes)
-        )
+    @property
+    def kept_keys(self):
+        return KeptKeys(self.window, positions=self._keys_in_reach)
 
-    def keys_per_query(self, num_keys):
-        block, before, after = blocks_of_window(self.window, self.causal, TileSizes)
-        return min(num_keys, (before + 1 + after) * block)
-
-    def cache_size(self):
-        return self.window
-
-    def decode_keys(self, position, num_keys):
+    def _keys_in_reach(self, position, num_keys):
         after = 0 if self.causal else self.window - 1
         return position + ops.arange(1 - self.window, after + 1, dtype="int32")
-
-
-def blocks_of_window(window, causal, tile_sizes):
-    """Return the length of a block, and the numbers of blocks before and after it in reach."""
-    block = min(window, tile_sizes.most_block)
-    before = -(-(window - 1) // block)
-    return block, before, 0 if causal else before

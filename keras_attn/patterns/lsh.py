@@ -1,22 +1,18 @@
 """Attention among positions of the same hash."""
 
+import functools
+import math
 import numbers
 
 from keras import ops
 
 from keras_attn.attention.inputs import positions_by_head
-from keras_attn.attention.lsh import (
-    attend_lsh,
-    chunk_numbers,
-    default_buckets,
-    hash_directions,
-    hash_products,
-    lsh_tiles,
-    meet,
-    sort_by_bucket,
-)
+from keras_attn.attention.plans import BlockLocal, Plan, resize
+from keras_attn.attention.softmax import at_least_float32, merge_by_logsumexp
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.shapes import size, sizes, slice_axis
+from keras_attn.ops.random import stateless_normal
+from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
+from keras_attn.ops.sorting import permute, row_starts, sort_order
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -24,6 +20,8 @@ from keras_attn.registry import register
 LAST_RESORT = -1e20
 # The bucket of padding, after all others.
 PADDING = 2**28
+# More buckets are pairs of two smaller numbers, or choosing one would cost more than attention.
+MOST_SINGLE_BUCKETS = 128
 
 
 @register
@@ -82,7 +80,6 @@ class LSH(Pattern):
 
     is_of_positions = False
     is_random = True
-    supports_segments = True
 
     def __init__(
         self,
@@ -121,8 +118,8 @@ class LSH(Pattern):
         # The buckets allow fewer pairs than positions.
         return j <= i if self.causal else ops.ones_like(i - j, dtype="bool")
 
-    def check_score(self, score):
-        if not score.shares_query:
+    def check(self, score=None, length=None):
+        if score is not None and not score.shares_query:
             raise ValueError(
                 "The pattern LSH needs a score whose queries are their own keys, like "
                 f"'shared_qk': others may be high where hashes differ. Received: score={score!r}."
@@ -135,13 +132,12 @@ class LSH(Pattern):
             num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
         seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
-        if inputs.key_mask is None:
-            return buckets
-        return ops.where(inputs.real_keys()[:, :, None], buckets, PADDING)
+        real = inputs.real_keys()
+        return buckets if real is None else ops.where(real[:, :, None], buckets, PADDING)
 
     def dense_mask_and_bias(self, inputs):
-        self._check_inputs(inputs)
-        mask = self.mask(inputs.query_positions, inputs.key_positions)
+        self.check_inputs(inputs)
+        mask, _ = super().dense_mask_and_bias(inputs)
         i, j = positions_by_head(inputs.query_positions), positions_by_head(inputs.key_positions)
         bias = ops.where(i[..., None] == j[..., None, :], LAST_RESORT, 0.0)
         known = inputs.query.shape[2], inputs.key.shape[2]
@@ -156,32 +152,14 @@ class LSH(Pattern):
             bias = bias + ops.log(ops.cast(ops.maximum(counts, 1), "float32"))
         return ops.logical_and(mask, counts > 0), bias
 
-    def attend(self, inputs, log_weight=False):
-        self._check_inputs(inputs)
-        length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
-        if length != num_keys:
-            raise ValueError(
-                "The plan of LSH is for queries that are their own keys, as many as keys. "
-                f"Received: {length} queries, {num_keys} keys."
-            )
-        rules = {"causal": self.causal, "across_buckets": self.across_buckets, "wrap": self.wrap}
-        found = attend_lsh(inputs, self.buckets(inputs), self.chunk_length, **rules)
-        output, log_weights = _or_own(inputs, self.num_rounds, *found)
-        return output, log_weights if log_weight else None
+    @functools.cached_property
+    def plan(self):
+        return SortedChunks(self)
 
-    def tiles(self, inputs):
-        return lsh_tiles(inputs, self.num_rounds, self.chunk_length, self.wrap)
-
-    def extra_products(self, inputs):
-        buckets = self.num_buckets or default_buckets(inputs.key.shape[2], self.chunk_length)
-        return hash_products(inputs, buckets, self.num_rounds), 0
-
-    def keys_per_query(self, num_keys):
-        return min(num_keys, 2 * self.chunk_length * self.num_rounds)
-
-    def _check_inputs(self, inputs):
-        self.check_score(inputs.score)
-        if self.wrap and inputs.query_segments:
+    def check_inputs(self, inputs):
+        """Refuse inputs whose score or documents do not fit the pattern."""
+        self.check(inputs.score)
+        if self.wrap and inputs.documents is not None:
             raise ValueError(
                 "`wrap` does not fit packed rows, where it would join the ends of two documents. "
                 f"Received: segment_ids, wrap={self.wrap!r}."
@@ -204,11 +182,126 @@ class LSH(Pattern):
         return counts
 
 
+class SortedChunks(Plan):
+    """The keys of a query's chunk and of the one before, of positions sorted by their buckets.
+
+    Time O(rounds S (chunk_length + log S)) and memory O(rounds S) per head.
+    """
+
+    def __init__(self, pattern):
+        super().__init__(pattern.mask_mod)
+        self.pattern = pattern
+
+    def attend_row(self, inputs, log_weight=False):
+        self.pattern.check_inputs(inputs)
+        length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
+        if length != num_keys:
+            raise ValueError(
+                "The plan of LSH is for queries that are their own keys, as many as keys. "
+                f"Received: {length} queries, {num_keys} keys."
+            )
+        output, log_weights = self._attend_rounds(inputs, self.pattern.buckets(inputs))
+        output, log_weights = _or_own(inputs, self.pattern.num_rounds, output, log_weights)
+        return output, log_weights if log_weight else None
+
+    attend_documents = attend_row
+
+    def _attend_rounds(self, inputs, buckets):
+        """Return the output (B, N, S, Hv) and the log weight (B, N, S, 1) of all rounds.
+
+        `buckets` are int32 (B, N, rounds, S).
+        """
+        pattern, wrap = self.pattern, self.pattern.wrap
+        length = inputs.query.shape[2]
+        block = pattern.chunk_length if length is None else min(pattern.chunk_length, length)
+        order, inverse, ranks = sort_by_bucket(inputs, buckets)
+        chunks = chunk_numbers(ranks, buckets, pattern.chunk_length, pattern.across_buckets)
+        # `BlockLocal` gets row numbers for positions: buckets and chunks are looked up by them.
+        starts = row_starts(inputs.query)
+        numbers = range(buckets.shape[2])
+        order, inverse = ([x[:, :, r] + starts for r in numbers] for x in (order, inverse))
+        chunks, buckets = (
+            [ops.reshape(x[:, :, r], (-1,)) for r in numbers] for x in (chunks, buckets)
+        )
+        is_shared, documents = inputs.key is inputs.query, inputs.documents
+        has_marks = wrap or inputs.real_keys() is not None
+
+        def flat(x):  # (B or 1, N or 1, S) -> (B N S,)
+            return ops.reshape(ops.broadcast_to(x, sizes(inputs.key)[:3]), (-1,))
+
+        key_marks = flat(inputs.key_marks()[..., 0]) if has_marks else None
+        query_documents = None if documents is None else flat(documents.queries[..., 0])
+        positions = inputs.mask_fn and flat(positions_by_head(inputs.key_positions))
+
+        def mask_fn(i, j):
+            return inputs.mask_fn(_look_up(positions, i), _look_up(positions, j))
+
+        def sort(r):
+            query, value = [permute(x, order[r], inverse[r]) for x in (inputs.query, inputs.value)]
+            sorted_inputs = inputs.fold_in(r).replace(
+                query=query,
+                key=query if is_shared else permute(inputs.key, order[r], inverse[r]),
+                value=value,
+                query_positions=order[r],
+                key_positions=order[r],
+                mask_fn=inputs.mask_fn and mask_fn,
+            )
+            if not has_marks:
+                return sorted_inputs
+            marks = _look_up(key_marks, order[r])
+            if documents is None:
+                return sorted_inputs.with_key_marks(marks)
+            return sorted_inputs.with_key_marks(
+                marks, _look_up(query_documents, order[r])[..., None]
+            )
+
+        def allowed(r, i, j):
+            met = j < i if pattern.causal else j != i
+            if documents is not None:
+                met = ops.logical_and(met, meet(_look_up(chunks[r], i), _look_up(chunks[r], j)))
+            elif not pattern.across_buckets:
+                met = ops.logical_and(met, _look_up(buckets[r], i) == _look_up(buckets[r], j))
+            for earlier in () if wrap else chunks[:r]:
+                met_before = meet(_look_up(earlier, i), _look_up(earlier, j))
+                met = ops.logical_and(met, ops.logical_not(met_before))
+            return met
+
+        rounds = [sort(r) for r in numbers]
+        if wrap:
+            rounds = [_after(rounds[r - 1], rounds[r], block) for r in numbers]
+        # In packed rows, a document's chunks begin anywhere in the blocks.
+        before, after = (1, 0) if documents is None else (2, 1)
+        parts = []
+        for r in numbers:
+            plan = BlockLocal(functools.partial(allowed, r), block, before, after)
+            results = plan.attend_row(rounds[r], log_weight=True)
+            parts.append([permute(x, inverse[r], order[r]) for x in results])
+        return merge_by_logsumexp(parts)
+
+    def tiles(self, inputs):
+        length = inputs.query.shape[2]
+        block = min(self.pattern.chunk_length, length)
+        if self.pattern.wrap:
+            inputs = resize(inputs, num_keys=block + length)
+        (tiles,) = BlockLocal(None, block, before=1).tiles(inputs)
+        return self.pattern.num_rounds * [tiles._replace(num_distances=None)]
+
+    def extra_products(self, inputs):
+        pattern, num_keys = self.pattern, inputs.key.shape[2]
+        buckets = pattern.num_buckets or default_buckets(num_keys, pattern.chunk_length)
+        directions = sum((count or 0) // 2 for count in _factors(buckets))
+        return math.prod(inputs.key.shape) * pattern.num_rounds * directions, 0
+
+    def keys_per_query(self, num_keys):
+        return min(num_keys, 2 * self.pattern.chunk_length * self.pattern.num_rounds)
+
+
 def _or_own(inputs, num_rounds, output, log_weights):
     """Replace the output of queries without a key by their own value if they may attend to it."""
     alone = log_weights < LAST_RESORT
-    if inputs.key_mask is not None:
-        alone = ops.logical_and(alone, inputs.real_keys()[..., None])
+    real = inputs.real_keys()
+    if real is not None:
+        alone = ops.logical_and(alone, real[..., None])
     if inputs.mask_fn is not None:
         i = positions_by_head(inputs.query_positions)[..., None]
         alone = ops.logical_and(alone, inputs.mask_fn(i, i))
@@ -218,3 +311,106 @@ def _or_own(inputs, num_rounds, output, log_weights):
         seed = inputs.fold_in(num_rounds).seed
         own = ops.cast(inputs.dropout_fn(weights, seed), own.dtype) * own
     return ops.where(alone, own, output), ops.where(alone, LAST_RESORT, log_weights)
+
+
+def _after(previous, inputs, block):
+    """Return inputs with the last chunk of the previous round's keys before their own."""
+    length = size(inputs.query, 2)
+    start = (ceil_div(length, block) - 1) * block
+
+    def join(name):
+        last = slice_axis(getattr(previous, name), start, length - start, axis=2)
+        last = pad(last, 0, block - (length - start))
+        return ops.concatenate([last, getattr(inputs, name)], axis=2)
+
+    names = ("key", "value", "key_positions", "key_mask")
+    return inputs.replace(**{name: join(name) for name in names})
+
+
+def _look_up(table, rows):
+    return ops.take(table, rows, axis=0)
+
+
+def default_buckets(num_keys, chunk_length):
+    """Return two buckets for each chunk: an int if the number of keys is known, else a tensor."""
+    chunks = num_keys // chunk_length
+    return 2 * (max(chunks, 1) if isinstance(chunks, int) else ops.maximum(chunks, 1))
+
+
+def hash_directions(x, num_buckets, num_rounds, seed):
+    """Hash vectors in each round: a bucket is the random axis along which a vector is longest.
+
+        bucket(x) = argmax([x R ; -x R]),   R normal (H, num_buckets / 2)
+
+    Vectors of the same direction share a bucket, others the more likely the smaller their angle.
+    More than 128 buckets are pairs of two such numbers. Each head and round has axes of its own.
+    Time O(rounds S H sqrt(num_buckets)) per head, or O(rounds S H num_buckets) up to 128.
+
+    The result is int32 (B, N, num_rounds, S), in [0, num_buckets) or, in pairs, less than the next
+    product of two even numbers. `x` is (B, N, S, H), `num_buckets` an even int or int tensor, and
+    `seed` an int, or int32 (2,), which may be a tensor.
+    """
+    x = at_least_float32(ops.stop_gradient(x))
+    seed = ops.cast([seed, 0] if isinstance(seed, int) else seed, "int32")
+    first, second = _factors(num_buckets)
+    buckets = _furthest(x, first, num_rounds, seed)
+    if second is None:
+        return buckets
+    others = _furthest(x, second, num_rounds, seed + 1)
+    if not isinstance(num_buckets, int):
+        others = others * ops.cast(num_buckets > MOST_SINGLE_BUCKETS, "int32")
+    return buckets + first * others
+
+
+def _factors(num_buckets):
+    """Return two even numbers, the second may be None, of a product of at least `num_buckets`."""
+    if isinstance(num_buckets, int):
+        if num_buckets <= MOST_SINGLE_BUCKETS:
+            return num_buckets, None
+        first = 2 * math.ceil(math.sqrt(num_buckets) / 2)
+        return first, 2 * math.ceil(num_buckets / first / 2)
+    root = ops.cast(ops.ceil(ops.sqrt(ops.cast(num_buckets, "float32")) / 2), "int32")
+    first = ops.where(num_buckets > MOST_SINGLE_BUCKETS, 2 * root, num_buckets)
+    return first, 2 * ((num_buckets + 2 * first - 1) // (2 * first))
+
+
+def _furthest(x, count, num_rounds, seed):
+    """Return which of `count` directions, axes then opposites, is nearest: (B, N, rounds, S)."""
+    half = count // 2
+    num_heads, width = x.shape[1], x.shape[3]
+    axes = ops.cast(stateless_normal((num_heads, width, num_rounds * half), seed), x.dtype)
+    along = ops.matmul(x, axes)  # (B, N, S, rounds * half)
+    along = ops.reshape(along, (size(x, 0), num_heads, size(x, 2), num_rounds, half))
+    # Four times faster than argmax([along, -along]).
+    furthest, axis = ops.top_k(ops.abs(along), 1)
+    opposite = ops.max(along, axis=-1, keepdims=True) < furthest
+    directions = ops.cast(axis, "int32") + half * ops.cast(opposite, "int32")
+    return ops.transpose(directions[..., 0], (0, 1, 3, 2))
+
+
+def chunk_numbers(inverse, buckets, chunk_length, across_buckets):
+    """Return numbers for `meet`, by each position's rank among buckets and its bucket (..., S)."""
+    chunks = inverse // chunk_length
+    # A later bucket lies in a later chunk or the same one: two more tell them apart.
+    return chunks if across_buckets else chunks + 2 * buckets
+
+
+def sort_by_bucket(inputs, buckets):
+    """Return the order of positions by bucket, its inverse, and each position's rank.
+
+    They are int32 (B, N, rounds, S). In packed rows documents are sorted one by one, and ranks are
+    those in the document.
+    """
+    if inputs.documents is None:
+        order, inverse = sort_order(buckets)
+        return order, inverse, inverse
+    documents = inputs.documents.queries[:, :, None, :, 0]
+    index = ops.arange(size(inputs.key, 2), dtype="int32")
+    starts = ops.broadcast_to(ops.where(documents > 0, documents - 1, index), ops.shape(buckets))
+    order, inverse = sort_order(buckets, starts)
+    return order, inverse, inverse - starts
+
+
+def meet(i, j):
+    """Return True where the chunk number of a query is that of a key or one more."""
+    return ops.logical_and(i >= j, i <= j + 1)

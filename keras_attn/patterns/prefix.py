@@ -1,10 +1,12 @@
 """The first keys of a sequence."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.first_keys import attend_first_keys, first_keys_tiles
+from keras_attn.attention.plans import FirstKeys
 from keras_attn.ops.checks import check_sizes
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
 from keras_attn.registry import register
 
 
@@ -44,14 +46,10 @@ class Prefix(Pattern):
     def mask_mod(self, i, j):
         return ops.logical_and(j < self.length, ops.ones_like(i, dtype="bool"))
 
-    def attend(self, inputs, log_weight=False):
-        return attend_first_keys(inputs, max(self.length, 1), self.mask_mod, log_weight=log_weight)
+    @functools.cached_property
+    def plan(self):
+        return FirstKeys(self.mask_mod, self.length)
 
-    def tiles(self, inputs):
-        return first_keys_tiles(inputs, max(self.length, 1))
-
-    def keys_per_query(self, num_keys):
-        return min(num_keys, self.length)
-
-    def decode_keys(self, position, num_keys):
-        return ops.arange(self.length, dtype="int32")
+    @property
+    def kept_keys(self):
+        return KeptKeys(positions=lambda position, num_keys: ops.arange(self.length, dtype="int32"))

@@ -5,10 +5,10 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.block_sparse import attend_block_sparse, block_sparse_tiles
+from keras_attn.attention.block_sparse import BlockSparse
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import ceil_div
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import KeptKeys, Pattern
 from keras_attn.registry import register
 
 
@@ -72,31 +72,27 @@ class Random(Pattern):
         is_position = ops.logical_and(row == own, j >= 0)
         return ops.logical_and(drawn, is_position)
 
-    def attend(self, inputs, log_weight=False):
-        starts, keys = self._starts(), self._keys()
+    @functools.cached_property
+    def plan(self):
+        starts = np.arange(len(self.blocks()) + 1) * self.block_length
         # The lists hold allowed keys alone; -1 fills the short ones.
-        return attend_block_sparse(inputs, starts, keys, lambda i, j: j >= 0, log_weight=log_weight)
+        return BlockSparse(self.mask_mod, starts, self._keys(), lambda i, j: j >= 0)
 
-    def check_length(self, length):
+    @property
+    def kept_keys(self):
+        return KeptKeys(positions=self._keys_of_block)
+
+    def check(self, score=None, length=None):
         if length is not None and length > self.max_length:
             raise ValueError(
                 "`max_length` must be the length of the longest sequence. Received: "
                 f"max_length={self.max_length}, {length} positions."
             )
 
-    def tiles(self, inputs):
-        return block_sparse_tiles(inputs, self._starts(), self._keys())
-
-    def keys_per_query(self, num_keys):
-        return min(num_keys, self.num_blocks * self.block_length)
-
-    def decode_keys(self, position, num_keys):
+    def _keys_of_block(self, position, num_keys):
         keys = self._keys()
         block = ops.clip(position // self.block_length, 0, len(keys) - 1)
         return ops.take(ops.convert_to_tensor(keys), block, axis=0)
-
-    def _starts(self):
-        return np.arange(len(self.blocks()) + 1) * self.block_length
 
     def _keys(self):
         """Return the positions of the drawn blocks, int32 (blocks, keys); -1 for none."""

@@ -1,9 +1,11 @@
 """A window and the first keys of a sequence, for streams without end."""
 
+import functools
+
 from keras import ops
 
-from keras_attn.attention.first_keys import attend_first_keys, first_keys_tiles
 from keras_attn.attention.inputs import positions_by_head
+from keras_attn.attention.plans import FirstKeys, Plan
 from keras_attn.attention.softmax import (
     at_least_float32,
     attend_logits_with_logsumexp,
@@ -14,11 +16,12 @@ from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.combined import SameAs
 from keras_attn.patterns.global_keys import Global
 from keras_attn.patterns.local import Local
+from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
 
 @register
-class Sinks(SameAs):
+class Sinks(SameAs, Pattern):
     """A query attends to a window and to the first keys, which never seem farther than the cache.
 
         allowed(i, j) = (0 <= i - j < window)  or  (j < count and j <= i)
@@ -63,42 +66,76 @@ class Sinks(SameAs):
         self.window = int(window)
         self.same = Local(self.window) | Global(self.count, causal=True)
 
+    def for_call(self, inputs, layer_input, position):
+        return _SinksOfCall(self, position)
+
     def dense_mask_and_bias(self, inputs):
-        mask = self.mask(inputs.query_positions, inputs.key_positions)
-        if inputs.position is None and not inputs.score.uses_positions:
+        return self.for_call(inputs, None, None).dense_mask_and_bias(inputs)
+
+    @functools.cached_property
+    def plan(self):
+        return WindowAndSinks(self, None)
+
+
+class _SinksOfCall(SameAs, Pattern):
+    """The pattern of one call, with the position that the layer has applied to the heads."""
+
+    is_of_positions = False
+
+    def __init__(self, same, position):
+        self.same, self.position = same, position
+
+    def dense_mask_and_bias(self, inputs):
+        mask, _ = self.same.same.dense_mask_and_bias(inputs)
+        if self.position is None and not inputs.score.uses_positions:
             return mask, None
-        near, own = _logits(self._moved(inputs)), _logits(inputs)
-        is_first = positions_by_head(inputs.key_positions)[..., None, :] < self.count
+        near, own = _logits(self.plan.moved(inputs)), _logits(inputs)
+        is_first = positions_by_head(inputs.key_positions)[..., None, :] < self.same.count
         return mask, ops.where(is_first, near - own, ops.zeros_like(own))
 
-    def attend(self, inputs, log_weight=False):
-        window = self.same.first.attend(inputs.fold_in(1), log_weight=True)
-        first = self._moved(inputs.fold_in(2))
+    @functools.cached_property
+    def plan(self):
+        return WindowAndSinks(self.same, self.position)
+
+
+class WindowAndSinks(Plan):
+    """The window, and the first keys by distances within a cache."""
+
+    def __init__(self, pattern, position):
+        super().__init__(pattern.mask_mod)
+        self.pattern, self.position = pattern, position
+        self.window = pattern.same.first.plan
         # A moved query is in reach of the same first keys by its window as before.
-        first = attend_first_keys(
-            first, self.count, lambda i, j: i - j >= self.window, log_weight=True
-        )
+        self.first = FirstKeys(lambda i, j: i - j >= pattern.window, pattern.count)
+
+    def attend_row(self, inputs, log_weight=False):
+        window = self.window.attend(inputs.fold_in(1), log_weight=True)
+        first = self.first.attend(self.moved(inputs.fold_in(2)), log_weight=True)
         output, log_weights = merge_by_logsumexp([window, first])
         return output, log_weights if log_weight else None
 
-    def tiles(self, inputs):
-        return self.same.first.tiles(inputs) + first_keys_tiles(inputs, self.count)
-
-    def attend_blockwise(self, inputs, log_weight=False):
-        if not inputs.query_segments:
-            return self.attend(inputs, log_weight)
+    def attend(self, inputs, log_weight=False):
+        if inputs.documents is None:
+            return self.attend_row(inputs, log_weight)
         # Each document has first keys of its own: from the matrix of scores.
-        found = attend_logits_with_logsumexp(*dense_arguments(inputs, self))
-        return found if log_weight else (found[0], None)
+        pattern = self.pattern.for_call(inputs, None, self.position)
+        output, log_weights = attend_logits_with_logsumexp(*dense_arguments(inputs, pattern))
+        return output, log_weights if log_weight else None
 
-    def _moved(self, inputs):
+    def moved(self, inputs):
         """Return the inputs with queries at the last position of the cache at most."""
         i = positions_by_head(inputs.query_positions)
-        nearest = ops.minimum(i, self.count + self.window - 1)
+        nearest = ops.minimum(i, self.pattern.count + self.pattern.window - 1)
         query = inputs.query
-        if inputs.position is not None:
-            query = inputs.position.move(query, nearest - i)
+        if self.position is not None:
+            query = self.position.move(query, nearest - i)
         return inputs.replace(query=query, query_positions=nearest)
+
+    def tiles(self, inputs):
+        return self.window.tiles(inputs) + self.first.tiles(inputs)
+
+    def keys_per_query(self, num_keys):
+        return self.pattern.same.keys_per_query(num_keys)
 
 
 def _logits(inputs):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.inputs import keras_mask
 from keras_attn.compat.keras_masks import set_keras_mask
 from keras_attn.testing.numerics import (
     compare,

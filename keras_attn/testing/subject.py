@@ -166,9 +166,9 @@ class AttentionSubject(Subject):
         """The pattern's mask, bool (N or 1, T, S): the queries are the last T of S positions."""
         keys = np.arange(num_keys)
         queries = keys[num_keys - query_length :]
-        mask = self.pattern.mask(ops.convert_to_tensor(queries), ops.convert_to_tensor(keys))
+        allowed = ops.convert_to_numpy(self.pattern.allowed(queries, keys))
         past = keys <= queries[:, None] if causal else np.ones((query_length, num_keys), bool)
-        return past[None] if mask is None else past & ops.convert_to_numpy(mask)[0]
+        return past & (allowed if allowed.ndim == 3 else allowed[None])
 
     def accepts_key_mask(self):
         """True if `mask_arguments` can express a padding mask."""

@@ -168,11 +168,9 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
         num_heads = (pattern.bias if pattern.dynamic else pattern.span).shape[0]
     vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
     positions = PositionRange(0, length)
-    attention_inputs = AttentionInputs(
-        vectors, vectors, vectors, positions, positions, SharedQK(), layer_input=inputs
-    )
+    heads = AttentionInputs(vectors, vectors, vectors, positions, positions, SharedQK())
     with keras.StatelessScope(collect_losses=True):  # a span's loss is not that of a model here
-        mask, bias = pattern.dense_mask_and_bias(attention_inputs)
+        mask, bias = pattern.for_call(heads, inputs, None).dense_mask_and_bias(heads)
     shape = num_heads, length, length
     logs = np.zeros(shape) if bias is None else ops.convert_to_numpy(bias)
     if mask is not None:

@@ -53,12 +53,12 @@ def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
     for num_keys in (1, 10, 37):
         allowed = np.asarray(pattern.allowed(np.arange(num_keys), np.arange(num_keys)))
         for position in range(num_keys):
-            found = np.asarray(pattern.decode_keys(np.int32(position), num_keys))
+            found = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))
             assert found.dtype == "int32" and len(found) <= count
             found = found[(found >= 0) & (found < num_keys)]
             assert len(set(found)) == len(found)
             assert set(np.flatnonzero(allowed[position])) <= set(found)
-    assert len(found) <= len(np.asarray(pattern.decode_keys(np.int32(0), M))) == count
+    assert len(found) <= len(np.asarray(pattern.kept_keys.positions(np.int32(0), M))) == count
 
 
 @pytest.mark.parametrize("grows", [False, True])
@@ -112,8 +112,8 @@ def test_several_new_keys_and_given_slots_read_all(index):
         _, read = read_cache(cache, old[:, :, :2], old[:, :, :2], pattern)
         assert read.key.shape[2] == whole
     given = np.arange(30 if index else 31)
-    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), key_positions=given)
+    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (None, given))
     assert read.key.shape[2] == len(given)
     rows = np.zeros((1, 1), int)
-    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), query_positions=rows)
+    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (rows, None))
     assert read.key.shape[2] == len(given)

@@ -5,10 +5,10 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention import lsh as hashing
-from keras_attn.attention.lsh import default_buckets, hash_directions
 from keras_attn.ops import sorting
 from keras_attn.ops.random import stateless_normal
+from keras_attn.patterns import lsh as hashing
+from keras_attn.patterns.lsh import default_buckets, hash_directions
 
 B, N, S, H, R = 2, 3, 40, 8, 3
 X = oracles.random(B, N, S, H)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from other_backend import needs_jax, run_on
 
-from keras_attn.attention.masks import (
+from keras_attn.attention.inputs import (
     combine_masks,
     join_masks,
     spread_attention_mask,

@@ -30,8 +30,8 @@ def test_conditions_add_up():
 
 def test_keys_without_a_mask_are_all_real():
     operands = AttentionInputs(None, np.zeros((2, 4, 3, 5)), *[None] * 2, PositionRange(2, 3), None)
-    positions, real = operands.positions_of_keys(), operands.mask_of_keys()
+    positions, real = operands.positions_of_keys(), operands.key_marks()
     np.testing.assert_array_equal(positions, [[[[2], [3], [4]]]])
     assert real.dtype == bool and np.asarray(real).shape == (1, 1, 3, 1) and np.all(real)
     some = np.array([[[True, False, True]]])
-    np.testing.assert_array_equal(operands.replace(key_mask=some).mask_of_keys(), some[..., None])
+    np.testing.assert_array_equal(operands.replace(key_mask=some).key_marks(), some[..., None])

@@ -8,11 +8,10 @@ import tensorflow as tf
 from index_sets import SMALL_TILES
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local
-from keras_attn.attention.chunked import attend_chunked
-from keras_attn.attention.fixed import attend_fixed
 from keras_attn.attention.inputs import AttentionInputs, PositionRange, positions_tensor
-from keras_attn.attention.strided import attend_strided
+from keras_attn.attention.plans import BlockLocal, Chunked
+from keras_attn.patterns.fixed import Summaries
+from keras_attn.patterns.strided import Columns
 from keras_attn.scores import DotProduct, Score
 
 B, N, T, H = 2, 3, 37, 4
@@ -41,6 +40,22 @@ def expected(allowed, bias=0.0, query=QUERY, key=KEY, value=VALUE):
     weights = np.exp(np.where(allowed, logits, -np.inf))
     total = weights.sum(-1, keepdims=True)
     return weights @ value / np.where(total > 0, total, 1), np.log(np.maximum(total, 1e-300))
+
+
+def attend_chunked(inputs, allowed=None, log_weight=False, **options):
+    return Chunked(allowed, **options).attend(inputs, log_weight)
+
+
+def attend_block_local(inputs, *arguments, log_weight=False, **options):
+    return BlockLocal(*arguments, **options).attend(inputs, log_weight)
+
+
+def attend_strided(inputs, stride, log_weight=False):
+    return Columns(None, stride).attend(inputs, log_weight)
+
+
+def attend_fixed(inputs, allowed, stride, summary, log_weight=False):
+    return Summaries(allowed, stride, summary).attend(inputs, log_weight)
 
 
 def assert_equal(found, wanted):

@@ -80,7 +80,7 @@ def decode(layer, x, chunks, slots, **arguments):
     if slots is None:  # a cache that grows
         assert cache["index"] is None and cache["key"].shape[2] == start
     else:
-        kept = layer.pattern.cache_size() or slots
+        kept = layer.pattern.kept_keys.size or slots
         assert int(cache["index"]) == start and cache["key"].shape[2] == min(slots, kept)
     return np.concatenate(outputs, axis=1)
 
@@ -140,7 +140,7 @@ def test_limit_cached_equals_full_for_every_pattern(name, slots):
 def test_a_ring_never_runs_full(name):
     """Nor does it matter how many keys come at once."""
     layer = built(LONG_X, pattern=PATTERNS[name])
-    slots = layer.pattern.cache_size()
+    slots = layer.pattern.kept_keys.size
     full = layer(LONG_X, LONG_X)
     for chunks in ([1] * LONG, [LONG], [slots + 1, 1, LONG - slots - 2]):
         np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)

@@ -9,6 +9,7 @@ from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS, WHOLE, W
 from scripts import result_of
 
 from keras_attn import export
+from keras_attn.attention.plans import Window
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Causal, Dense, Local, Pattern, PerHead
 from keras_attn.scores import LearnedRelative
@@ -107,15 +108,6 @@ def test_masks_and_positions_of_a_call_are_obeyed():
         np.testing.assert_array_equal(tiles, matrix)
 
 
-@keras.saving.register_keras_serializable("test")
-class Noted(Local):
-    """Tells whether it was asked for its plan."""
-
-    def attend(self, operands, log_weight=False):
-        self.planned = True
-        return super().attend(operands, log_weight)
-
-
 @pytest.mark.parametrize(
     "plan, window, length, planned",
     [
@@ -126,25 +118,28 @@ class Noted(Local):
         ("auto", 500, 520, False),  # leaves out too little, and the matrix is small
     ],
 )
-def test_implementation_is_chosen_by_length(plan, window, length, planned):
-    pattern = Noted(window)
+def test_implementation_is_chosen_by_length(plan, window, length, planned, monkeypatch):
+    calls, attend = [], Window.attend
+    monkeypatch.setattr(
+        Window, "attend", lambda *args, **kw: calls.append(1) or attend(*args, **kw)
+    )
     x = oracles.random(1, length, D)
-    MultiHeadAttention(2, 4, pattern=pattern, implementation=plan)(x, x)
-    assert getattr(pattern, "planned", False) is planned
+    MultiHeadAttention(2, 4, pattern=Local(window), implementation=plan)(x, x)
+    assert bool(calls) is planned
 
 
 def test_a_large_matrix_is_avoided_by_a_pattern_that_leaves_out_nothing():
-    assert Local(100).prefers_blockwise(48, 48, short=16, long=48)
-    assert not Local(100).prefers_blockwise(47, 47, short=16, long=48)
+    assert Local(100).plan.is_faster(48, 48, long=48)
+    assert not Local(100).plan.is_faster(47, 47, long=48)
 
 
 @pytest.mark.parametrize(
     "length, num_keys, pays",
-    [(511, 511, False), (512, 512, True), (512, 700, False), (None, None, False)],
+    [(512, 512, True), (512, 700, False), (None, None, False)],
 )
 def test_half_a_square_pays_early(length, num_keys, pays):
-    assert Causal().prefers_blockwise(length, num_keys) is pays
-    assert not Dense().prefers_blockwise(length, num_keys)
+    assert Causal().plan.is_faster(length, num_keys) is pays
+    assert not Dense().plan.is_faster(length, num_keys)
 
 
 @pytest.mark.parametrize("name", WHOLE)

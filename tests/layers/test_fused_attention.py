@@ -14,7 +14,8 @@ import pytest
 from keras import ops
 
 from keras_attn.attention import fused
-from keras_attn.layers import MultiHeadAttention
+from keras_attn.attention.plans import AllKeys, Plan
+from keras_attn.layers import MultiHeadAttention, multi_head_attention
 from keras_attn.patterns import AdaptiveSpan, Causal, Dense, Local, PerHead
 from keras_attn.scores import DotProduct
 
@@ -181,10 +182,9 @@ def test_keras_flag_disables_the_kernel(kernel, monkeypatch):
 
 
 def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypatch):
-    monkeypatch.setattr(
-        "keras_attn.patterns.pattern.Pattern.prefers_blockwise", lambda *lengths: True
-    )
-    monkeypatch.setattr(Causal, "prefers_blockwise", lambda *lengths: True)
+    monkeypatch.setattr(multi_head_attention, "SHORTEST_BLOCKWISE", 0)
+    for plan in (Plan, AllKeys):
+        monkeypatch.setattr(plan, "is_faster", lambda *lengths: True)
     built(pattern=Local(3))(X, X)
     assert not kernel
     layers = [built(pattern=pattern) for pattern in (Dense(), Causal())]

@@ -142,8 +142,12 @@ def test_scores_beside_a_memory_are_those_of_the_segment(sinks):
 def test_a_plan_without_a_sum_of_weights_becomes_the_whole_matrix(monkeypatch):
     """The fused kernel of a GPU."""
     layer = built(join="softmax")
-    attend = layer._attend
-    monkeypatch.setattr(layer, "_attend", lambda plan, *others: attend("fused", *others))
+    attend = layer.attend
+
+    def attend_fused(prepared):
+        return attend(prepared.replace(implementation="fused"))
+
+    monkeypatch.setattr(layer, "attend", attend_fused)
     np.testing.assert_allclose(read(layer)[0], expected(layer), atol=1e-5)
 
 

@@ -143,7 +143,7 @@ def test_ring_cache_keeps_the_window(pattern, slots):
 def test_a_ring_cache_keeps_first_keys_besides_the_window(pattern, sinks, slots):
     layer = MultiHeadAttention(2, 4, pattern=pattern)
     assert KVCache(100).initial(layer, 1)["key"].shape[2] == slots
-    assert pattern.cache_sinks == sinks
+    assert pattern.kept_keys.sinks == sinks
     allowed = np.asarray(pattern.allowed(np.arange(100), np.arange(100)))
     allowed = allowed.reshape(-1, 100, 100).any(0)
     distance = np.arange(100)[:, None] - np.arange(100)

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.attention.inputs import AttentionInputs, PositionRange, TileSizes
+from keras_attn.attention.plans import BlockLocal
 from keras_attn.attention.softmax import attend_logits
-from keras_attn.patterns import AdaptiveSpan, Local, adaptive_span
+from keras_attn.patterns import AdaptiveSpan, Local
 from keras_attn.scores import DotProduct
 
 B, N, H, HV, D = 2, 3, 4, 5, 8
@@ -79,20 +80,20 @@ def operands_of(query, key, value, inputs, real=None):
         *places,
         DotProduct(),
         key_mask=real,
-        layer_input=inputs,
         tile_sizes=TILES,
     )
 
 
-def by_matrix(pattern, operands):
+def by_matrix(pattern, operands, inputs=None):
+    pattern = pattern.for_call(operands, inputs, None)
     mask, bias = pattern.dense_mask_and_bias(operands)
     if operands.key_mask is not None:
         mask = tf.logical_and(mask, operands.key_mask[:, :, None])
     return attend_logits(DotProduct()(operands.query, operands.key) + bias, operands.value, mask)
 
 
-def by_plan(pattern, operands):
-    return pattern.attend(operands)
+def by_plan(pattern, operands, inputs=None, log_weight=False):
+    return pattern.for_call(operands, inputs, None).plan.attend(operands, log_weight)
 
 
 PARTS = [[0.0, 0.0, 0.0], [0.0, 0.21, 0.4], [1.0, 0.3, 0.0]]
@@ -117,10 +118,10 @@ def test_oracle(case, sizes):
         spans = spans_of(pattern, oracles.numpy_of(tensors[3]))
         expected, weights = formula(pattern, *map(oracles.numpy_of, tensors[:3]), spans, padding)
         operands = operands_of(*tensors, None if padding is None else tf.constant(padding))
-        output, found = by_matrix(pattern, operands)
+        output, found = by_matrix(pattern, operands, tensors[3])
         np.testing.assert_allclose(output, expected, atol=1e-5)
         np.testing.assert_allclose(found, weights, atol=1e-5)
-        planned, log_weight = pattern.attend(operands, log_weight=True)
+        planned, log_weight = by_plan(pattern, operands, tensors[3], log_weight=True)
         np.testing.assert_allclose(planned, expected, atol=1e-5)
         assert np.all(planned.numpy()[weights.sum(-1) == 0] == 0)
         assert log_weight.shape == (B, N, length, 1)
@@ -130,7 +131,7 @@ def gradients(pattern, attention, tensors, real=None):
     variables = [w.value for w in pattern.weights]
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        output = attention(pattern, operands_of(*tensors, real))[0]
+        output = attention(pattern, operands_of(*tensors, real), tensors[3])[0]
         loss = tf.reduce_sum(output * tf.cos(tf.range(float(HV))))
     return output, tape.gradient(loss, [*tensors, *variables], unconnected_gradients="zero")
 
@@ -214,21 +215,23 @@ def test_xla():
 def test_small_spans_compute_few_keys(monkeypatch):
     """One graph, in which the spans choose how far back a window reaches as it runs."""
     pattern, counts = built([0.0] * N), tf.Variable(tf.zeros(MAX_SPAN, tf.int32))
-    compute = adaptive_span.attend_block_local
+    compute = BlockLocal.attend_row
 
-    def counted(operands, allowed, block, before, **keywords):
-        counts.scatter_nd_add([[before]], [1])
-        return compute(operands, allowed, block, before, **keywords)
+    def counted(plan, operands, log_weight=False):
+        counts.scatter_nd_add([[plan.before]], [1])
+        return compute(plan, operands, log_weight)
 
-    monkeypatch.setattr(adaptive_span, "attend_block_local", counted)
-    run = tf.function(lambda *tensors: by_plan(pattern, operands_of(*tensors))[0], autograph=False)
+    monkeypatch.setattr(BlockLocal, "attend_row", counted)
+    run = tf.function(
+        lambda *tensors: by_plan(pattern, operands_of(*tensors), tensors[3])[0], autograph=False
+    )
     tensors = inputs_of(61, 61)
     # Blocks of 4 for spans of at most 6, 12 and 24 keys: 2, 3 and 6 blocks before a query's own.
     for part, before in ((0.0, 2), (2 / MAX_SPAN, 2), (3 / MAX_SPAN, 3), (0.34, 6), (1.0, 6)):
         pattern.span.assign([0.0, part, 0.0])
         counts.assign(tf.zeros_like(counts))
         output = run(*tensors)
-        expected, _ = by_matrix(pattern, operands_of(*tensors))
+        expected, _ = by_matrix(pattern, operands_of(*tensors), tensors[3])
         np.testing.assert_allclose(output, expected, atol=1e-5)
         assert {n: c for n, c in enumerate(counts.numpy()) if c} == {before: 1}
 
@@ -247,8 +250,10 @@ def test_limit_is_a_window(face):
     """A span of `max_span` is `Local(max_span)`; nothing fades, whatever the ramp."""
     tensors = inputs_of(61, 61)
     pattern = built([1.0] * N)
-    expected, _ = Local(MAX_SPAN).attend(operands_of(*tensors))
-    np.testing.assert_allclose(face(pattern, operands_of(*tensors))[0], expected, atol=1e-6)
+    expected, _ = Local(MAX_SPAN).plan.attend(operands_of(*tensors))
+    np.testing.assert_allclose(
+        face(pattern, operands_of(*tensors), tensors[3])[0], expected, atol=1e-6
+    )
     places = np.arange(61)
     truth = np.asarray(Local(MAX_SPAN).allowed(places, places))
     np.testing.assert_array_equal(pattern.allowed(places, places), truth)
@@ -265,7 +270,7 @@ def test_no_leak(case):
     changed = [tf.where(rest, x + 1.5, x) for x in tensors]
     for face in (by_plan, by_matrix):
         outputs = [
-            face(pattern, operands_of(*x))[0].numpy()[:, :, :cut] for x in (tensors, changed)
+            face(pattern, operands_of(*x), x[3])[0].numpy()[:, :, :cut] for x in (tensors, changed)
         ]
         np.testing.assert_array_equal(*outputs)
 
@@ -303,7 +308,9 @@ def test_span_summary():
 def test_the_soft_mask_is_float32():
     tensors = [tf.cast(x, "bfloat16") for x in inputs_of(9, 9)]
     for dynamic in (False, True):
-        _, bias = built(dynamic=dynamic).dense_mask_and_bias(operands_of(*tensors))
+        operands = operands_of(*tensors)
+        pattern = built(dynamic=dynamic).for_call(operands, tensors[3], None)
+        _, bias = pattern.dense_mask_and_bias(operands)
         assert bias.dtype == tf.float32
 
 

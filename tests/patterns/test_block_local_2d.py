@@ -125,7 +125,9 @@ def check_plan(shape, length, num_keys, padded, wrap=lambda implementation: impl
 
 def plan_of(shape):
     pattern = BlockLocal2D(*shape)
-    return lambda query, key, value, real=None: pattern.attend(operands(query, key, value, real))[0]
+    return lambda query, key, value, real=None: pattern.plan.attend(
+        operands(query, key, value, real)
+    )[0]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

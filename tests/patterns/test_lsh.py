@@ -47,7 +47,7 @@ def operands_of(query, value, real=None, **more):
 
 
 def plan(pattern, query, value, real=None, **more):
-    return pattern.attend(operands_of(query, value, real, **more))[0]
+    return pattern.plan.attend(operands_of(query, value, real, **more))[0]
 
 
 def matrix(pattern, query, value, real=None, **more):
@@ -247,7 +247,7 @@ def test_the_log_weight_is_that_of_all_rounds():
     query, value = tensors(37)
     real = padding(37)
     pattern = LSH(40, num_rounds=2, across_buckets=True)
-    output, log_weight = pattern.attend(operands_of(query, value, real), log_weight=True)
+    output, log_weight = pattern.plan.attend(operands_of(query, value, real), log_weight=True)
     assert output.shape == value.shape and log_weight.shape == (B, N, 37, 1)
     logits = SharedQK()(query, query).numpy().astype("float64")
     keys = np.flatnonzero(real[0, 0])
@@ -323,7 +323,7 @@ def test_fewer_queries_than_keys_meet_all_of_the_past_but_themselves():
     run = tf.function(unknown, specs, autograph=False)
     np.testing.assert_allclose(run(last, query, value), output, atol=1e-5)
     with pytest.raises(ValueError, match="as many as keys. Received: 2 queries, 9 keys"):
-        LSH(CHUNK).attend(operands)
+        LSH(CHUNK).plan.attend(operands)
 
 
 def test_positions_alone_allow_the_past():
@@ -367,7 +367,7 @@ def test_errors(arguments):
 
 def test_another_score_is_refused():
     operands = operands_of(*tensors(5)).replace(score=DotProduct())
-    for way in (LSH().attend, LSH().dense_mask_and_bias):
+    for way in (LSH().plan.attend, LSH().dense_mask_and_bias):
         with pytest.raises(ValueError, match=r"'shared_qk'.*Received: score=DotProduct\("):
             way(operands)
 

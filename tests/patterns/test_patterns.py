@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn import layers, patterns
+from keras_attn import patterns
+from keras_attn.attention.inputs import AttentionInputs
 from keras_attn.patterns import (
     BlockLocal1D,
     Causal,
@@ -19,9 +20,9 @@ from keras_attn.patterns import (
     PerHead,
     Prefix,
     Random,
-    Sinks,
     Strided,
 )
+from keras_attn.patterns.pattern import KeptKeys
 
 # Block 3 draws block 1, block 4 draws 2, and so on.
 DRAWN = [(), (), (), (1,), (2,), (3,), (1,)]
@@ -80,9 +81,9 @@ def test_each_head_has_its_own():
     row, rows = np.arange(5), np.array([[0, 4], [2, 1]])
     pattern = PerHead(parts)
     allowed = np.asarray(pattern.allowed(row, row))
-    assert allowed.shape == (3, 5, 5) and pattern.mask(row, row).shape == (1, 3, 5, 5)
+    assert allowed.shape == (3, 5, 5)
     in_rows = np.asarray(pattern.allowed(rows, row))
-    assert in_rows.shape == (2, 3, 2, 5) and pattern.mask(rows, row).shape == (2, 3, 2, 5)
+    assert in_rows.shape == (2, 3, 2, 5)
     for n, part in enumerate(parts):
         np.testing.assert_array_equal(allowed[n], part.allowed(row, row))
         np.testing.assert_array_equal(in_rows[:, n], part.allowed(rows, row))
@@ -119,10 +120,21 @@ def test_heads_are_causal_if_all_are():
 
 def test_the_mask_has_an_axis_for_heads():
     rows, row = np.array([[0, 1], [1, 2], [2, 3]]), np.arange(4)
-    assert Causal().mask(row, row).shape == (1, 1, 4, 4)
-    assert Causal().mask(rows, row).shape == (3, 1, 2, 4)
-    assert Causal().mask(rows, rows).shape == (3, 1, 2, 2)
-    assert Dense().mask(rows, row) is None
+
+    def mask_shape(pattern, query_positions, key_positions):
+        heads = np.zeros((3, 3, 4, 2))
+        inputs = AttentionInputs(heads, heads, heads, query_positions, key_positions, None)
+        mask, bias = pattern.dense_mask_and_bias(inputs)
+        assert bias is None
+        return None if mask is None else mask.shape
+
+    assert mask_shape(Causal(), row, row) == (1, 1, 4, 4)
+    assert mask_shape(Causal(), rows, row) == (3, 1, 2, 4)
+    assert mask_shape(Causal(), rows, rows) == (3, 1, 2, 2)
+    assert mask_shape(Dense(), rows, row) is None
+    heads = PerHead([Local(2), Causal(), Fixed(3, 1, "summary")])
+    assert mask_shape(heads, row, row) == (1, 3, 4, 4)
+    assert mask_shape(heads, rows, row) == (3, 3, 2, 4)
 
 
 def test_names_and_values():
@@ -237,60 +249,22 @@ def test_a_pattern_of_ones_own_is_a_function_of_positions():
     assert MultiHeadAttention.from_config(layer.get_config()).pattern == Even()
 
 
-@pytest.mark.parametrize("pattern", TRUTH, ids=repr)
-def test_a_subclass_that_overrides_mask_mod_inherits_no_plan(pattern):
-    class Paged(type(pattern)):
-        def mask_mod(self, i, j):
-            return super().mask_mod(i, j) & (i // 5 == j // 5)
-
-    paged = Paged(**pattern.get_config())
-    for name in ("attend", "tiles", "cache_size", "decode_keys", "keys_per_query", "mask"):
-        assert getattr(Paged, name) is getattr(Pattern, name)
-    assert (paged.simple_rule, paged.supports_segments, paged.cache_sinks) == (None, False, 0)
-    assert paged.causal == pattern.get_config().get("causal", False)
-    i = np.arange(13)
-    expected = [[TRUTH[pattern](t, s) and t // 5 == s // 5 for s in range(13)] for t in range(13)]
-    np.testing.assert_array_equal(paged.allowed(i, i), expected)
-
-
-@pytest.mark.parametrize("pattern", [Strided(4), Fixed(4, 1), Dense(), Sinks(1, 3)], ids=repr)
-def test_each_way_obeys_the_rule_of_a_subclass(pattern):
-    @keras.saving.register_keras_serializable("test")
-    class Paged(type(pattern)):
-        causal = True
-
-        def mask_mod(self, i, j):
-            return super().mask_mod(i, j) & (i // 5 == j // 5) & (j <= i)
-
-    def layer(way):
-        keras.utils.set_random_seed(3)
-        own = Paged(**pattern.get_config())
-        made = layers.MultiHeadAttention(2, 3, pattern=own, implementation=way)
-        made.build((1, 13, 5), (1, 13, 5))
-        return made
-
-    x = np.random.default_rng(0).normal(size=(1, 13, 5)).astype("float32")
-    blockwise, dense = (np.asarray(layer(way)(x, x)) for way in ("blockwise", "dense"))
-    np.testing.assert_allclose(blockwise, dense, atol=1e-6)
-    changed = np.concatenate([x[:, :5] + 1, x[:, 5:]], axis=1)
-    np.testing.assert_array_equal(layer("blockwise")(changed, changed)[:, 5:], blockwise[:, 5:])
+@pytest.mark.parametrize("base", [Local, Strided, PerHead, Causal], ids=lambda x: x.__name__)
+def test_a_concrete_pattern_has_no_subclasses(base):
+    message = f"subclass of `Pattern` itself, or a combination such as `{base.__name__}.*&"
+    with pytest.raises(TypeError, match=message):
+        type("Narrow", (base,), {})
 
 
 def test_what_mixins_and_bases_without_a_rule_define_is_inherited():
     class Past:
         causal = True
 
-    class Plan(Pattern):
-        def cache_size(self):
-            return 7
+    class Windowed(Pattern):
+        kept_keys = KeptKeys(7)
 
-    class Own(Past, Plan):
+    class Own(Past, Windowed):
         def mask_mod(self, i, j):
             return j <= i
 
-    class Narrow(Past, Dense):
-        def mask_mod(self, i, j):
-            return j <= i
-
-    assert Own().causal and Own().cache_size() == 7
-    assert Narrow().causal and Narrow.attend is Pattern.attend
+    assert Own().causal and Own().kept_keys.size == 7

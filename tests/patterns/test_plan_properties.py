@@ -31,7 +31,7 @@ def inputs(length=T, dtype="float32", batch=B):
 
 
 def output_of(pattern, arrays, real=None):
-    return np.asarray(pattern.attend(operands(*map(tf.constant, arrays), key_mask=real))[0])
+    return np.asarray(pattern.plan.attend(operands(*map(tf.constant, arrays), key_mask=real))[0])
 
 
 @pytest.mark.parametrize("case", CAUSAL)
@@ -66,7 +66,7 @@ def test_where_all_is_padding_output_and_gradient_are_zero(case):
     with tf.GradientTape() as tape:
         tape.watch([query, key, value])
         real = tf.zeros((B, 1, T), "bool")
-        output, _ = pattern.attend(operands(query, key, value, key_mask=real))
+        output, _ = pattern.plan.attend(operands(query, key, value, key_mask=real))
         loss = tf.reduce_sum(output)
     gradients = tape.gradient(loss, [query, key, value], unconnected_gradients="zero")
     for x in (output, *gradients):
@@ -78,7 +78,9 @@ def test_the_log_weight_is_the_log_of_the_sum_of_exponentials(case):
     pattern, sets = CASES[case]
     query, key, value = inputs()
     real = np.random.default_rng(1).random((B, 1, T)) < 0.6
-    output, log_weight = pattern.attend(operands(query, key, value, key_mask=real), log_weight=True)
+    output, log_weight = pattern.plan.attend(
+        operands(query, key, value, key_mask=real), log_weight=True
+    )
     np.testing.assert_allclose(output, output_of(pattern, [query, key, value], real), atol=1e-6)
     allowed = truth(sets, T, T)[None] & real[:, :, None]
     logits = np.einsum("bnth,bnsh->bnts", *(oracles.numpy_of(x) for x in (query, key))) / H**0.5
@@ -124,7 +126,7 @@ def tensors_of(function, length):
 @pytest.mark.parametrize("case", WHOLE)
 def test_no_tensor_of_the_graph_is_a_matrix_of_scores(case):
     length = 256
-    found = list(tensors_of(lambda x: CASES[case][0].attend(x)[0], length))
+    found = list(tensors_of(lambda x: CASES[case][0].plan.attend(x)[0], length))
     assert max(math.prod(shape) for _, shape in found) < length * length
     # Nor does a loop pile up what its steps computed, for the way back.
     assert not {"TensorListPushBack", "StackPushV2"} & {op for op, _ in found}
@@ -150,7 +152,7 @@ def run_dropping(case, mode="eager"):
     def run(query, key, value, upstream):
         with tf.GradientTape() as tape:
             tape.watch([query, value])
-            output, _ = pattern.attend(operands(query, key, value, **DROPPING))
+            output, _ = pattern.plan.attend(operands(query, key, value, **DROPPING))
             loss = tf.reduce_sum(output * upstream)
         return output, *tape.gradient(loss, [query, value])
 
@@ -183,7 +185,7 @@ def kept(case, second=5):
     pattern, sets = CASES[case]
     nothing, one_hot = tf.zeros((B, N, T, H)), tf.eye(T, batch_shape=(B, N))
     given = {"dropout_fn": drop_half, "seed": tf.constant([3, second])}
-    output, _ = pattern.attend(operands(nothing, nothing, one_hot, **given))
+    output, _ = pattern.plan.attend(operands(nothing, nothing, one_hot, **given))
     weights = np.asarray(output) * truth(sets, T, T).sum(-1, keepdims=True)[None]
     return weights, np.broadcast_to(truth(sets, T, T), weights.shape)
 

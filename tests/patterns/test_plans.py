@@ -118,7 +118,7 @@ def plan_of(pattern, score, **more):
                 tile_sizes=SMALL_TILES,
                 **more,
             )
-            output, _ = pattern.attend(inputs)
+            output, _ = pattern.plan.attend(inputs)
             loss = tf.reduce_sum(output * upstream)
         sources = [query, key, value, *weights]
         return output, *tape.gradient(loss, sources, unconnected_gradients="zero")

@@ -97,7 +97,7 @@ def test_save_config_and_arguments():
     config = keras.saving.serialize_keras_object(pattern)
     assert keras.saving.deserialize_keras_object(config) == pattern != Sinks(G, W + 1)
     assert repr(pattern) == "Sinks(2, 5)"
-    assert pattern.causal and pattern.cache_sinks == G and pattern.cache_size() == G + W
+    assert pattern.causal and pattern.kept_keys[:2] == (G + W, G)
     for make in (lambda: Sinks(0, 3), lambda: Sinks(3, 0)):
         with pytest.raises(ValueError, match="`(count|window)`.*=0"):
             make()

@@ -39,7 +39,7 @@ def test_window_conventions(options, pattern, padded):
     given = AttentionInputs(
         query, key, value, *default_positions(T, T), DotProduct(), key_mask=real[:, None]
     )
-    ours, _ = pattern.attend(given)
+    ours, _ = pattern.plan.attend(given)
     # A padded query is not computed by the peer as by us, and is nobody's business.
     theirs, ours = (np.moveaxis(np.asarray(x), 1, 2)[real] for x in (theirs, ours))
     np.testing.assert_allclose(ours, theirs, atol=2e-6)

@@ -61,7 +61,7 @@ def test_output_and_gradients(num_rounds, more, causal):
     with tf.GradientTape() as tape:
         tape.watch([query, value])
         operands = AttentionInputs(query, query, value, here, here, SharedQK())
-        output, _ = pattern.attend(operands)
+        output, _ = pattern.plan.attend(operands)
         total = tf.reduce_sum(output * UPSTREAM)
     ours = [output, *tape.gradient(total, [query, value])]
     buckets = pattern.buckets(operands).numpy()

@@ -72,7 +72,7 @@ def check_in_tiles(layer, formula, pattern, atol):
 
     def plan(query, key, value):
         inputs = AttentionInputs(query, key, value, *places, layer, tile_sizes=tiles)
-        return pattern.attend(inputs)[0]
+        return pattern.plan.attend(inputs)[0]
 
     for found, wanted in zip(run(plan), run(matrix), strict=True):
         scale = max(1.0, np.abs(wanted).max())

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.compat.unallocated import assign
-from keras_attn.layers.head_projections import HeadProjections
+from keras_attn.layers.multi_head_attention import HeadProjections
 
 
 @dataclasses.dataclass(frozen=True)

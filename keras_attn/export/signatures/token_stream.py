@@ -93,12 +93,12 @@ def _cache_sizes(model):
         )
     patterns = [block.attention.pattern for block in blocks]
     for pattern in patterns:
-        if pattern.cache_size() is None:
+        if pattern.kept_keys.size is None:
             raise ValueError(
                 "A stream needs patterns that keep a fixed number of keys, such as "
                 f"`Sinks(4, window=1020)`. Received: pattern={pattern!r}."
             )
-    return [pattern.cache_size() for pattern in patterns]
+    return [pattern.kept_keys.size for pattern in patterns]
 
 
 def _state(cache):

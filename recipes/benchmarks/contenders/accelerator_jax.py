@@ -52,12 +52,12 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
     facts = {"gflop": gflop, **device()}
 
     def attend(query, key, value):
-        given = AttentionInputs(query, key, value, positions, positions, score)
-        if can_fuse(given, pattern, pattern.prefers_blockwise(length, length)):
+        inputs = AttentionInputs(query, key, value, positions, positions, score)
+        if can_fuse(inputs, pattern, pattern.plan.is_faster(length, length)):
             facts["by"] = "kernel"
-            return attend_fused(given, pattern)[0]
+            return attend_fused(inputs, pattern)[0]
         facts["by"] = "blockwise"
-        return pattern.attend(given)[0]
+        return pattern.plan.attend(inputs)[0]
 
     @jax.jit
     def with_gradients(*inputs):

@@ -46,7 +46,8 @@ def _attention(pattern, length, width):
     def attend(x):
         x = ops.reshape(x, (1, length, width // HEAD_DIM, HEAD_DIM))
         x = ops.transpose(x, (0, 2, 1, 3))
-        return pattern.attend(AttentionInputs(x, x, x, positions, positions, DotProduct()))[0]
+        inputs = AttentionInputs(x, x, x, positions, positions, DotProduct())
+        return pattern.for_call(inputs, None, None).plan.attend(inputs)[0]
 
     return graph_task(attend, [sequence(length, width)], gflop=1.0)
 

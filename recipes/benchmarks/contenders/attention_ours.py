@@ -8,7 +8,7 @@ from .attention_tensorflow import graph_task
 def core(
     pattern, arguments, length, gflop, backward=False, score="scaled_dot", keyword_arguments=None
 ):
-    """`attend` of a class of `keras_attn.patterns`, by its name, without projections.
+    """The plan of a class of `keras_attn.patterns`, by its name, without projections.
 
     The list and the dict of arguments are of its constructor.
     """
@@ -22,7 +22,8 @@ def core(
 
     def attend(query, *others):
         key, value = (query, *others) if shares_query else others
-        return pattern.attend(AttentionInputs(query, key, value, positions, positions, score))[0]
+        inputs = AttentionInputs(query, key, value, positions, positions, score)
+        return pattern.for_call(inputs, None, None).plan.attend(inputs)[0]
 
     arrays = heads(length, count=2 if shares_query else 3)
     return graph_task(attend, arrays, gflop, backward)
