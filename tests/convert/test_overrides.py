@@ -50,7 +50,7 @@ def test_reversible_blocks_have_the_weights_of_the_checkpoint(convert):
 
 @pytest.mark.parametrize(
     "name",
-    ["bert_classifier", *(pytest.param(n, marks=pytest.mark.slow) for n in ("bart", "gemma3"))],
+    [pytest.param(name, marks=pytest.mark.slow) for name in ("bert_classifier", "bart")],
 )
 def test_a_function_of_the_blocks_makes_the_depth(convert, name):
     """Blocks that are computed again in training have the outputs of before."""
@@ -79,6 +79,7 @@ def test_another_residual_keeps_the_weights_and_the_kind_of_the_norms(convert, n
     assert np.isfinite(outputs(model, arrays)).all()
 
 
+@pytest.mark.slow
 def test_a_bert_becomes_reversible_with_norms_before_its_sublayers(convert, tmp_path):
     model, arrays = convert("bert", residual="pre_norm", depth="reversible")
     model.save(tmp_path / "model.keras")
@@ -101,7 +102,7 @@ def test_changes_that_do_not_fit_are_refused(convert, overrides, message):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) for n in ("bert", "marian", "bart", "t5")]
+    "name", [pytest.param(n, marks=pytest.mark.slow) for n in ("marian", "t5")]
 )
 def test_a_window_over_the_whole_text_changes_no_output(convert, name):
     """A window of three tokens does."""

@@ -116,6 +116,7 @@ def test_offsets_shift_a_row_and_change_nothing_else():
     assert np.any(other.batch(0, 0)[1] != labels)
 
 
+@pytest.mark.slow
 def test_a_model_without_positions_ignores_offsets():
     model = universal_transformer(15, 2, 2, 8, 7, depth="act", position=None)
     batches = Batches("copy", TRAIN_LENGTH, 10, 5, 6, 0)
@@ -153,6 +154,7 @@ def test_a_tenth_is_held_out_with_any_padding():
     np.testing.assert_array_equal(is_held_out(padded), held_out)
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_batch_have_the_mean_of_the_metric():
     keras.utils.set_random_seed(1)
     model = universal_transformer(15, 4, 2, 8, 7, dropout=0.0, depth="act", halting_bias=-0.6)
@@ -200,7 +202,6 @@ def test_a_run_writes_card_pictures_and_export(tmp_path, capsys):
     assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
 
 
-@pytest.mark.slow
 def test_parity_counts_steps_and_is_exported(tmp_path):
     assert run(tmp_path, "--task", "parity") == 0
     assert (tmp_path / "steps.png").stat().st_size > 0
@@ -213,12 +214,11 @@ def test_parity_counts_steps_and_is_exported(tmp_path):
     np.testing.assert_allclose(*answer.values(), model(examples.inputs), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made, options",
     [
-        pytest.param(
-            *(SequenceRun, ("--task", "copy", "--model", "transformer")), marks=pytest.mark.slow
-        ),
+        (SequenceRun, ("--task", "copy", "--model", "transformer")),
         (ParityRun, ("--task", "parity", "--model", "rnn")),
     ],
 )

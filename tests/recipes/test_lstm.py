@@ -84,7 +84,7 @@ def test_padding_and_other_rows_have_no_influence(model):
     np.testing.assert_allclose(model(IDS)[1:], alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots, chunks", [(None, [1, 1, 1]), (5, [1, 1, 1]), (5, [2, 1])], ids=str)
+@pytest.mark.parametrize("slots, chunks", [(None, [1, 1, 1]), (5, [2, 1])], ids=str)
 def test_cached_steps_equal_one_pass(model, slots, chunks):
     whole, start = np.asarray(model(IDS)), 0
     constants, cache = model.start(IDS, slots)
@@ -95,6 +95,7 @@ def test_cached_steps_equal_one_pass(model, slots, chunks):
         start = end
 
 
+@pytest.mark.slow
 def test_greedy_decoding_takes_the_likeliest_token_of_each_pass(model):
     ids, scores = generate(model, SOURCE, max_length=6, eos_id=-1)
     for row in range(2):
@@ -108,9 +109,8 @@ def test_greedy_decoding_takes_the_likeliest_token_of_each_pass(model):
         np.testing.assert_allclose(scores[row], total, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["growing", "fixed"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["growing", "fixed"])
 def test_a_beam_for_each_sequence_finds_the_best_one(jit_compile):
     """All sequences of three tokens of a vocabulary of five, scored by whole passes."""
     model, size, end = made(1, 5), 5, 3
