@@ -41,7 +41,7 @@ LEFT_OUT = {
     "llama": (hub.LlamaBackbone, {**GROUPS, "rope_position_scaling_factor": 4.0}),
     "gemma2": (hub.GemmaBackbone, {**HEAD, **GEMMA_2, "query_head_dim_normalize": False}),
 }
-FAST = {"gpt2", "gemma2"}
+FAST = {"gpt2"}
 NAMES = [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in CASES]
 
 
@@ -71,6 +71,7 @@ def test_a_backbone_is_converted_with_each_of_its_weights(name, tmp_path):
     assert all(np.abs(new - old).max() > 0 for new, old in pairs if np.abs(old).max() > 0)
 
 
+@pytest.mark.slow
 def test_overrides_change_the_model():
     model = from_keras_hub(backbone("gpt2"), max_length=41, pattern=patterns.Local(5), dropout=0.3)
     assert model.max_length == 41 and model.dropout == 0.3

@@ -71,6 +71,7 @@ def test_models_of_papers_are_written(family, tmp_path):
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
 
 
+@pytest.mark.slow
 def test_a_model_of_images_is_written_from_its_file(tmp_path):
     make, options = OWN["vit"]
     make(**sizes(**options)).save(tmp_path / "vit.keras")

@@ -24,7 +24,10 @@ def lengths(name):
     return 65536 if name == "reformer_enwik8" else 64
 
 
-@pytest.mark.parametrize("name", ["transformer_tiny", "decision_transformer_hopper"])
+@pytest.mark.parametrize(
+    "name",
+    ["decision_transformer_hopper", pytest.param("transformer_tiny", marks=pytest.mark.slow)],
+)
 def test_the_parameters_of_all_layers_are_those_of_the_model(name):
     costs = keras_attn.explain(name, 32)
     assert costs.total.parameters == count_parameters(name)
@@ -42,6 +45,7 @@ def test_the_parameters_of_four_layers_of_each_preset_are_exact():
         assert costs.total.forward_flops > 0, name
 
 
+@pytest.mark.slow
 def test_the_numbers_are_a_dict_that_json_can_write():
     costs = keras_attn.explain("transformer_tiny", 32, batch_size=3)
     found = json.loads(json.dumps(costs.to_dict()))
@@ -50,6 +54,7 @@ def test_the_numbers_are_a_dict_that_json_can_write():
     assert found["total"]["forward_flops"] == flops == costs.total.forward_flops
 
 
+@pytest.mark.slow
 def test_layers_that_are_alike_share_a_row_of_the_table(capsys):
     main(["llama3_2_1b", "--length", "512", "--precision", "mixed_bfloat16"])
     table = capsys.readouterr().out
