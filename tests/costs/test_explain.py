@@ -177,6 +177,7 @@ def block(index):
     return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
 
 
+@pytest.mark.slow
 def test_recomputed_blocks_keep_less_than_others():
     def training(make):
         embedding = layers.TokenEmbedding(31, 16)
@@ -195,6 +196,7 @@ def activations(model, length=257, batch_size=3):
     return memory.training - memory.weights - memory.gradients - memory.optimizer
 
 
+@pytest.mark.slow
 def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
     def model(*stacks):
         x = inputs = keras.Input((None, 16))
@@ -207,6 +209,7 @@ def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
     assert activations(model(shared, shared)) == activations(model(*others))
 
 
+@pytest.mark.slow
 def test_a_shared_block_that_is_recomputed_has_the_peak_of_as_many_blocks():
     embedding = layers.TokenEmbedding(31, 16)
     one, many = (
@@ -241,6 +244,7 @@ def test_a_layer_of_ones_own_names_its_argument_as_it_likes():
     assert keras_attn.explain(keras.Model(inputs, x), 5).total.parameters > 0
 
 
+@pytest.mark.slow
 def test_steps_of_a_shared_block_share_the_keys_of_the_other_sequence():
     def caches(num_steps):
         model = keras_attn.models.universal_transformer(31, num_steps, 2, 8, 16)
