@@ -189,7 +189,7 @@ PIECES = st.one_of(
 
 
 @hypothesis.given(st.lists(st.lists(PIECES, max_size=4), max_size=4), st.sampled_from([None, 1, 3]))
-@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.settings(max_examples=15, deadline=None)
 def test_python_gives_the_ids_and_texts_of_the_graph_operations(tokenizer, texts, max_length):
     """`encode` computes so on other backends than TensorFlow."""
     texts = [
