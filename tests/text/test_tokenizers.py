@@ -50,6 +50,12 @@ class Service(tf.Module):
         return {"ids": ids, "lengths": lengths, "text": self.tokenizer.decode(ids)}
 
 
+@pytest.fixture(scope="module")
+def service(tokenizer):
+    """The graph of a tokenizer, which is traced once."""
+    return Service(tokenizer)
+
+
 def decoded(tokenizer, ids):
     return [line.decode() for line in tokenizer.decode(ids).numpy()]
 
@@ -81,8 +87,8 @@ def test_an_empty_string_is_eos_alone(tokenizer):
     assert decoded(tokenizer, ids) == [""]
 
 
-def test_an_empty_batch_stays_empty(tokenizer):
-    result = Service(tokenizer)(tf.zeros([0], tf.string))
+def test_an_empty_batch_stays_empty(tokenizer, service):
+    result = service(tf.zeros([0], tf.string))
     assert result["ids"].shape[0] == 0
     assert result["lengths"].shape == result["text"].shape == (0,)
     assert tokenizer.decode(tf.zeros([0, 7], tf.int32)).shape == (0,)
@@ -239,8 +245,7 @@ def test_tokenizers_work_without_tensorflow(tmp_path):
         assert json.loads(line) == expected
 
 
-def test_a_graph_equals_eager_mode(tokenizer):
-    service = Service(tokenizer)
+def test_a_graph_equals_eager_mode(tokenizer, service):
     for batch in (SENTENCES, SENTENCES[:1], ["", "a"]):
         ids, lengths = tokenizer.encode(batch)
         result = service(tf.constant(batch))
@@ -336,9 +341,8 @@ def test_exports_answer_in_a_fresh_process(exports):
     assert done.stdout.split("\n") == texts * 2 * len(TOKENIZERS) + [""]
 
 
-def test_seeding_does_not_break_existing_tokenizers(tokenizer, exports):
+def test_seeding_does_not_break_existing_tokenizers(tokenizer, service, exports):
     """It drops the kernels of eager mode, and with them what belongs to a kernel."""
-    service = Service(tokenizer)
     loaded = [tf.saved_model.load(str(exports / name)) for name in TOKENIZERS]
     for model in (service, *loaded):
         model(tf.constant(SENTENCES))
