@@ -332,6 +332,7 @@ def exports(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_exports_answer_in_a_fresh_process(exports):
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ""}
     program = "-c", IN_A_FRESH_PROCESS, exports, *SENTENCES, "", "☃"
@@ -341,6 +342,7 @@ def test_exports_answer_in_a_fresh_process(exports):
     assert done.stdout.split("\n") == texts * 2 * len(TOKENIZERS) + [""]
 
 
+@pytest.mark.slow
 def test_seeding_does_not_break_existing_tokenizers(tokenizer, service, exports):
     """It drops the kernels of eager mode, and with them what belongs to a kernel."""
     loaded = [tf.saved_model.load(str(exports / name)) for name in TOKENIZERS]
