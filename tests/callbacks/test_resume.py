@@ -83,13 +83,8 @@ def assert_equal_states(model, expected):
         np.testing.assert_array_equal(found, value)
 
 
-@pytest.mark.parametrize(
-    "policy, eager",
-    [
-        pytest.param("mixed_float16", False, marks=pytest.mark.slow),
-        ("bfloat16", True),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy, eager", [("mixed_float16", False), ("bfloat16", True)])
 def test_killed_and_resumed_equals_straight(tmp_path, policy, eager):
     """Weights, moments, step and dropout: nothing differs in the end."""
     keras.config.set_dtype_policy(policy)
