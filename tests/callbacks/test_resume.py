@@ -159,6 +159,7 @@ def test_resumes_with_several_steps_per_execution(tmp_path):
         assert history[name] == pytest.approx(values, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_initial_epoch_repeats_the_unfinished_epoch(tmp_path):
     """For data that cannot begin in the middle: the state is that of the last batch saved."""
     model = make_model()
@@ -179,6 +180,7 @@ def test_initial_epoch_repeats_the_unfinished_epoch(tmp_path):
     assert fit(again, [], epochs=2, initial_epoch=1).history == history  # nothing was carried over
 
 
+@pytest.mark.slow
 def test_resumes_data_of_unknown_cardinality(tmp_path):
     """All batches may then be done without the epoch's end."""
     x = data(0)

@@ -94,10 +94,9 @@ def loop_loss(trained, step, weights=None):
 @pytest.mark.parametrize(
     "step, arguments, terms",
     [
-        (0, {}, 6),
         (15, {"num_targets": 3, "target_weight": 0.3}, 9),
-        (0, {"targets_on_intermediate": False}, 4),
-        (3, {"schedule": "linear"}, 6),
+        pytest.param(0, {"targets_on_intermediate": False}, 4, marks=pytest.mark.slow),
+        pytest.param(3, {"schedule": "linear"}, 6, marks=pytest.mark.slow),
         (0, {"shared_heads": True}, 6),
     ],
 )
@@ -129,7 +128,7 @@ def test_sample_weight_belongs_to_the_target():
     assert found == pytest.approx(by_row, rel=1e-5)
 
 
-@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_hidden_states_are_the_outputs_of_the_blocks(remat):
     """And the last is what the model reads, after the norm that closes a stack."""
     trained = trained_model(model=language_model(residual="pre_norm", remat=remat))
@@ -146,6 +145,7 @@ def test_hidden_states_are_the_outputs_of_the_blocks(remat):
     assert len(states) == 2 and len(states[1]) == LAYERS
 
 
+@pytest.mark.slow
 def test_the_shared_classifier_reads_through_the_closing_norm():
     trained = trained_model(
         model=language_model(2, residual="pre_norm"), num_targets=1, shared_heads=True
@@ -158,6 +158,7 @@ def test_the_shared_classifier_reads_through_the_closing_norm():
     assert with_it - without == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_more_targets_than_positions():
     trained = trained_model(num_targets=T + 2, schedule=None)
     assert of_steps(trained, 0)[0] == pytest.approx(
@@ -203,6 +204,7 @@ def test_a_boundary_is_crossed_inside_one_compiled_function():
     assert np.diff(np.round(found, 4)).nonzero()[0].tolist() == [2, 5]
 
 
+@pytest.mark.slow
 def test_a_classifier_whose_time_is_over_gets_no_gradient():
     """Not even numbers that are none reach the loss, or a gradient, from a layer that is over."""
     trained = trained_model()
@@ -220,6 +222,7 @@ def test_a_classifier_whose_time_is_over_gets_no_gradient():
     assert all(np.abs(gradient).max() > 1e-4 for gradient in after[4:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step, shared_heads", [(50, False), (0, True)])
 def test_all_weights_of_the_model_are_trained(step, shared_heads):
     trained = trained_model(model=language_model(residual="pre_norm"), shared_heads=shared_heads)
@@ -240,6 +243,7 @@ def test_predictions_do_not_see_their_targets():
         assert np.abs(a[:, 4:] - b[:, 4:]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_layers_that_are_computed_again():
     plain = trained_model(model=language_model(2))
     again = trained_model(model=language_model(2, remat=True))
