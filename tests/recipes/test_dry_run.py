@@ -157,13 +157,6 @@ def test_a_dry_run_of_a_language_model_reports_its_costs_and_writes_nothing(data
     assert not out.exists()
 
 
-@pytest.mark.slow
-def test_a_dry_run_of_a_translator_reports_its_costs_and_writes_nothing(data, tmp_path, capsys):
-    found = lines_of(capsys, "translate", data, tmp_path)
-    assert "parameters" in found["Model"] and int(found["Steps"]) > 2
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_dry_run_does_not_prepare_tokens(capsys):
     error = recipe_runs.error_of(capsys, "translate", "--prepare", "--dry-run")
     assert "--dry-run and --prepare exclude each other" in error
