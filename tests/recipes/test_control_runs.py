@@ -180,7 +180,7 @@ def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
         arguments = (*SMALL, *models, "--target-return", "0.5", *more)
         return recipe_runs.run("control", "--out", tmp_path, *arguments)
 
-    assert run("--behaviour", "memoryless") == 0
+    assert run() == 0
     check_decision_transformer(tmp_path, run, capsys)
     card = read_card(tmp_path / "gtrxl-0")
     assert card["steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
@@ -189,9 +189,9 @@ def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
     assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
     assert "| `memoryless` |" in (tmp_path / "table.md").read_text()
     seconds = card["seconds"]
-    assert run("--behaviour", "memoryless") == 0  # nothing is trained again
+    assert run() == 0  # nothing is trained again
     assert read_card(tmp_path / "gtrxl-0")["seconds"] == seconds
-    assert run("--behaviour", "memoryless", "--discount", "0.5") == 2
+    assert run("--discount", "0.5") == 2
     assert "started with other options" in capsys.readouterr().err
     # With more episodes it is tested again, not trained.
     lines = (tmp_path / "memoryless-0" / "history.csv").read_text()
@@ -200,7 +200,7 @@ def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
     assert run_agent("memoryless", options)["results"]["test"]["episodes"] == 7
     assert (tmp_path / "memoryless-0" / "history.csv").read_text() == lines
     (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
-    assert run("--behaviour", "memoryless") == 2
+    assert run() == 2
     assert "gtrxl-0/card.json is damaged" in capsys.readouterr().err
 
 
@@ -212,7 +212,7 @@ def check_decision_transformer(folder, run, capsys):
     assert -1 <= found["stored"]["mean"] <= found["stored"]["max"] < 0.5
     assert "| `decision_transformer` |" in (folder / "table.md").read_text()
     history = (out / "history.csv").read_bytes()
-    assert run("--behaviour", "memoryless", "--target-return", "-0.5") == 0
+    assert run("--target-return", "-0.5") == 0
     assert (out / "history.csv").read_bytes() == history
     assert read_card(out)["results"]["test"]["target"] == -0.5
     assert run("--behaviour", "random") == 2
