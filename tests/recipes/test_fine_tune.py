@@ -252,7 +252,7 @@ def test_a_killed_run_of_pairs_ends_like_an_undisturbed_one(saved, tmp_path, mon
         assert run(out, *options) == 0 and card(out)["results"]["valid"]["value"] > 0.9
         weights.append(keras.models.load_model(out / "model.keras").get_weights())
     for one, other in zip(*weights, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, atol=1e-3)
 
 
 @pytest.fixture(scope="module")
