@@ -1,6 +1,5 @@
 """Behaviour of all tokenizers, in Python, in a graph, and from a saved file."""
 
-import json
 import os
 
 import hypothesis
@@ -10,7 +9,6 @@ import pytest
 import tensorflow as tf
 from fork_server import run_python
 from hypothesis import strategies as st
-from other_backend import needs_jax, start_on
 
 from keras_attn import text
 from keras_attn.text import Characters, SentencePiece
@@ -211,38 +209,6 @@ def test_python_gives_the_ids_and_texts_of_the_graph_operations(tokenizer, texts
     assert tokenizer.decode_as_strings([*ids, []]) == [*decoded(tokenizer, expected), ""]
     strange = np.random.default_rng(len(texts)).integers(-3, tokenizer.vocabulary_size + 3, (5, 9))
     assert tokenizer.decode_as_strings(strange) == decoded(tokenizer, strange)
-
-
-ON_ANOTHER_BACKEND = """
-import json, sys
-from keras_attn import text
-
-for path in json.loads(sys.argv[1]):
-    tokenizer = text.load(path)
-    again = type(tokenizer).from_bytes(tokenizer.to_bytes())
-    ids, lengths = again.encode(json.loads(sys.argv[2]), max_length=12)
-    texts = [line.decode() for line in again.decode(ids)]
-    tokens = [[token.decode() for token in row] for row in again.tokens(ids)]
-    print(json.dumps([ids.tolist(), lengths.tolist(), texts, tokens]))
-assert "tensorflow" not in sys.modules
-"""
-
-
-@pytest.mark.slow
-@needs_jax
-def test_tokenizers_work_without_tensorflow(tmp_path):
-    paths = []
-    for name, make in TOKENIZERS.items():
-        paths.append(str(tmp_path / name))
-        make().save(paths[-1])
-    done = start_on("jax", ON_ANOTHER_BACKEND, json.dumps(paths), json.dumps([*SENTENCES, ""]))
-    assert done.returncode == 0, done.stderr
-    for path, line in zip(paths, done.stdout.splitlines(), strict=True):
-        tokenizer = text.load(path)
-        ids, lengths = tokenizer.encode([*SENTENCES, ""], max_length=12)
-        tokens = [[token.decode() for token in row] for row in tokenizer.tokens(ids).numpy()]
-        expected = [ids.numpy().tolist(), lengths.numpy().tolist(), decoded(tokenizer, ids), tokens]
-        assert json.loads(line) == expected
 
 
 def test_a_graph_equals_eager_mode(tokenizer, service):
