@@ -1,5 +1,6 @@
 """Wrong inputs of a newcomer: each error says what is wrong, what to do, and what was received."""
 
+import functools
 import inspect
 import re
 
@@ -42,8 +43,9 @@ def block(**arguments):
     return TransformerBlock(attention(), FeedForward(16), **arguments)
 
 
-def gpt(**arguments):
-    return models.gpt(**{"vocabulary_size": 20, **SIZES, "max_length": 32, **arguments})
+@functools.cache
+def gpt():
+    return models.gpt(vocabulary_size=20, **SIZES, max_length=32)
 
 
 def message_of(make):
