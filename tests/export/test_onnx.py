@@ -156,26 +156,37 @@ def test_parts_of_the_model_convert(name, made, written, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "function, x",
-    [
-        (lambda x: x // 3, np.arange(-7, 8, dtype="int32")),
-        (lambda x: x % 3, np.arange(-7, 8, dtype="int32")),
-        (lambda x: x // 1.5, np.arange(-7, 8, dtype="float32")),
-        (lambda x: x % 1.5, np.arange(-7, 8, dtype="float32")),
-        (lambda x: tf.math.erfc(x), np.linspace(-4, 4, 9, dtype="float32")),
-        (lambda x: tf.pad(x, [[2, 1]], constant_values=True), np.array([False, True, False])),
-        (lambda x: tf.pad(x, [[2, 1]], constant_values=-3.0), np.array([1.5], "float32")),
-        (lambda x: x[..., None, :, None], np.arange(3, dtype="int32")),
-        (lambda x: x[:, None][::-1], np.arange(5, dtype="int32")),
-    ],
-)
-def test_operations_that_tf2onnx_gets_wrong_are_converted(function, x, tmp_path):
-    spec = tf.TensorSpec([None], x.dtype, "x")
-    traced = tf.function(lambda x: {"y": function(x)}, [spec], autograph=False)
-    conversion._convert(traced, str(tmp_path / "x.onnx"))
-    found = opened(str(tmp_path / "x.onnx"))[0](x=x)["y"]
-    np.testing.assert_allclose(found, function(tf.constant(x)), atol=1e-6, strict=True)
+OPERATIONS = {
+    "floor_div": (lambda x: x // 3, np.arange(-7, 8, dtype="int32")),
+    "floor_mod": (lambda x: x % 3, np.arange(-7, 8, dtype="int32")),
+    "float_div": (lambda x: x // 1.5, np.arange(-7, 8, dtype="float32")),
+    "float_mod": (lambda x: x % 1.5, np.arange(-7, 8, dtype="float32")),
+    "erfc": (lambda x: tf.math.erfc(x), np.linspace(-4, 4, 9, dtype="float32")),
+    "pad_true": (
+        lambda x: tf.pad(x, [[2, 1]], constant_values=True),
+        np.array([False, True, False]),
+    ),
+    "pad": (lambda x: tf.pad(x, [[2, 1]], constant_values=-3.0), np.array([1.5], "float32")),
+    "new_axes": (lambda x: x[..., None, :, None], np.arange(3, dtype="int32")),
+    "reversed": (lambda x: x[:, None][::-1], np.arange(5, dtype="int32")),
+}
+
+
+def test_operations_that_tf2onnx_gets_wrong_are_converted(tmp_path):
+    functions, inputs = zip(*OPERATIONS.values(), strict=True)
+    specs = [
+        tf.TensorSpec([None], x.dtype, name) for name, x in zip(OPERATIONS, inputs, strict=True)
+    ]
+
+    def run(*inputs):
+        outputs = [function(x) for function, x in zip(functions, inputs, strict=True)]
+        return {f"{name}_y": y for name, y in zip(OPERATIONS, outputs, strict=True)}
+
+    conversion._convert(tf.function(run, specs, autograph=False), str(tmp_path / "x.onnx"))
+    written, _ = opened(str(tmp_path / "x.onnx"))
+    outputs = written(**dict(zip(OPERATIONS, inputs, strict=True)))
+    for name, y in run(*map(tf.constant, inputs)).items():
+        np.testing.assert_allclose(outputs[name], y, atol=1e-6, strict=True, err_msg=name)
 
 
 @pytest.mark.parametrize("name", [pytest.param("transformer", marks=pytest.mark.slow), "gpt"])
@@ -281,6 +292,7 @@ def test_dynamic_sizes_are_named(written):
     }
 
 
+@pytest.mark.slow
 def test_a_file_with_other_outputs_is_not_written(made, tmp_path, monkeypatch):
     """tf2onnx alone gets remainders of negative numbers wrong; the existing file stays."""
     path = tmp_path / "step.onnx"
@@ -300,6 +312,7 @@ def test_a_loop_reads_its_weights_from_outside(written):
     assert carried and not carried & {x.name for x in body.output}
 
 
+@pytest.mark.slow
 def test_an_int8_file_multiplies_bytes_in_its_loop_too(made, tmp_path, caplog):
     """Logits differ from the model's by more than float32's rounding, and by at most 5 %."""
     model, token_ids = made("gpt"), int32(np.random.default_rng(1).integers(1, V, (3, 5)))
@@ -346,6 +359,7 @@ def test_unsuitable_models_and_arguments_are_refused(made, tmp_path, monkeypatch
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_first_part(made, tmp_path, capsys):
     model, path = made("bert"), str(tmp_path / "bert.onnx")
     model.save(tmp_path / "model.keras")
