@@ -59,7 +59,9 @@ def toys(tmp_path_factory):
             module.write_warmup(unfinished, warmup)
         unfinished.rename(base_path / str(version))
 
-    return types.SimpleNamespace(export=export, export_small=module.export_small)
+    return types.SimpleNamespace(
+        export=export, export_small=module.export_small, write_warmup=module.write_warmup
+    )
 
 
 @pytest.fixture(scope="session", params=programs())
