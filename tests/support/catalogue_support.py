@@ -13,11 +13,10 @@ import functools
 import hashlib
 import importlib
 import inspect
-import io
 import json
+import re
 import sys
 import tempfile
-import tokenize
 from importlib.metadata import version
 from pathlib import Path
 
@@ -82,11 +81,7 @@ def imported(module):
 
 def statements(source):
     """Return the source without imports, docstrings, comments and spaces."""
-    lines = source.splitlines(keepends=True)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            row, start = token.start
-            lines[row - 1] = lines[row - 1][:start]
+    lines = re.sub(r"(?m)^[ ]*#.*|  # .*", "", source).splitlines()
     for node in ast.walk(ast.parse(source)):
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text or isinstance(node, (ast.Import, ast.ImportFrom)):
