@@ -44,12 +44,12 @@ def copied(exported, tmp_path):
 def test_signatures_sizes_and_outputs_of_a_translator_are_reported(tmp_path, capsys):
     options = {"tokenizer": WORDS, **DECODING}
     model, directory = export_of(models.transformer(V, 1, 2, 8, 11), tmp_path, **options)
-    found = export.inspect(directory)
+    inspection = export.inspect(directory)
     texts = {"score": ("float32", (None,)), "translation": ("string", (None,))}
     counts = dict.fromkeys(["source_lengths", "lengths"], ("int32", (None,)))
     tokens = dict.fromkeys(["source_tokens", "tokens"], ("string", (None, None)))
     weights = {"cross_attention": ("float32", (None, 1, 2, None, None))}
-    assert found.signatures == {
+    assert inspection.signatures == {
         "attention": {
             "inputs": {"text": ("string", (None,))},
             "outputs": {**texts, **counts, **tokens, **weights},
@@ -63,15 +63,15 @@ def test_signatures_sizes_and_outputs_of_a_translator_are_reported(tmp_path, cap
             "outputs": texts,
         },
     }
-    assert found.num_weights == model.count_params()
-    assert found.weight_bytes == 4 * model.count_params()
+    assert inspection.num_weights == model.count_params()
+    assert inspection.weight_bytes == 4 * model.count_params()
     files = [os.path.join(top, n) for top, _, names in os.walk(directory) for n in names]
-    assert found.file_bytes == sum(len(open(file, "rb").read()) for file in files)
-    assert (found.written_by, found.tokenizer) == (tf.__version__, "characters")
-    assert found.outcomes == dict.fromkeys(["attention", "ids", "serving_default"], "same")
-    assert found.unservable == found.faults == []
+    assert inspection.file_bytes == sum(len(open(file, "rb").read()) for file in files)
+    assert (inspection.written_by, inspection.tokenizer) == (tf.__version__, "characters")
+    assert inspection.outcomes == dict.fromkeys(["attention", "ids", "serving_default"], "same")
+    assert inspection.unservable == inspection.faults == []
     # The version is 2.10 by an operation that TensorFlow writes into every SavedModel.
-    assert set(found.ops) <= set(FIRST_VERSION) and found.serving_version == "2.10"
+    assert set(inspection.ops) <= set(FIRST_VERSION) and inspection.serving_version == "2.10"
     assert main(["inspect", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     for line in (
