@@ -147,36 +147,31 @@ def test_parts_of_the_model_convert(name, made, written, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-OPERATIONS = {
-    "floor_div": (lambda x: x // 3, np.arange(-7, 8, dtype="int32")),
-    "floor_mod": (lambda x: x % 3, np.arange(-7, 8, dtype="int32")),
-    "float_div": (lambda x: x // 1.5, np.arange(-7, 8, dtype="float32")),
-    "float_mod": (lambda x: x % 1.5, np.arange(-7, 8, dtype="float32")),
-    "erfc": (lambda x: tf.math.erfc(x), np.linspace(-4, 4, 9, dtype="float32")),
-    "pad_true": (
-        lambda x: tf.pad(x, [[2, 1]], constant_values=True),
-        np.array([False, True, False]),
-    ),
-    "pad": (lambda x: tf.pad(x, [[2, 1]], constant_values=-3.0), np.array([1.5], "float32")),
-    "new_axes": (lambda x: x[..., None, :, None], np.arange(3, dtype="int32")),
-    "reversed": (lambda x: x[:, None][::-1], np.arange(5, dtype="int32")),
-}
-
-
 def test_operations_that_tf2onnx_gets_wrong_are_converted(tmp_path):
-    functions, inputs = zip(*OPERATIONS.values(), strict=True)
-    specs = [
-        tf.TensorSpec([None], x.dtype, name) for name, x in zip(OPERATIONS, inputs, strict=True)
-    ]
+    inputs = {
+        "ints": np.arange(-7, 8, dtype="int32"),
+        "floats": np.linspace(-7, 7, 29, dtype="float32"),
+        "bools": np.array([False, True, False]),
+    }
 
-    def run(*inputs):
-        outputs = [function(x) for function, x in zip(functions, inputs, strict=True)]
-        return {f"{name}_y": y for name, y in zip(OPERATIONS, outputs, strict=True)}
+    def run(ints, floats, bools):
+        return {
+            "floor_div": ints // 3,
+            "floor_mod": ints % 3,
+            "float_div": floats // 1.5,
+            "float_mod": floats % 1.5,
+            "erfc": tf.math.erfc(floats),
+            "padded": tf.pad(floats, [[2, 1]], constant_values=-3.0),
+            "padded_by_true": tf.pad(bools, [[2, 1]], constant_values=True),
+            "new_axes": ints[..., None, :, None],
+            "reversed": ints[:, None][::-1],
+        }
 
+    specs = [tf.TensorSpec([None], x.dtype, name) for name, x in inputs.items()]
     conversion._convert(tf.function(run, specs, autograph=False), str(tmp_path / "x.onnx"))
     written, _ = opened(str(tmp_path / "x.onnx"))
-    outputs = written(**dict(zip(OPERATIONS, inputs, strict=True)))
-    for name, y in run(*map(tf.constant, inputs)).items():
+    outputs = written(**inputs)
+    for name, y in run(*map(tf.constant, inputs.values())).items():
         np.testing.assert_allclose(outputs[name], y, atol=1e-6, strict=True, err_msg=name)
 
 

@@ -156,6 +156,8 @@ def test_the_same_seed_gives_the_same_text_with_xla_too(subject):
     again = generate(model, many, Sample(seed=3), 6, jit_compile=True)[0]
     np.testing.assert_array_equal(again, expected)
     assert (other != expected).any()
+    ids, scores = generate(model, inputs[:0], Sample(seed=3), 6)
+    assert ids.shape == (0, 6) and scores.shape == (0,)
 
 
 @only_causal
@@ -194,9 +196,9 @@ def test_loops_without_beams_use_the_single_threaded_executor(subject, strategy,
 
 def test_empty_batch(subject):
     model, inputs, _ = subject
-    for strategy in (Greedy(), Beam(3), Sample(seed=3)):
-        ids, scores = decode_eagerly(model, inputs[:0], strategy, 4)
-        assert ids.shape == (0, 4) and scores.shape == (0,)
+    for strategy, length in ((Greedy(), 6), (Beam(3), 7)):  # compiled already
+        ids, scores = generate(model, inputs[:0], strategy, length)
+        assert ids.shape == (0, length) and scores.shape == (0,)
 
 
 @pytest.mark.slow
