@@ -262,6 +262,7 @@ def look_for_all(mistakes, arguments):
         with concurrent.futures.ThreadPoolExecutor(arguments.workers) as pool:
             for result in pool.map(work, mistakes):
                 results.append(result)
+                _write(results, arguments.json)
                 name, where = result.mistake.name, result.test or f"- ({result.reason})"
                 print(f"{name:{width}}  {result.seconds:5.0f} s  {where}", flush=True)
         found = list(dict.fromkeys(result.test for result in results if result.test))
@@ -272,7 +273,15 @@ def look_for_all(mistakes, arguments):
                 if result.test in outcome.failed:
                     print(f"{result.mistake.name}: {result.test} fails without the mistake too.")
                     result.test, result.reason = "", "its test fails anyway"
+            _write(results, arguments.json)
     return results
+
+
+def _write(results, path):
+    """Write what is known so far to a file, if one is asked for."""
+    if path:
+        rows = [{**vars(result), "mistake": result.mistake.name} for result in results]
+        Path(path).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def _remove_compiled(folder):
@@ -317,9 +326,6 @@ def main():
         os.environ.pop(name, None)
     PROCESSES.set_forkserver_preload(IMPORTED)
     results = look_for_all(mistakes, arguments)
-    if arguments.json:
-        rows = [{**vars(result), "mistake": result.mistake.name} for result in results]
-        Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     count, asked = sum(bool(result.test) for result in results), 1 if arguments.all else LEAST_SHARE
     minutes = sum(result.processor for result in results) / 60
     kind = "All tests" if arguments.all else "The fast tests"
