@@ -15,7 +15,17 @@ from keras_attn.attention.inputs import TileSizes
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
 from keras_attn.memory import KVCache
-from keras_attn.patterns import LSH, AdaptiveSpan, Causal, Global, Local, Pattern, PerHead, Sinks
+from keras_attn.patterns import (
+    LSH,
+    AdaptiveSpan,
+    Causal,
+    Fixed,
+    Global,
+    Local,
+    Pattern,
+    PerHead,
+    Sinks,
+)
 from keras_attn.positions import Learned
 from keras_attn.scores import ALiBi, DotProduct, LearnedRelative, Relative, T5Bias
 
@@ -189,9 +199,13 @@ def test_a_cache_is_extended_by_parts_of_a_packed_row(slots):
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
 
 
-@pytest.mark.parametrize("implementation", ["blockwise", "dense"])
-def test_queries_may_be_the_last_tokens_of_the_row(implementation):
-    layer = built(implementation, pattern=Local(W), position="rotary")
+# The blocks of a window count distances alone, those of `Fixed` positions in the row.
+@pytest.mark.parametrize(
+    "implementation, pattern",
+    [("blockwise", Local(W)), ("dense", Local(W)), ("blockwise", Fixed(5, 2))],
+)
+def test_queries_may_be_the_last_tokens_of_the_row(implementation, pattern):
+    layer = built(implementation, pattern=pattern, position="rotary")
     whole = layer(X, X, segment_ids=IDS)
     last = layer(X[:, -9:], X, segment_ids=IDS)
     np.testing.assert_allclose(last, whole[:, -9:], atol=2e-5)

@@ -12,6 +12,7 @@ from keras_attn.layers import FeedForward
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import bert, create, gpt, transformer_xl
 from keras_attn.models.fingerprint import example
+from keras_attn.ops.checksums import checksum, checksums_differ
 
 V = 23
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
@@ -66,6 +67,13 @@ def test_swapped_weights_raise_on_load(folder, tmp_path, one, other):
     path = packed(folder, tmp_path, swap(one, other))
     with pytest.raises(ValueError, match="'gpt'.* 2 of its weights differ.*query_kernel"):
         keras.saving.load_model(path)
+
+
+def test_weights_in_another_order_have_another_checksum():
+    weights = oracles.random(7, 5)
+    orders = weights[::-1], weights[:, ::-1], np.roll(weights, 1, axis=0)
+    saved = np.array([checksum(weights)] * 3, "float32")
+    assert checksums_differ(saved, np.array([checksum(x) for x in orders], "float32")).all()
 
 
 def test_untouched_file_loads(folder, tmp_path):

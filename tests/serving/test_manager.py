@@ -71,6 +71,18 @@ def loads():
     return Loaded
 
 
+def test_the_greatest_loaded_version_answers(loads, tmp_path):
+    manager, every = ModelManager(loads), {"all": {}}
+    base = {"name": "toy", "base_path": str(tmp_path), "model_version_policy": every}
+    manager.configure([ModelConfig(**base)])
+    for version in ("9", "10"):
+        (tmp_path / version).mkdir()
+    manager.poll()
+    assert sorted(loads.versions) == [9, 10]
+    with manager.use(ModelSpec(name="toy")) as servable:
+        assert servable.version == 10
+
+
 def test_a_version_that_returns_during_unloading_loads_again(loads, tmp_path):
     manager = ModelManager(loads)
     manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
