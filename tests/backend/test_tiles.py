@@ -37,14 +37,17 @@ def expected(tiles, numbers, shared):
 SHAPES = [tf.TensorSpec([None, 3, 4]), tf.TensorSpec([None], tf.int32), tf.TensorSpec([4, 3])]
 MODES = {
     "eager": run,
-    "graph": tf.function(run, autograph=False),
     "unknown count": tf.function(run, SHAPES, autograph=False),
     "xla": tf.function(run, jit_compile=True, autograph=False),
 }
 
 
 @pytest.mark.parametrize(
-    "mode, count", [*((mode, 5) for mode in MODES), ("eager", 1), ("unknown count", 1)]
+    "mode, count",
+    [
+        *(("eager", 5), ("unknown count", 5), ("unknown count", 1)),
+        pytest.param("xla", 5, marks=pytest.mark.slow),
+    ],
 )
 def test_values_and_gradients(mode, count):
     run = MODES[mode]

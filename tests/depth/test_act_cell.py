@@ -13,7 +13,12 @@ from keras_attn.testing.checks.serialization import predict_in_a_fresh_process
 
 
 @pytest.mark.parametrize(
-    "name, mode", [("simple", "eager"), ("lstm", "eager"), ("simple", "graph"), ("lstm", "xla")]
+    "name, mode",
+    [
+        ("lstm", "eager"),
+        pytest.param("simple", "graph", marks=pytest.mark.slow),
+        pytest.param("lstm", "xla", marks=pytest.mark.slow),
+    ],
 )
 def test_output_equals_the_formula(name, mode):
     layer = built(name, return_state=True)
@@ -36,15 +41,14 @@ def test_output_equals_the_formula(name, mode):
     assert float(layer.steps_taken.result()) == pytest.approx(taken[REAL].mean())
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_limits(name):
+def test_limits():
     """Halting at once equals the inner cell with the flag set; `keras.layers.RNN` runs it too."""
-    layer = built(name, kind=keras.layers.RNN)
+    layer = built("gru", kind=keras.layers.RNN)
     at_once = ACTCell.from_config({**layer.cell.get_config(), "epsilon": 1.0})
     thinking = keras.layers.RNN(at_once, return_sequences=True)
     thinking.build(X.shape)
     thinking.set_weights(layer.get_weights())
-    plain = keras.layers.RNN(CELLS[name](U), return_sequences=True)
+    plain = keras.layers.RNN(CELLS["gru"](U), return_sequences=True)
     plain.build((B, T, D + 1))
     plain.set_weights(layer.cell.cell.get_weights())
     flagged = np.concatenate([X, np.ones((B, T, 1), "float32")], axis=-1)
@@ -92,6 +96,7 @@ def test_gradient_in_a_graph_is_that_of_eager_calls():
         assert np.abs(other).max() > 0
 
 
+@pytest.mark.slow
 def test_dropout_mask_is_constant_along_a_sequence():
     """As in Keras. A graph leaves no mask for the next call."""
     layer = built("lstm", of_cell={"dropout": 0.5, "recurrent_dropout": 0.3})
@@ -163,14 +168,13 @@ def test_other_uses_do_not_warn():
     built(kind=keras.layers.RNN)(X)
 
 
-@pytest.mark.parametrize("policy, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
-def test_dtype_policies(policy, tolerance):
+def test_mixed_float16():
     expected = built("lstm")(X)
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy("mixed_float16")
     layer = built("lstm", return_state=True)
     output, *states = layer(X)
     assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
-    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
+    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=0.02)
     assert keras.backend.standardize_dtype(layer.losses[0].dtype) == "float32"
     assert layer.cell.cell.compute_dtype == layer.compute_dtype != "float32"
 

@@ -12,10 +12,12 @@ from keras_attn.depth import ACT
 from keras_attn.layers import TokenEmbedding
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.testing import check_layer
 
 
-@pytest.mark.parametrize("variant, grows", [*zip(VARIANTS, [False, True, False])])
+@pytest.mark.parametrize(
+    "variant, grows",
+    [(VARIANTS[0], False), pytest.param(VARIANTS[1], True, marks=pytest.mark.slow)],
+)
 def test_cached_steps_equal_one_pass(variant, grows):
     layer = built(variant=variant, position="timestep", of_block={"cross": True})
     whole = layer(X, CONTEXT)
@@ -29,6 +31,7 @@ def test_cached_steps_equal_one_pass(variant, grows):
     assert layer.losses == []
 
 
+@pytest.mark.slow
 def test_generation_equals_the_uncached_loop():
     depth = ACT(block(), 3, halting_bias=-1.5, position="timestep")
     model = CausalLanguageModel(TokenEmbedding(17, D), depth)
@@ -74,24 +77,15 @@ def layer_loss(layer, x):
     return layer.losses[0]
 
 
-@pytest.mark.parametrize("policy, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
-def test_dtype_policies(policy, tolerance):
+def test_mixed_bfloat16():
     reference = built(position="timestep")
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy("mixed_bfloat16")
     layer = built(position="timestep")
     output = layer(X, padding_mask=REAL)
     assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
     assert keras.backend.standardize_dtype(layer.losses[0].dtype) == "float32"
     expected = reference(X, padding_mask=REAL)
-    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
-
-
-@pytest.mark.slow
-def test_check_layer():
-    layer = ACT(block(residual="pre_norm"), 3, position="timestep")
-    # Other tests here compile, save and compare precisions; one loads files in a fresh process.
-    skip = ["fresh_process", "graph", "precision", "saving", "unknown_sizes", "xla"]
-    check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
+    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=0.1)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.layers import AdaptiveEmbedding, TokenEmbedding
-from keras_attn.testing import check_layer
 
 V, D, CUTOFFS, DIV = 23, 13, [5, 11], 2
 # Words on both sides of each cut.
@@ -80,12 +79,6 @@ def test_dtype_policies(policy):
     layer, reference = built(CUTOFFS, DIV, dtype=policy), built(CUTOFFS, DIV)
     assert keras.backend.standardize_dtype(layer(IDS).dtype) == layer.compute_dtype
     np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), atol=0.15)
-
-
-def test_conformance():
-    # Files of it are in the test of AdaptiveSoftmax, which holds one; `unknown_sizes` is a graph.
-    layer = AdaptiveEmbedding(V, D, CUTOFFS, DIV)
-    check_layer(layer, IDS, skip=["graph"], slow=False).raise_if_any()
 
 
 def test_save_config():

@@ -15,7 +15,6 @@ from keras_attn.memory import KVCache
 from keras_attn.models import CausalLanguageModel
 from keras_attn.patterns import LSH, Causal, Fixed, Local, PerHead, Strided
 from keras_attn.positions import Rotary, Sinusoidal
-from keras_attn.testing import check_attention
 
 B, T, S, D, H = 2, 5, 7, 11, 6
 LONG = 2 * W + 5
@@ -108,7 +107,10 @@ PLANS["additive"] = {"pattern": Local(W), "score": "additive"}
 PLANS["relative"] = {"pattern": Local(W), "score": "relative"}
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in WAYS and n != "nested")) for n in PLANS],
+)
 def test_every_plan_equals_the_matrix(name):
     for tiles, matrix in zip(
         by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), strict=True
@@ -145,8 +147,9 @@ CACHED = {
 @pytest.mark.parametrize(
     "name, slots",
     [
-        *(("causal", LONG + 2), ("causal", None), ("local", LONG + 2), ("strided", None)),
-        *(("fixed", LONG + 2), ("heads", None)),
+        *(("local", LONG + 2), ("heads", None)),
+        pytest.param("strided", None, marks=pytest.mark.slow),
+        pytest.param("fixed", LONG + 2, marks=pytest.mark.slow),
     ],
 )
 def test_limit_cached_equals_full(name, slots):
@@ -212,11 +215,13 @@ def model():
     return model
 
 
+@pytest.mark.slow
 def test_generation_equals_the_loop_without_a_cache(model):
     """Also where padding stands between a prompt and what follows it."""
     check_greedy(model, PROMPTS, max_length=6)
 
 
+@pytest.mark.slow
 def test_beams_of_padded_prompts_are_those_of_each_alone(model):
     ids, scores = generate(model, PROMPTS, Beam(3), 4, bos_id=BOS, eos_id=EOS)
     for row, prompt in enumerate(PROMPTS):
@@ -241,14 +246,6 @@ def test_dtype_policies(policy):
     stepped, cache = layer(x, x, cache=KVCache(LONG).initial(layer, B))
     assert cache["key"].dtype == layer.compute_dtype
     np.testing.assert_allclose(oracles.numpy_of(stepped), output, atol=1e-6)
-
-
-def test_check_attention():
-    layer = MultiHeadAttention(NUM_HEADS, 4, pattern="causal", position="rotary", dropout=0.1)
-    checks = ["config", "formula", "limits", "alignment", "padding", "saving"]
-    report = check_attention(layer, only=checks)
-    report.raise_if_any()
-    assert report.skipped == {}
 
 
 def test_config():

@@ -138,6 +138,7 @@ def test_mixed_bfloat16():
     assert np.abs(difference).mean() < 0.02
 
 
+@pytest.mark.slow
 def test_config_and_file(tmp_path):
     inputs = keras.Input((None, D))
     layer = built(num_key_value_heads=2)

@@ -150,6 +150,7 @@ def test_queries_after_earlier_keys_have_their_own_positions():
     np.testing.assert_allclose(found, whole.numpy()[:, places], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_unknown_lengths_give_the_same():
     layer = built(4)
     inputs = keras.Input((None, D))
@@ -171,6 +172,7 @@ def test_dropout_reaches_the_first_queries():
     assert np.abs(rows[0] - rows[1]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_config_and_file(tmp_path):
     inputs = keras.Input((None, D))
     layer = built(2)

@@ -81,7 +81,9 @@ def test_logits_are_those_of_the_parts(kind):
     np.testing.assert_allclose(model(INPUTS), hidden @ kernel + bias, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["tied", "separate", "untied"])
+@pytest.mark.parametrize(
+    "kind", ["tied", *(pytest.param(k, marks=pytest.mark.slow) for k in ("separate", "untied"))]
+)
 def test_a_table_is_saved_once(kind, tmp_path):
     model = made(kind)
     model.save(tmp_path / "model.keras")
@@ -95,7 +97,7 @@ def test_a_table_is_saved_once(kind, tmp_path):
     np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
 
 
-@pytest.mark.parametrize("kind", ["tied", "separate"])
+@pytest.mark.parametrize("kind", ["separate", pytest.param("tied", marks=pytest.mark.slow)])
 def test_decoding_with_caches_equals_whole_passes(kind):
     model = made(kind)
 

@@ -51,7 +51,9 @@ for number in range(10**6):
 """
 
 
-@pytest.mark.parametrize("milliseconds", [1, 5, 21])
+@pytest.mark.parametrize(
+    "milliseconds", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 21))]
+)
 def test_a_process_killed_while_writing_leaves_a_complete_file(tmp_path, milliseconds):
     path = str(tmp_path / "arrays.npz")
     process = subprocess.Popen(

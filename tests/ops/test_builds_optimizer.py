@@ -37,8 +37,14 @@ TOKENS = {"token_ids": np.ones((7, 5), "int32")}, np.ones((7, 5), "int32")
     "make, data",
     [
         (Linear, VECTORS),
-        (lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS),
-        (lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS),
+        pytest.param(
+            *(lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *(lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["mixin", "distillation", "auxiliary_losses"],
 )

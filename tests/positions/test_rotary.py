@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from keras_attn import positions
 from keras_attn.positions import Rotary, Sinusoidal
-from keras_attn.testing import check_layer
 
 B, N, T, H = 2, 3, 7, 10
 X, HEADS = oracles.random(B, T, H), oracles.random(B, N, T, H)
@@ -86,12 +85,6 @@ def test_names_and_config():
     assert again.get_config() == layer.get_config()
     np.testing.assert_array_equal(again(X), layer(X))
     assert positions.get_for_heads(keras.saving.serialize_keras_object(layer)).max_wavelength == 500
-
-
-@pytest.mark.parametrize("shape", [(2, 5, 6), (2, 3, 5, 6)])
-def test_check_layer(shape):
-    # `unknown_sizes` is a graph; tests of models with the layer export it.
-    check_layer(Rotary(), shape, skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_errors(units):
         Additive(units)
 
 
+@pytest.mark.slow
 def test_one_head_in_a_graph_equals_eager_calls():
     """A product of (B, 1, T, H) and (1, H, A) ended the process in a graph of TensorFlow 2.21."""
     layer = Additive()

@@ -31,8 +31,8 @@ def test_logits_equal_the_formula(name):
     np.testing.assert_allclose(score(QUERY, KEY), formula(score, QUERY, KEY), atol=1e-5)
 
 
-@pytest.mark.parametrize("pattern", [Local(5), Local(4) | Strided(5, "column")], ids=repr)
-def test_other_patterns_compute_the_logits_in_tiles(pattern):
+def test_other_patterns_compute_the_logits_in_tiles():
+    pattern = Local(4) | Strided(5, "column")
     distance_scores.check_in_tiles(Kernel(), formula, pattern, atol=1e-4)
 
 

@@ -54,15 +54,20 @@ def test_only_differences_of_positions_count():
 
 
 @pytest.mark.parametrize(
-    "pattern, clamp_length", [*((pattern, None) for pattern in PLANS), (PLANS[1], 3), (PLANS[2], 3)]
+    "pattern, clamp_length",
+    [
+        (PLANS[2], 3),
+        *(pytest.param(PLANS[n], None, marks=pytest.mark.slow) for n in (0, 1, 3, 4, 5)),
+    ],
 )
 def test_in_tiles(pattern, clamp_length):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
     check_in_tiles(built(clamp_length=clamp_length), formula, pattern, atol=5e-5)
 
 
-@pytest.mark.parametrize("max_length", [9, None])
-@pytest.mark.parametrize("pattern", ["causal", Local(4), Strided(3)], ids=repr)
+@pytest.mark.parametrize(
+    "pattern, max_length", [(Local(4), 9), pytest.param(Strided(3), None, marks=pytest.mark.slow)]
+)
 def test_step_by_step_equals_the_full_pass(pattern, max_length):
     layer = MultiHeadAttention(N, H, score="relative", pattern=pattern, use_bias=False)
     x = oracles.random(B, 9, 8)
@@ -78,6 +83,7 @@ def test_step_by_step_equals_the_full_pass(pattern, max_length):
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_loop_computes_its_table_once(monkeypatch):
     """The first step makes a table for every place in the cache; later ones only look at it."""
     layer = MultiHeadAttention(N, H, score="relative", pattern="causal")
@@ -104,7 +110,7 @@ def test_a_loop_computes_its_table_once(monkeypatch):
     assert len(tables) == 1
 
 
-@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
+@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 0.1)])
 def test_half_precision_far_away(policy, atol):
     """A sinusoid of distance 4095 in bfloat16 would be that of another distance."""
     exact, half = built(), built(dtype=policy)
@@ -132,6 +138,7 @@ def test_save_config():
     assert scores.get("relative", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
 
 
+@pytest.mark.slow
 def test_saved_with_its_layer(tmp_path):
     x = keras.Input((None, 8))
     layer = MultiHeadAttention(N, H, score=Relative(clamp_length=4), pattern="causal")
