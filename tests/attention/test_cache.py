@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.attention.cache import extend_cache, ring_positions, write_slots
 
@@ -19,7 +20,7 @@ MANY_SLOTS = pytest.mark.parametrize("many_slots", [1000, 0])  # both ways to wr
     "length, dynamic",
     [
         *((1, False), (2, False), (7, False), (2, True)),
-        pytest.param(1, True, marks=pytest.mark.slow),
+        slow(1, True),
     ],
 )
 def test_oracle(length, dynamic, many_slots):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import all_slow
 
 from keras_attn.backend.bounded_while import bounded_while
 
@@ -61,10 +62,7 @@ class RepeatedStep(keras.layers.Layer):
         ("eager", 7, 5, 5),
         ("eager", 0, 5, 1),
         ("graph", 3, 5, 3),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("graph", 0, 5, 1), ("graph", 3, 1, 1), ("xla", 3, 5, 3), ("xla", 7, 5, 5))
-        ),
+        *all_slow((("graph", 0, 5, 1), ("graph", 3, 1, 1), ("xla", 3, 5, 3), ("xla", 7, 5, 5))),
     ],
 )
 def test_steps_variables_losses_and_gradient(mode, limit, max_steps, steps):

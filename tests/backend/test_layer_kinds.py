@@ -5,6 +5,7 @@ import functools
 import keras
 import pytest
 from keras import ops
+from marks import all_slow
 
 from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.depth import Recurrent, Reversible, Stack
@@ -34,7 +35,7 @@ def test_layers_of_one_configuration_are_of_one_kind(activation):
     "preset",
     [
         llama,
-        *(pytest.param(p, marks=pytest.mark.slow) for p in (sparse_transformer, transformer_xl)),
+        *all_slow((sparse_transformer, transformer_xl)),
     ],
 )
 def test_the_blocks_of_a_preset_are_of_one_kind(preset):

@@ -10,6 +10,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import all_slow, slow
 
 from keras_attn.backend import layer_kinds
 from keras_attn.backend import remat as remat_module
@@ -120,10 +121,7 @@ def results(run, name="eager", count=2, steps=2):
         ("eager", run_remat),
         ("eager", run_chain),
         ("graph", run_shared),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("graph", run_remat), ("xla", run_chain), ("xla", run_shared))
-        ),
+        *all_slow((("graph", run_remat), ("xla", run_chain), ("xla", run_shared))),
     ],
 )
 def test_gradients_with_dropout_and_losses(name, run):
@@ -139,7 +137,7 @@ def test_gradients_with_dropout_and_losses(name, run):
 
 @pytest.mark.parametrize(
     "name, run",
-    [("eager", run_chain), pytest.param("graph", run_shared, marks=pytest.mark.slow)],
+    [("eager", run_chain), slow("graph", run_shared)],
 )
 def test_a_long_chain_is_split_into_segments(name, run, monkeypatch):
     monkeypatch.setattr(remat_module, "MAX_UNSEGMENTED", 3)

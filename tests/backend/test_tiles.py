@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from marks import slow
 from other_backend import INSTALLED, run_on
 
 from keras_attn.backend.tiles import for_each_tile
@@ -46,7 +47,7 @@ MODES = {
     "mode, count",
     [
         *(("eager", 5), ("unknown count", 5), ("unknown count", 1)),
-        pytest.param("xla", 5, marks=pytest.mark.slow),
+        slow("xla", 5),
     ],
 )
 def test_values_and_gradients(mode, count):

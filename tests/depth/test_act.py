@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from act_depths import MOST, REAL, VARIANTS, B, D, T, X, built, oracle
 from keras import ops
+from marks import all_slow, slow
 
 from keras_attn.depth import ACT, Halting, Recurrent
 from keras_attn.layers import Block, TransformerBlock
@@ -42,9 +43,8 @@ class Dropping(Block):
     [
         (VARIANTS[0], None, "eager"),
         (VARIANTS[1], "timestep", "eager"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
+        *all_slow(
+            (
                 *((VARIANTS[2], "timestep", "eager"), (VARIANTS[2], None, "graph")),
                 *((VARIANTS[0], "timestep", "graph"), (VARIANTS[1], None, "xla")),
             )
@@ -78,7 +78,7 @@ def test_output_loss_steps_and_remainders_equal_the_formula(variant, position, m
     "shape, jit_compile",
     [
         ((None, None, D), False),
-        pytest.param((None, None, D), True, marks=pytest.mark.slow),
+        slow((None, None, D), True),
     ],
     ids=["graph", "xla"],
 )
@@ -102,7 +102,7 @@ def test_early_exit_equals_all_steps(shape, jit_compile):
         np.testing.assert_allclose(one, other, atol=2e-5 * max(1, np.abs(other).max()))
 
 
-@pytest.mark.parametrize("mode", ["eager", pytest.param("graph", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["eager", slow("graph")])
 def test_the_loop_ends_with_the_last_real_position(mode):
     layer = built(max_steps=11, bias=4.0, of_block={"kind": Counting})
     last = oracle(layer)[1].max()
@@ -135,9 +135,7 @@ def test_unused_steps_change_nothing():
     assert float(more.losses[0]) == float(layer.losses[0])
 
 
-@pytest.mark.parametrize(
-    "variant", [VARIANTS[0], pytest.param(VARIANTS[1], marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("variant", [VARIANTS[0], slow(VARIANTS[1])])
 def test_rows_are_independent_and_padding_has_no_influence(variant):
     layer = built(4, variant=variant, position="timestep")
     whole = np.asarray(layer(X, padding_mask=REAL))
@@ -160,9 +158,7 @@ def test_rows_of_padding_have_no_loss():
     assert float(layer.losses[0]) == 0
 
 
-@pytest.mark.parametrize(
-    "variant", [VARIANTS[1], pytest.param(VARIANTS[0], marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("variant", [VARIANTS[1], slow(VARIANTS[0])])
 def test_later_positions_have_no_influence(variant):
     """The Jacobian shows that states and step counts do not depend on later positions."""
     layer = built(3, variant=variant, position="timestep")
@@ -211,7 +207,7 @@ def test_gradient_of_the_ponder_loss():
     assert float(slope) == pytest.approx(float(np.linalg.norm(by_x)), rel=0.02)
 
 
-@pytest.mark.parametrize("mode", ["eager", pytest.param("graph", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["eager", slow("graph")])
 def test_each_step_has_its_own_dropout(mode):
     """After three steps of dropout at 0.5, an eighth is left."""
     layer = ACT(Dropping(), 3, halting_bias=-20.0)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from act_rnns import CELLS, REAL, B, D, T, U, X, built, oracle
 from keras import ops
+from marks import slow
 
 from keras_attn.depth import ACT, ACTRNN, ACTCell, Recurrent
 from keras_attn.layers import MultiHeadAttention, SeparableConvTransition, TransformerBlock
@@ -16,8 +17,8 @@ from keras_attn.testing.checks.serialization import predict_in_a_fresh_process
     "name, mode",
     [
         ("lstm", "eager"),
-        pytest.param("simple", "graph", marks=pytest.mark.slow),
-        pytest.param("lstm", "xla", marks=pytest.mark.slow),
+        slow("simple", "graph"),
+        slow("lstm", "xla"),
     ],
 )
 def test_output_equals_the_formula(name, mode):

@@ -7,6 +7,7 @@ import pytest
 from act_depths import CONTEXT, REAL, VARIANTS, B, D, T, X, block, built, oracle
 from decoding import check_greedy
 from keras import ops
+from marks import slow
 
 from keras_attn.depth import ACT
 from keras_attn.layers import TokenEmbedding
@@ -16,7 +17,7 @@ from keras_attn.models.causal_language_model import CausalLanguageModel
 
 @pytest.mark.parametrize(
     "variant, grows",
-    [(VARIANTS[0], False), pytest.param(VARIANTS[1], True, marks=pytest.mark.slow)],
+    [(VARIANTS[0], False), slow(VARIANTS[1], True)],
 )
 def test_cached_steps_equal_one_pass(variant, grows):
     layer = built(variant=variant, position="timestep", of_block={"cross": True})

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from act_depths import CONTEXT, MOST, REAL, VARIANTS, B, D, T, X, built, oracle
 from keras import ops
+from marks import slow
 from other_backend import needs_jax, run_on
 
 from keras_attn.depth import ACT, ACTRNN, ACTCell, Halting, Stack
@@ -107,7 +108,7 @@ def test_a_block_that_recomputes_activations_has_the_same_halting():
     "options, mode",
     [
         ({"go_backwards": True}, "eager"),
-        pytest.param({"zero_output_for_mask": True}, "graph", marks=pytest.mark.slow),
+        slow({"zero_output_for_mask": True}, "graph"),
     ],
 )
 def test_halting_of_an_rnn_equals_the_formula(options, mode):

@@ -4,6 +4,7 @@ import oracles
 import pytest
 from decoding import check_greedy
 from keras import ops
+from marks import slow
 
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
@@ -34,9 +35,7 @@ def built(position=None, steps=STEPS, cross=False, **arguments):
     return layer
 
 
-@pytest.mark.parametrize(
-    "residual", [pytest.param("post_norm", marks=pytest.mark.slow), "pre_norm"]
-)
+@pytest.mark.parametrize("residual", [slow("post_norm"), "pre_norm"])
 def test_equals_a_stack_with_shared_weights(residual):
     layer = built(residual=residual, cross=True)
     stack = Stack(lambda index: block(index, residual, cross=True), STEPS)
@@ -102,7 +101,7 @@ def test_block_function_is_called_once_and_stacks_are_blocks():
 
 @pytest.mark.parametrize(
     "residual, grows",
-    [("post_norm", True), pytest.param("pre_norm", False, marks=pytest.mark.slow)],
+    [("post_norm", True), slow("pre_norm", False)],
 )
 def test_cached_steps_equal_one_pass(residual, grows):
     layer = built("timestep", cross=True, residual=residual)

@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import all_slow
 
 from keras_attn.attention import captures
 from keras_attn.depth import Recurrent, Reversible, Stack
@@ -32,9 +33,7 @@ def stack(remat, num_layers=3, dropout=0.3, dtype=None):
     return layer
 
 
-@pytest.mark.parametrize(
-    "way", ["eager", *(pytest.param(way, marks=pytest.mark.slow) for way in ("graph", "xla"))]
-)
+@pytest.mark.parametrize("way", ["eager", *all_slow(("graph", "xla"))])
 def test_gradients_with_dropout_equal_those_without_remat(way):
     x, mask = tf.constant(oracles.random(B, T, D)), tf.sequence_mask([T, 3], T)
 

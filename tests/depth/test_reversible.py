@@ -9,6 +9,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from depth.twins import in_turn
+from marks import all_slow
 from scripts import result_of
 
 from keras_attn import residuals
@@ -68,9 +69,8 @@ LSH_ATTENTION = {
     [
         ("eager", {"pattern": "causal"}),
         ("eager", LSH_ATTENTION),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
+        *all_slow(
+            (
                 ("graph", {"pattern": "causal", "join": "concatenate"}),
                 ("xla", {"pattern": "causal"}),
                 ("graph", LSH_ATTENTION),

@@ -125,16 +125,6 @@ def test_padding_has_no_influence():
     np.testing.assert_array_equal(after[REAL], before[REAL])
 
 
-@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_save_config(residual):
-    stack = built(residual, name="encoder")
-    again = Stack.from_config(stack.get_config())
-    assert again.get_config() == stack.get_config()
-    again.build(X.shape)
-    again.set_weights(stack.get_weights())
-    np.testing.assert_array_equal(again(X), stack(X))
-
-
 def test_symbolic_shape_and_model():
     x = keras.Input((None, D))
     stack = built()

@@ -8,6 +8,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from depth.twins import in_turn
+from marks import all_slow, slow
 
 from keras_attn.depth import ACT, Recurrent, Reversible, Stack
 from keras_attn.depth import reversible as module
@@ -112,13 +113,13 @@ def gradients(layer, way="eager"):
     return [np.asarray(x) for x in run(tf.constant(X))]
 
 
-WAYS = ["eager", *(pytest.param(way, marks=pytest.mark.slow) for way in ("graph", "xla"))]
+WAYS = ["eager", *all_slow(("graph", "xla"))]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "kind",
-    [block, pytest.param(functools.partial(block, kind=ParallelBlock), marks=pytest.mark.slow)],
+    [block, slow(functools.partial(block, kind=ParallelBlock))],
 )
 def test_the_same_rows_are_dropped_when_blocks_are_computed_again(kind, way):
     make = functools.partial(kind, dropout=0.2)
@@ -162,12 +163,6 @@ def test_models_train_and_load_with_drop(tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     assert again.layers[-1].drop == 0.4
     np.testing.assert_allclose(again(X), model(X), atol=1e-6)
-
-
-def test_save_config():
-    layer = built(2, 0.4)
-    again = Stack.from_config(layer.get_config())
-    assert again.drop == 0.4 and again.get_config() == layer.get_config()
 
 
 @pytest.mark.parametrize(

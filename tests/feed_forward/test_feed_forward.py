@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.layers import FeedForward
 from keras_attn.ops.activations import gelu_tanh
@@ -120,7 +121,7 @@ def test_chunks_with_weights_that_are_frozen_or_adapted():
     assert_alike(with_gradients(found, X), with_gradients(expected, X), 1e-5)
 
 
-@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_compiled", [False, slow(True)])
 def test_each_chunk_has_its_own_dropout_reused_by_the_backward_pass(is_compiled):
     """Hidden units are ones and leave as they are, so that the output is what was dropped."""
     length, chunks, rate = 60, 5, 0.4

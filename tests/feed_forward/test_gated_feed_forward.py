@@ -78,16 +78,6 @@ def test_the_initial_kernels_have_the_spread_of_their_own_shape():
     assert np.any(layer.gate.kernel.numpy() != layer.intermediate.kernel.numpy())
 
 
-def test_save_config():
-    layer = built(use_bias=True, activation=gelu_tanh, dropout=0.5, chunks=2, name="think")
-    again = GatedFeedForward.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-    assert repr(GatedFeedForward(11)) == "GatedFeedForward(11)"
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
 def test_dtype_policies(policy):
     reference, layer = built(), built(dtype=policy)

@@ -313,23 +313,6 @@ def test_each_expert_is_drawn_by_itself():
     assert np.all(first != second)
 
 
-def test_save_config():
-    layer = built(
-        GatedFeedForward(F, dropout=0.2),
-        router="probability",
-        z_loss=0.1,
-        shared=FeedForward(3),
-        use_router_bias=True,
-    )
-    again = MixtureOfExperts.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-    layer = MixtureOfExperts(GatedFeedForward(11), 8)
-    assert repr(layer) == "MixtureOfExperts(GatedFeedForward(11), 8)"
-
-
 @pytest.mark.parametrize(
     "arguments, sentence",
     [

@@ -81,13 +81,6 @@ def test_dtype_policies(policy):
     np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), atol=0.15)
 
 
-def test_save_config():
-    layer = built(CUTOFFS, DIV, False, None, "ones", "ones", name="words")
-    again = AdaptiveEmbedding.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    np.testing.assert_array_equal(again(IDS)[0, 0], np.full(D, D))  # 13 ones times 13 by 13 ones
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

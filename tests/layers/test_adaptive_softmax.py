@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from keras_attn.losses import LabelSmoothedCrossentropy
@@ -93,9 +94,9 @@ def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
     "kind, jit_compile, cutoffs",
     [
         ("few", None, CUTOFFS),
-        pytest.param("some", None, CUTOFFS, marks=pytest.mark.slow),
-        pytest.param("few", False, CUTOFFS, marks=pytest.mark.slow),
-        pytest.param("some", True, [11], marks=pytest.mark.slow),
+        slow("some", None, CUTOFFS),
+        slow("few", False, CUTOFFS),
+        slow("some", True, [11]),
     ],
 )
 def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):

@@ -5,6 +5,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -132,7 +133,7 @@ def test_limit_cached_equals_full_for_every_pattern(name, slots):
 
 @pytest.mark.parametrize(
     "name",
-    ["local 4", "per head with first", pytest.param("dilated", marks=pytest.mark.slow)],
+    ["local 4", "per head with first", slow("dilated")],
 )
 def test_a_ring_never_runs_full(name):
     """Nor does it matter how many keys come at once."""
@@ -311,8 +312,8 @@ def test_complete_cache_of_a_context_with_keys_of_its_own():
     "name, jit_compile",
     [
         ("local 4", False),
-        pytest.param("local or column", False, marks=pytest.mark.slow),
-        pytest.param("fixed", True, marks=pytest.mark.slow),
+        slow("local or column", False),
+        slow("fixed", True),
     ],
 )
 def test_one_graph_serves_every_step(name, jit_compile):

@@ -6,6 +6,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import slow
 
 from keras_attn.layers import MultiHeadAttention, TokenEmbedding
 
@@ -50,9 +51,7 @@ CALLS = {
 
 # Tracing and compiling take seconds, so they run only the call with all arguments.
 RUNS = [(name, "eager") for name in CALLS]
-RUNS += [
-    pytest.param("dropout and scores", mode, marks=pytest.mark.slow) for mode in ("graph", "xla")
-]
+RUNS += [slow("dropout and scores", mode) for mode in ("graph", "xla")]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +59,8 @@ RUNS += [
     [
         *(("pattern", *run) for run in RUNS[:4]),
         ("use_causal_mask", "dropout and scores", "eager"),
-        pytest.param("pattern", "dropout and scores", "graph", marks=pytest.mark.slow),
-        pytest.param("use_causal_mask", "plain", "xla", marks=pytest.mark.slow),
+        slow("pattern", "dropout and scores", "graph"),
+        slow("use_causal_mask", "plain", "xla"),
     ],
 )
 def test_no_leak_from_the_future(by, call, mode):
@@ -128,8 +127,8 @@ def empty_rows(query, value, layer, value_mask, attention_mask):
     [
         ("eager", "scaled_dot", "float32"),
         ("eager", "additive", "mixed_float16"),
-        pytest.param("graph", "scaled_dot", "mixed_bfloat16", marks=pytest.mark.slow),
-        pytest.param("xla", "scaled_dot", "float32", marks=pytest.mark.slow),
+        slow("graph", "scaled_dot", "mixed_bfloat16"),
+        slow("xla", "scaled_dot", "float32"),
     ],
 )
 def test_a_row_with_nothing_to_attend_is_zero_with_zero_gradient(mode, score, policy):

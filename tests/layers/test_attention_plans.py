@@ -5,7 +5,8 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS, WHOLE, W
+from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS, W
+from marks import slow
 from scripts import result_of
 
 from keras_attn import export
@@ -68,10 +69,6 @@ def test_an_empty_sequence_has_an_empty_output(pattern):
     assert attend(X[:, :0], REAL[:, :0]).shape == (B, 0, D)
 
 
-def test_heads_that_share_keys():
-    assert_equal(both_plans("strided", X, num_key_value_heads=1))
-
-
 @pytest.mark.parametrize("pattern", ["local around", "heads in rows"])
 def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
     """Both with `Causal()`, whether the pattern is one or one for each head."""
@@ -86,7 +83,7 @@ def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
     "policy, atol, score",
     [
         ("mixed_bfloat16", 4e-2, "scaled_dot"),
-        pytest.param("mixed_float16", 4e-3, "additive", marks=pytest.mark.slow),
+        slow("mixed_float16", 4e-3, "additive"),
     ],
 )
 def test_mixed_policies(policy, atol, score):
@@ -195,24 +192,6 @@ def test_a_pattern_per_head_of_another_number_of_heads_is_refused():
 
 
 @pytest.mark.slow
-def test_save_and_load(tmp_path):
-    x, patterns = keras.Input((None, D)), [CASES[name][0] for name in WHOLE]
-    found = [
-        MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation="blockwise")(x, x)
-        for pattern in patterns
-    ]
-    model = keras.Model(x, keras.layers.Add()(found))
-    oracles.scramble(model)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    layers = [layer for layer in loaded.layers if isinstance(layer, MultiHeadAttention)]
-    assert [layer.pattern for layer in layers] == patterns
-    assert {layer.implementation for layer in layers} == {"blockwise"}
-    x = X[:, : 2 * W + 1]
-    np.testing.assert_array_equal(loaded(x), model(x))
-
-
-@pytest.mark.slow
 def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_path):
     layers = [
         built(case, "blockwise", score="additive" if case == "strided" else "scaled_dot")
@@ -242,22 +221,6 @@ def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_pat
         x = tf.constant(X[:, :length])
         for found, layer in zip(loaded(x, real), layers, strict=True):
             np.testing.assert_allclose(found, layer(x, x, value_mask=real), atol=1e-5)
-
-
-def fitted(plan):
-    """The weights after two steps of gradient descent, in a graph of unknown length."""
-    x = keras.Input((None, D))
-    layer = built("strided", plan, score="additive")
-    model = keras.Model(x, layer(x, x))
-    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
-    model.fit(X, X, batch_size=B // 2, shuffle=False, verbose=0)
-    return model.get_weights()
-
-
-@pytest.mark.slow
-def test_training_is_the_same():
-    for x, y in zip(fitted("blockwise"), fitted("dense"), strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-5)
 
 
 def test_the_gradient_of_a_long_sequence_is_finite():

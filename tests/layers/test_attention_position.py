@@ -7,6 +7,7 @@ import tensorflow as tf
 from decoding import check_greedy
 from index_sets import CASES, NUM_HEADS, WAYS, W
 from keras import ops
+from marks import slow
 
 from keras_attn.depth import Stack
 from keras_attn.generation import Beam, generate
@@ -148,8 +149,8 @@ CACHED = {
     "name, slots",
     [
         *(("local", LONG + 2), ("heads", None)),
-        pytest.param("strided", None, marks=pytest.mark.slow),
-        pytest.param("fixed", LONG + 2, marks=pytest.mark.slow),
+        slow("strided", None),
+        slow("fixed", LONG + 2),
     ],
 )
 def test_limit_cached_equals_full(name, slots):

@@ -2,7 +2,6 @@
 
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -136,18 +135,6 @@ def test_mixed_bfloat16():
     layer = built(dtype="mixed_bfloat16")
     difference = oracles.numpy_of(layer(X, X)) - oracles.numpy_of(built()(X, X))
     assert np.abs(difference).mean() < 0.02
-
-
-@pytest.mark.slow
-def test_config_and_file(tmp_path):
-    inputs = keras.Input((None, D))
-    layer = built(num_key_value_heads=2)
-    model = keras.Model(inputs, layer(inputs, inputs))
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(X), model(X))
-    expected = "DifferentialAttention(4, 3, 2, pattern=Causal(), num_key_value_heads=2)"
-    assert repr(again.layers[-1]) == expected
 
 
 @pytest.mark.parametrize(

@@ -172,19 +172,6 @@ def test_dropout_reaches_the_first_queries():
     assert np.abs(rows[0] - rows[1]).max() > 0.01
 
 
-@pytest.mark.slow
-def test_config_and_file(tmp_path):
-    inputs = keras.Input((None, D))
-    layer = built(2)
-    model = keras.Model(inputs, layer(inputs, inputs))
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(X), model(X))
-    pattern = "Either(Local(3, causal=False), Global(2))"
-    expected = f"GlobalAttention(3, 4, value_dim=2, num_global=2, pattern={pattern})"
-    assert repr(again.layers[-1]) == expected
-
-
 def test_adapters_name_the_second_projections():
     inputs = keras.Input((None, D))
     model = keras.Model(inputs, built(2, name="attention")(inputs, inputs))

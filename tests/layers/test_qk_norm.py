@@ -135,6 +135,7 @@ def test_plan_equals_the_matrix_and_gains_follow_those_of_keras():
     assert shapes[10:] == [(H,), (H,)]  # after five kernels and their biases
 
 
+@pytest.mark.slow
 def test_save_and_load(tmp_path):
     x = keras.Input((None, D))
     norm = RMSNorm(1e-3, offset=1.0)

@@ -9,6 +9,7 @@ import pytest
 import segments
 import tensorflow as tf
 from keras import ops
+from marks import slow
 from segments import B, D, H, L, N, T
 
 from keras_attn.layers import TokenEmbedding
@@ -164,7 +165,7 @@ def expected_loss(memory, stack, hidden, old, counted, pre_norm):
     return total
 
 
-@pytest.mark.parametrize("residual", [pytest.param("post", marks=pytest.mark.slow), "pre"])
+@pytest.mark.parametrize("residual", [slow("post"), "pre"])
 def test_the_loss_compares_attention_and_trains_the_compression_alone(residual):
     stack, memory = segments.built(residual), made(2, 3, 2, loss_weight=0.5)
     counts = np.array([[2, 3], [3, 5], [1, 2]])

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from marks import all_slow, slow
 from segments import B, D, L, T, X, built, run, same_cuts, state_of
 
 from keras_attn.depth import Stack
@@ -18,9 +19,7 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.memory import Memory, SegmentMemory
 from keras_attn.patterns import AdaptiveSpan, Fixed, Local, PerHead, Strided
 
-RESIDUALS = pytest.mark.parametrize(
-    "residual", [pytest.param("post", marks=pytest.mark.slow), "pre"]
-)
+RESIDUALS = pytest.mark.parametrize("residual", [slow("post"), "pre"])
 # Rows that are cut differently; one has no token at all in some segments.
 RAGGED = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]])
 
@@ -60,9 +59,8 @@ def test_any_segmentation_equals_one_pass(residual, data):
     [
         (lambda: Local(4), 3, "blockwise"),
         (lambda: Fixed(4, 2), 12, "blockwise"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
+        *all_slow(
+            (
                 (lambda: PerHead([Local(3), Strided(2, "column")] * 2), T, "blockwise"),
                 (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "dense"),
                 (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "blockwise"),

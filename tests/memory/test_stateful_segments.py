@@ -7,6 +7,7 @@ import pytest
 import segments
 import tensorflow as tf
 from keras import ops
+from marks import slow
 from segments import B, D, L
 
 from keras_attn.layers import TokenEmbedding
@@ -80,7 +81,7 @@ def test_any_segmentation_equals_one_pass(model, whole):
     np.testing.assert_allclose(segments.gather(outputs, counts), whole, atol=2e-4)
 
 
-@pytest.mark.parametrize("run_eagerly", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run_eagerly", [True, slow(False)])
 def test_fit_equals_a_loop_that_carries_the_memory(run_eagerly):
     rate = 0.1  # a larger one amplifies rounding errors from step to step
     model, loop = compiled(rate=rate, run_eagerly=run_eagerly), language_model()
@@ -156,7 +157,7 @@ def test_every_epoch_starts_with_an_empty_memory():
         assert seen == [[0] * B, [LENGTH] * B] * 2
 
 
-@pytest.mark.parametrize("whole_batch", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("whole_batch", [slow(False), True])
 def test_reset_separates_episodes_of_one_row(model, whole, whole_batch):
     """The second row, or every one, begins anew with the third segment."""
     begins = np.ones(B, bool) if whole_batch else np.arange(B) == 1
@@ -207,7 +208,7 @@ def test_first_batch_sets_the_number_of_rows():
 
 @pytest.mark.parametrize(
     "policy, memory_length",
-    [pytest.param("float32", 0, marks=pytest.mark.slow), ("mixed_bfloat16", 4)],
+    [slow("float32", 0), ("mixed_bfloat16", 4)],
 )
 def test_memory_is_saved_and_restored(tmp_path, policy, memory_length):
     keras.config.set_dtype_policy(policy)

@@ -11,6 +11,7 @@ import segments
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from marks import slow
 from models.builders import built
 from segments import B, D, L, T
 
@@ -136,7 +137,7 @@ def test_generation_keeps_all_keys(model):
     np.testing.assert_array_equal(np.argmax(logits, axis=-1)[:, 3:-1], ids)
 
 
-@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tied", [True, slow(False)])
 def test_adaptive_softmax_head_trains_decodes_and_loads(tied, tmp_path):
     """Losses are those of the logits; a file keeps one table, or two."""
     table = AdaptiveEmbedding(V, D, cutoffs=[3, 11], div_val=2)

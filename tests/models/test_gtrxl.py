@@ -238,13 +238,6 @@ def test_served_steps_equal_one_pass(model, tmp_path):
     np.testing.assert_allclose(segments.gather(found, counts), whole, atol=1e-4)
 
 
-def test_config_rebuilds_the_model(model):
-    again = SequenceModel.from_config(model.get_config())
-    again.set_weights(model.get_weights())
-    np.testing.assert_array_equal(run(again, STATES)[0], run(model, STATES)[0])
-    assert again.memory == model.memory and again.state_shape == (S,)
-
-
 def test_invalid_arguments_raise(model):
     with pytest.raises(ValueError, match="`depth`.*accepts a memory.*Identity"):
         SequenceModel(S, model.embedding, keras.layers.Identity(), SegmentMemory(3))

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from marks import slow_but
 from models import formulas
 from models.builders import IDS, MODELS, build, built, inputs_of, new, plain, whole_pass
 from models.formulas import T
@@ -21,11 +22,6 @@ PAIRS += ("t5 gated", "switch_transformer", "super_resolution_transformer")
 CAUSAL = tuple(n for n in MODELS if n not in (*ALONE, *BOTH_SIDES, *PAIRS))
 
 
-def fast(names, among=MODELS):
-    """Return parameters, of which those without one of the names are slow."""
-    return [pytest.param(n, marks=[] if n in names else [pytest.mark.slow]) for n in among]
-
-
 def written(inputs):
     """Return the name of the input that a model continues."""
     return "target_ids" if "target_ids" in inputs else "token_ids"
@@ -39,7 +35,7 @@ def test_later_tokens_have_no_influence(name):
     assert np.all(np.abs(changed[6:] - row[6:]).max(axis=-1) > 1e-3)
 
 
-@pytest.mark.parametrize("name", fast(("bert", "perceiver", "t5"), [*BOTH_SIDES, *PAIRS[:-1]]))
+@pytest.mark.parametrize("name", slow_but(("bert", "perceiver", "t5"), [*BOTH_SIDES, *PAIRS[:-1]]))
 def test_padding_and_other_rows_have_no_influence(name):
     model = built(name)
     inputs = inputs_of(model)
@@ -54,7 +50,7 @@ STEPPED = ("gpt", "transformer_xl", "gemma", "t5", "sparse_transformer per head"
 STEPPED += ("universal_transformer", "compressive_transformer")
 
 
-@pytest.mark.parametrize("name", fast(STEPPED, [*CAUSAL, *PAIRS]))
+@pytest.mark.parametrize("name", slow_but(STEPPED, [*CAUSAL, *PAIRS]))
 def test_steps_with_a_cache_equal_one_pass(name):
     model, expected = built(name), whole_pass(name)
     inputs = inputs_of(model)
@@ -103,7 +99,7 @@ def test_each_weight_has_its_own_initial_numbers_and_each_part_is_built(name):
 REBUILT = ("transformer_xl adaptive", "gtrxl", "decision_transformer")
 
 
-@pytest.mark.parametrize("name", fast(REBUILT))
+@pytest.mark.parametrize("name", slow_but(REBUILT, MODELS))
 def test_a_configuration_rebuilds_the_model(name):
     model = built(name)
     again = type(model).from_config(json.loads(json.dumps(model.get_config())))
@@ -123,7 +119,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("name", fast(TRAINED, [n for n in MODELS if "pixels" not in n]))
+@pytest.mark.parametrize("name", slow_but(TRAINED, [n for n in MODELS if "pixels" not in n]))
 def test_training_in_mixed_precision_changes_every_weight(name):
     policy = "mixed_float16" if name in ("reformer", "gpt", "vit") else "mixed_bfloat16"
     keras.config.set_dtype_policy(policy)
@@ -175,7 +171,7 @@ RELATED = {
 }
 
 
-@pytest.mark.parametrize("name", fast(("mistral", "mixtral"), RELATED))
+@pytest.mark.parametrize("name", slow_but(("mistral", "mixtral"), RELATED))
 def test_values_without_effect_make_the_other_model(name):
     """One expert gets all tokens, and a wide window holds all keys."""
     arguments, other, its_arguments, effect = RELATED[name]

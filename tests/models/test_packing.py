@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import all_slow, slow_but
 from models import formulas
 from other_backend import INSTALLED, run_on
 
@@ -99,7 +100,7 @@ FAST = ("gpt", "transformer", "lsh")
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(n, marks=[pytest.mark.slow] * (n not in FAST)) for n in MODELS],
+    params=slow_but(FAST, MODELS),
 )
 def model(request):
     return formulas.scrambled(MODELS[request.param]())
@@ -174,9 +175,7 @@ def test_packed_row_of_one_sequence_equals_a_plain_row(model):
     assert not np.allclose(model(inputs), plain, atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    "name", ["act", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gpt", "transformer"))]
-)
+@pytest.mark.parametrize("name", ["act", *all_slow(("gpt", "transformer"))])
 def test_gradients_are_those_of_padded_rows(name):
     """The losses include those that layers add, such as the ponder loss."""
     model, loss = formulas.scrambled(MODELS[name]()), LabelSmoothedCrossentropy()

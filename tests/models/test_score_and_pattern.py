@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 from keras import ops
+from marks import slow
 
 from keras_attn.models import transformer, universal_transformer
 from keras_attn.patterns import AdaptiveSpan, Global, Local
@@ -27,11 +28,8 @@ CHOICES = pytest.mark.parametrize(
     [
         (transformer, {"score": "relative", "pattern": Local(2, causal=False)}),
         (universal_transformer, {"score": Additive(5), "pattern": AdaptiveSpan(7)}),
-        pytest.param(
-            *(universal_transformer, {"score": DotProduct() + ALiBi(), "pattern": GLOBAL}),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(transformer, {"score": "additive"}, marks=pytest.mark.slow),
+        slow(*(universal_transformer, {"score": DotProduct() + ALiBi(), "pattern": GLOBAL})),
+        slow(transformer, {"score": "additive"}),
     ],
     ids=str,
 )

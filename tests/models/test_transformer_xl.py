@@ -3,6 +3,7 @@ import functools
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 from models import formulas
 
 from keras_attn.models import transformer_xl
@@ -55,7 +56,7 @@ def test_weights_do_not_depend_on_memory_length():
         assert far < 2e-4 if is_equal else far > 1e-2
 
 
-@pytest.mark.parametrize("div_val", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("div_val", [slow(1), 2])
 def test_cutoffs_select_an_adaptive_softmax(div_val):
     model = transformer_xl(**formulas.SIZES, memory_length=3, cutoffs=[4, 9], div_val=div_val)
     formulas.scrambled(model)

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from marks import slow
 
 from keras_attn.losses import AuxiliaryLosses, Distillation
 from keras_attn.models import gpt
@@ -37,14 +38,8 @@ TOKENS = {"token_ids": np.ones((7, 5), "int32")}, np.ones((7, 5), "int32")
     "make, data",
     [
         (Linear, VECTORS),
-        pytest.param(
-            *(lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            *(lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS),
-            marks=pytest.mark.slow,
-        ),
+        slow(*(lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS)),
+        slow(*(lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS)),
     ],
     ids=["mixin", "distillation", "auxiliary_losses"],
 )

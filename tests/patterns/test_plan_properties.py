@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS, WHOLE, truth
 from keras import ops
+from marks import slow, slow_but
 
 from keras_attn.attention.inputs import AttentionInputs, PositionRange
 from keras_attn.attention.softmax import FORBIDDEN, attend_logits
@@ -123,7 +124,7 @@ def tensors_of(function, length):
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, marks=[pytest.mark.slow] * (c not in ("nested", "causal"))) for c in WHOLE],
+    slow_but(("nested", "causal"), WHOLE),
 )
 def test_no_tensor_of_the_graph_is_a_matrix_of_scores(case):
     length = 256
@@ -162,7 +163,7 @@ def run_dropping(case, mode="eager"):
 
 DROPPED = [
     *((case, "eager") for case in WAYS if case in ("causal", "nested", "heads in rows")),
-    *(pytest.param("local around", mode, marks=pytest.mark.slow) for mode in ("graph", "xla")),
+    *(slow("local around", mode) for mode in ("graph", "xla")),
 ]
 
 

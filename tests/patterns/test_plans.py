@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS, W, truth
 from keras import ops
+from marks import slow
 
 from keras_attn.attention.inputs import AttentionInputs, PositionRange, positions_tensor
 from keras_attn.ops.shapes import size
@@ -162,8 +163,7 @@ def check(run, sets, formula, length, num_keys, padded, atol=1e-5, dtype="float3
 SCORES = ("scaled_dot", "by_distance", "additive", "by_distance", "dot")
 EAGER = [(case, PRIME, SCORES[number % 5]) for number, case in enumerate(CASES)]
 EAGER += [
-    pytest.param(case, LENGTHS[number % 5], SCORES[(number + 1) % 4], marks=pytest.mark.slow)
-    for number, case in enumerate(CASES)
+    slow(case, LENGTHS[number % 5], SCORES[(number + 1) % 4]) for number, case in enumerate(CASES)
 ]
 
 
@@ -204,7 +204,7 @@ def test_xla(case, score):
     "case, dtype, atol",
     [
         ("nested", "bfloat16", 2e-2),
-        pytest.param("heads in rows", "float16", 2e-3, marks=pytest.mark.slow),
+        slow("heads in rows", "float16", 2e-3),
     ],
 )
 def test_half_precision(case, dtype, atol):

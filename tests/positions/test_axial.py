@@ -98,15 +98,6 @@ def test_dtype_policies(policy):
     check_policy(built(dtype=policy), built(), X, policy)
 
 
-def test_config():
-    layer = built(embeddings_initializer="he_normal", name="where")
-    again = Axial.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

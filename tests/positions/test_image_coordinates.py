@@ -121,17 +121,6 @@ def test_sinusoids_are_those_of_float32(policy):
     np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=1.1 * tolerance)
 
 
-def test_config():
-    layer = built(embeddings_initializer="he_normal", name="where")
-    again = ImageCoordinates.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-    again = ImageCoordinates.from_config(built("sinusoidal").get_config())
-    np.testing.assert_array_equal(again(X), built("sinusoidal")(X))
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

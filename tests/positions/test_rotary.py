@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -75,16 +74,6 @@ def test_a_graph_of_unknown_sizes():
     run = tf.function(Rotary(), input_signature=specs)
     places = np.array([[3, 1, 4, 1, 5, 9, 2]] * B, "int32")
     np.testing.assert_allclose(run(HEADS, places), turned(HEADS, places[:, None]), atol=1e-5)
-
-
-def test_names_and_config():
-    assert isinstance(positions.get("rotary"), Rotary)
-    assert isinstance(positions.get_for_heads("rotary"), Rotary)
-    layer = Rotary(max_wavelength=500, name="turn")
-    again = Rotary.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    np.testing.assert_array_equal(again(X), layer(X))
-    assert positions.get_for_heads(keras.saving.serialize_keras_object(layer)).max_wavelength == 500
 
 
 @pytest.mark.parametrize(

@@ -184,17 +184,6 @@ def test_a_factor_that_grows_with_the_text_would_leave_cached_keys_behind():
     assert np.abs(found[1] - whole).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    "scaling", [*(make(2.0) for make in SCALINGS.values()), LongRoPE(2, 64, FACTORS)], ids=repr
-)
-def test_save_config(scaling):
-    layer = Rotary(500, layout="half", fraction=1.0, scaling=scaling)
-    again = Rotary.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config() and again.scaling == scaling
-    np.testing.assert_array_equal(again(X), layer(X))
-    assert repr(scaling) in repr(layer)
-
-
 class Unfinished(RotaryScaling):
     pass
 

@@ -48,24 +48,6 @@ def test_statistics_are_in_float32(policy):
     assert np.abs(found - exact).max() < 4 * (2**-7 if compute == "bfloat16" else 2**-10)
 
 
-@BOTH
-def test_save_config(kind):
-    layer = built(kind, norm=LayerNorm(0.5), name="around", dtype="mixed_bfloat16")
-    again = kind.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(
-        oracles.numpy_of(again.after(X, Y)), oracles.numpy_of(layer.after(X, Y))
-    )
-
-
-@pytest.mark.parametrize("name, kind", [("post_norm", PostNorm), ("pre_norm", PreNorm)])
-def test_names(name, kind):
-    assert isinstance(residuals.get(name), kind)
-    assert residuals.get(name, dtype="mixed_bfloat16").norm.compute_dtype == "bfloat16"
-
-
 @pytest.mark.parametrize("given", ["sandwich", None, PostNorm, keras.layers.Dense(3)])
 def test_invalid_arguments_raise(given):
     with pytest.raises(ValueError, match="residual.*Received: residual=.*post_norm, pre_norm"):

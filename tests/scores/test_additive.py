@@ -1,10 +1,8 @@
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn import scores
 from keras_attn.scores import Additive
 
 B, N, T, S, H, A = 2, 3, 5, 7, 4, 6
@@ -39,17 +37,6 @@ def test_kernels_are_drawn_as_one_matrix_a_head():
     assert abs(kernel.var() * 32 - 1) < 0.05
     assert np.any(kernel[0] != kernel[1])
     assert np.any(kernel != oracles.numpy_of(layer.key_kernel))
-
-
-def test_save_config():
-    layer = built(A, name="likeness", dtype="mixed_bfloat16")
-    again = Additive.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    assert (
-        keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer)).units == A
-    )
-    assert isinstance(scores.get("additive"), Additive)
-    assert scores.get("additive", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
 
 
 @pytest.mark.parametrize("units", [0, -1, 1.5])

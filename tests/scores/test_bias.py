@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from distance_scores import KEY, QUERY, B, H, N, S, T
 from keras import ops
+from marks import all_slow, slow
 
 from keras_attn import patterns, scores
 from keras_attn.layers import MultiHeadAttention
@@ -97,8 +98,8 @@ def test_logits_equal_the_formula_at_positions_in_any_order(make):
     "name, pattern",
     [
         *(("t5, both sides", Dense()), ("own", Causal() | Strided(4))),
-        pytest.param("cap of a sum", Local(5), marks=pytest.mark.slow),
-        pytest.param("relative", Local(4, causal=False), marks=pytest.mark.slow),
+        slow("cap of a sum", Local(5)),
+        slow("relative", Local(4, causal=False)),
     ],
 )
 def test_plans_equal_the_matrix_with_gradients_of_the_biases(name, pattern):
@@ -119,8 +120,8 @@ class OfPlaces(Bias):
     "pattern, packed",
     [
         *((PerHead([Local(3), Strided(4)]), True), (Local(5), False)),
-        pytest.param(Strided(5), True, marks=pytest.mark.slow),
-        pytest.param(Local(5) | patterns.Global(2, causal=True), False, marks=pytest.mark.slow),
+        slow(Strided(5), True),
+        slow(Local(5) | patterns.Global(2, causal=True), False),
     ],
     ids=repr,
 )
@@ -239,10 +240,7 @@ def test_heads_with_patterns_of_their_own_keep_their_biases(name):
     "name, pattern",
     [
         *(("alibi", Local(4)), ("cap of a sum", Strided(3))),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("relative", Causal()), ("own", Local(4)), ("t5", Strided(3)))
-        ),
+        *all_slow((("relative", Causal()), ("own", Local(4)), ("t5", Strided(3)))),
     ],
 )
 def test_decoding_with_a_cache_equals_the_whole_pass(name, pattern):
@@ -295,20 +293,6 @@ def test_distances_are_exact_in_low_precision(name, policy):
     expected = np.asarray(exact(query, key, **positions))
     scale = 2.0**-5 if dtype == "bfloat16" else 2.0**-8
     np.testing.assert_allclose(oracles.numpy_of(found), expected, atol=scale * 8)
-
-
-@EACH
-def test_save_config(make):
-    layer = MultiHeadAttention(N, H, score=make())
-    x = oracles.random(B, T, 6)
-    layer.build(x.shape, x.shape)
-    oracles.scramble(layer)
-    with keras.saving.custom_object_scope({"Learned": Learned}):
-        again = MultiHeadAttention.from_config(layer.get_config())
-    assert repr(again) == repr(layer)
-    again.build(x.shape, x.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(x, x), layer(x, x))
 
 
 def test_a_bias_of_ones_own_needs_no_weights():

@@ -1,11 +1,11 @@
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 from distance_scores import KEY, PLANS, QUERY, B, H, N, check_in_tiles, check_positions
+from marks import all_slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -42,9 +42,7 @@ def test_oracle(max_distance):
     check_positions(layer, formula, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "pattern", [PLANS[1], *(pytest.param(p, marks=pytest.mark.slow) for p in PLANS[3:5])], ids=repr
-)
+@pytest.mark.parametrize("pattern", [PLANS[1], *all_slow(PLANS[3:5])], ids=repr)
 def test_in_tiles(pattern):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
     check_in_tiles(built(6), formula, pattern, atol=2e-5)
@@ -65,13 +63,6 @@ def test_half_precision():
     exact, half = built(), built(dtype="mixed_bfloat16")
     assert half(QUERY, KEY).dtype == tf.bfloat16
     np.testing.assert_allclose(oracles.numpy_of(half(QUERY, KEY)), exact(QUERY, KEY), atol=0.1)
-
-
-def test_save_config():
-    layer = built(D, dtype="mixed_bfloat16")
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-    assert again.get_config() == layer.get_config()
-    assert again.embeddings.shape == (D, H)
 
 
 def test_vectors_are_drawn_from_the_unit_normal():

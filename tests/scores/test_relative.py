@@ -6,8 +6,8 @@ import oracles
 import pytest
 import tensorflow as tf
 from distance_scores import KEY, PLANS, QUERY, B, H, N, S, T, check_in_tiles, check_positions
+from marks import slow
 
-from keras_attn import scores
 from keras_attn.attention.inputs import PositionRange
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.layers import MultiHeadAttention
@@ -57,7 +57,7 @@ def test_only_differences_of_positions_count():
     "pattern, clamp_length",
     [
         (PLANS[2], 3),
-        *(pytest.param(PLANS[n], None, marks=pytest.mark.slow) for n in (0, 1, 3, 4, 5)),
+        *(slow(PLANS[n], None) for n in (0, 1, 3, 4, 5)),
     ],
 )
 def test_in_tiles(pattern, clamp_length):
@@ -65,9 +65,7 @@ def test_in_tiles(pattern, clamp_length):
     check_in_tiles(built(clamp_length=clamp_length), formula, pattern, atol=5e-5)
 
 
-@pytest.mark.parametrize(
-    "pattern, max_length", [(Local(4), 9), pytest.param(Strided(3), None, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("pattern, max_length", [(Local(4), 9), slow(Strided(3), None)])
 def test_step_by_step_equals_the_full_pass(pattern, max_length):
     layer = MultiHeadAttention(N, H, score="relative", pattern=pattern, use_bias=False)
     x = oracles.random(B, 9, 8)
@@ -128,14 +126,6 @@ def test_weights_are_drawn_apart_and_as_a_matrix():
     u, v, kernel = (oracles.numpy_of(w) for w in layer.weights)
     assert np.any(u != v) and 0.015 < u.std() < 0.025 and 0.015 < v.std() < 0.025
     assert abs(kernel.var() * 256 - 1) < 0.05  # Glorot: 2 / (D + N H), both 256
-
-
-def test_save_config():
-    layer = built(hidden_dim=6, clamp_length=9, dtype="mixed_bfloat16")
-    again = Relative.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    assert isinstance(scores.get("relative"), Relative)
-    assert scores.get("relative", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
 
 
 @pytest.mark.slow

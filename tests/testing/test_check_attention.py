@@ -2,6 +2,7 @@
 
 import keras
 import pytest
+from marks import slow_but
 from testing import toys
 
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
@@ -160,7 +161,7 @@ FAST = {toys.ForgetsPadding, toys.HalvesAGradient, toys.AlignsToTheFirstKey}
 
 @pytest.mark.parametrize(
     "broken",
-    [pytest.param(toy, marks=[pytest.mark.slow] * (toy not in FAST)) for toy in BROKEN],
+    slow_but(FAST, BROKEN),
     ids=lambda toy: toy.__name__,
 )
 def test_each_defect_fails_exactly_its_checks(broken):

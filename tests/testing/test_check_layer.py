@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from marks import all_slow, slow_but
 from testing import toys
 
 from keras_attn.depth import ACT, Reversible, Stack
@@ -112,7 +113,7 @@ OURS = {
         *((2, 5, 12), IDS),
     ),
     "pixel embedding": lambda: (PixelEmbedding(256, 3, 5), IDS * 1000 + 1),
-    "convolution": lambda: (SeparableConvTransition(7, causal=True, dropout=0.1), X),
+    "convolution": lambda: (SeparableConvTransition(7, dropout=0.1), X),
     "gated feed forward": lambda: (GatedFeedForward(7, dropout=0.1), X),
     "feed forward in chunks": lambda: (FeedForward(7, dropout=0.1, chunks=3), X),
     "timestep": lambda: (Timestep("concat", 100), X),
@@ -130,14 +131,13 @@ SKIPPED = {
     "gates": ["gradients"],
     "adaptive computation time": ["precision", "xla", "unknown_sizes"],
     "reversible": ["precision"],
+    "axial rotary": ["precision", "unknown_sizes", "implicit_mask", "batch_independence"],
 }
-COMPILED = ("feed forward", "convolution", "gates", "experts", "losses of an adaptive softmax")
+COMPILED = ("feed forward", "convolution", "gates", "experts")
 FAST = ("token embedding", "feed forward", "rotary", "post norm")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in OURS]
-)
+@pytest.mark.parametrize("name", slow_but(FAST, OURS))
 def test_our_layers_have_no_defect(name):
     skip = ["graph", *SKIPPED.get(name, ())]  # `unknown_sizes` is a graph
     skip += [] if name in COMPILED else ["xla"]
@@ -171,9 +171,8 @@ def test_each_defect_fails_exactly_its_checks(broken):
         (toys.FixesBatch, "unknown_sizes"),
         (toys.ForgetsAState, "config"),
         (toys.CallsPython, "gradients"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (
+        *all_slow(
+            (
                 *((toys.ForgetsAState, "saving"), (toys.CallsPython, "export")),
                 *((toys.CallsPython, "xla"), (keras.layers.ZeroPadding1D, "implicit_mask")),
             )
