@@ -34,8 +34,7 @@ def test_output_equals_the_formula(name, mode):
     )
     (output, *found), (loss,) = compile_it(run)(tf.constant(X))
     np.testing.assert_allclose(output, expected, atol=1e-5)
-    for one, other in zip(found[:-1], states, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    oracles.check_each(found[:-1], states, atol=1e-5)
     sums = np.stack([(x * REAL).sum(axis=1) for x in (taken, remainder)], axis=1)
     np.testing.assert_allclose(found[-1], sums, atol=1e-4)
     assert float(loss) == pytest.approx(0.3 * (taken + remainder)[REAL].mean(), rel=1e-5)

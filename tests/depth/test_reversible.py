@@ -86,8 +86,7 @@ def test_gradients_equal_those_of_stored_activations(way, arguments, monkeypatch
     # XLA draws other random numbers.
     twin = "xla" if way == "xla" else "eager"
     wanted = loss_and_gradients(stack(2, **arguments), x, twin)
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
+    oracles.check_each(found, wanted, atol=1e-4, scaled=True)
 
 
 @pytest.mark.slow
@@ -100,8 +99,7 @@ def test_gradients_in_float64(monkeypatch):
         wanted = loss_and_gradients(stack(), x, "eager", "float64")
     finally:
         keras.config.set_dtype_policy("float32")
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-9 * max(1.0, np.abs(other).max()))
+    oracles.check_each(found, wanted, atol=1e-9, scaled=True)
 
 
 def test_streams_equal_the_formula():
@@ -129,8 +127,7 @@ def test_gradients_reach_a_context(monkeypatch):
 
     found = gradients()
     monkeypatch.setattr(module, "reversible", in_turn)
-    for one, other in zip(found, gradients(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
+    oracles.check_each(found, gradients(), atol=1e-4, scaled=True)
     assert np.abs(found[0][0]).min() > 0 and not np.asarray(found[0])[1, 3:].any()
 
 
@@ -189,8 +186,7 @@ def test_reversible_block_works_inside_act(kind):
     found = tf.function(run, autograph=False)(x)
     for variable, value in zip(generators, states, strict=True):
         variable.assign(value)
-    for one, other in zip(found, run(x), strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5 * max(1, np.abs(other).max()))
+    oracles.check_each(found, run(x), atol=2e-5, scaled=True)
 
 
 @pytest.mark.slow

@@ -236,8 +236,7 @@ def test_blocks_equal_slices_with_gradients(counts, total):
         np.testing.assert_allclose(found, expected, atol=1e-5)
         results.append(tape.gradient(loss, [x, weights]))
     for result in results[1:]:
-        for part, whole in zip(result, results[0], strict=True):
-            np.testing.assert_allclose(part, whole, atol=1e-4)
+        oracles.check_each(result, results[0], atol=1e-4)
 
 
 @pytest.mark.slow
@@ -247,8 +246,7 @@ def test_graphs_of_unknown_sizes_and_xla_equal_eager():
     spec = [tf.TensorSpec((None, None, D))]
     for arguments in ({"input_signature": spec}, {"jit_compile": True}):
         found = tf.function(lambda x: with_gradients(layer, x), **arguments)(X)
-        for part, whole in zip(found, expected, strict=True):
-            np.testing.assert_allclose(part, whole, atol=1e-5)
+        oracles.check_each(found, expected, atol=1e-5)
 
 
 def test_a_shared_layer_is_added():

@@ -295,8 +295,7 @@ def test_one_position_needs_no_axis_of_its_own(arguments):
     for x in (new, new[:, None]):
         output, cache = layer(x, x, cache=KVCache(5).initial(layer, B))
         results.append((np.reshape(output, new.shape), cache["key"]))
-    for found, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    oracles.check_each(*results, atol=1e-6)
 
 
 def test_complete_cache_of_a_context_with_keys_of_its_own():

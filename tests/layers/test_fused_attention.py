@@ -120,9 +120,7 @@ def test_the_kernel_gives_what_the_matrix_gives(case, policy, atol, kernel):
         layer = built(shapes, implementation=plan, dtype=policy, **arguments)
         found.append([oracles.numpy_of(x) for x in with_gradients(layer, inputs, call)])
         assert len(kernel) == 1  # by "auto", not by "dense"
-    for kernel_result, matrix in zip(*found, strict=True):
-        scale = max(1.0, np.abs(matrix).max())
-        np.testing.assert_allclose(kernel_result / scale, matrix / scale, atol=atol)
+    oracles.check_each(*found, atol=atol, scaled=True)
 
 
 def test_causality_needs_no_mask_where_queries_and_keys_stand_together(kernel):

@@ -106,9 +106,7 @@ def test_packed_documents_equal_each_alone_and_do_not_touch_each_other(name):
     found = results(layer, X, real, segment_ids=IDS)
     expected = alone(built("dense", **PLANS[name]))
     expected[0][~real] = oracles.numpy_of(layer.output_bias)
-    for one, other in zip(found, expected, strict=True):
-        scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    oracles.check_each(found, expected, atol=2e-5, scaled=True)
     assert all(np.abs(gradient).max() > 1e-3 for gradient in expected[1:3])
     (row, places), changed = SPANS[2], X.copy()
     changed[row, places] += 1
@@ -125,9 +123,9 @@ def test_the_matrix_of_scores_gives_the_same(name):
     layers = [built(how, **PLANS[name]) for how in ("blockwise", "dense")]
     call = {"segment_ids": IDS, "value_mask": np.arange(T)[None] % 7 != 3}
     real = np.ones((ROWS, T))
-    for one, other in zip(*(results(layer, X, real, **call) for layer in layers), strict=True):
-        scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    oracles.check_each(
+        *(results(layer, X, real, **call) for layer in layers), atol=2e-5, scaled=True
+    )
     output, scores = layers[0](X, X, **call, return_attention_scores=True)
     np.testing.assert_array_equal(output, layers[0](X, X, **call))
     same = (IDS[:, :, None] == IDS[:, None, :]) & (IDS[:, :, None] > 0)

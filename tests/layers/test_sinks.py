@@ -65,9 +65,7 @@ def results(layer, **call):
 def test_every_plan_equals_the_matrix(name):
     layers = [built(implementation=how, **PATTERNS[name]) for how in ("blockwise", "dense")]
     tiles, matrix = (results(layer) for layer in layers)
-    for one, other in zip(tiles, matrix, strict=True):
-        scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    oracles.check_each(tiles, matrix, atol=2e-5, scaled=True)
     names = [weight.name for weight in layers[0].trainable_weights]
     assert np.all(np.asarray(tiles[1 + names.index("sinks")]) != 0)  # each head's has a gradient
 
@@ -81,8 +79,7 @@ def test_without_a_sink_attention_is_plain(implementation):
     layer.sink_logits.assign([-np.inf] * NUM_HEADS)
     found, expected = results(layer, return_attention_scores=False), results(plain)
     sink_gradient = found.pop()
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    oracles.check_each(found, expected, atol=1e-6)
     np.testing.assert_array_equal(sink_gradient, 0)
     call = {"value_mask": REAL[:, :T], "return_attention_scores": True}
     np.testing.assert_allclose(layer(X, X, **call)[1], plain(X, X, **call)[1], atol=1e-6)

@@ -223,8 +223,7 @@ def test_remat_keeps_memory_and_output():
             loss = tf.reduce_sum(output * oracles.random(*output.shape))
         gradients = tape.gradient(loss, [w.value for w in stack.trainable_weights])
         results.append([output, read, *gradients])
-    for found, expected in zip(results[1], results[0], strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+    oracles.check_each(results[1], results[0], atol=1e-4)
 
 
 def test_scores_cover_the_memory():

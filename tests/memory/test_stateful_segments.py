@@ -104,8 +104,7 @@ def test_fit_equals_a_loop_that_carries_the_memory(run_eagerly):
     np.testing.assert_allclose(
         history["loss"], np.mean(np.split(np.array(losses), 2), 1), rtol=1e-5
     )
-    for found, expected in zip(model.model.get_weights(), loop.get_weights(), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    oracles.check_each(model.model.get_weights(), loop.get_weights(), atol=1e-5)
 
 
 def test_validation_and_training_do_not_mix():

@@ -143,8 +143,7 @@ def test_gradients_by_finite_differences(case):
     tensors = inputs_of(29, 29)
     _, found = gradients(pattern, by_plan, tensors)
     _, wanted = gradients(pattern, by_matrix, tensors)
-    for x, y in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(x, y, atol=2e-5)
+    oracles.check_each(found, wanted, atol=2e-5)
     arrays = [oracles.numpy_of(x) for x in tensors]
 
     def loss():
@@ -193,8 +192,7 @@ def test_one_graph_for_every_length_and_span(case):
         output, found = run(*tensors, real)
         expected, wanted = gradients(pattern, by_matrix, tensors, real)
         np.testing.assert_allclose(output, expected, atol=1e-5)
-        for x, y in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(x, y, atol=3e-5)
+        oracles.check_each(found, wanted, atol=3e-5)
 
 
 @pytest.mark.slow
@@ -207,8 +205,7 @@ def test_xla():
     output, found = run(*tensors)
     expected, wanted = gradients(pattern, by_matrix, tensors)
     np.testing.assert_allclose(output, expected, atol=1e-5)
-    for x, y in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(x, y, atol=3e-5)
+    oracles.check_each(found, wanted, atol=3e-5)
 
 
 @pytest.mark.slow

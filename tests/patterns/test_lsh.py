@@ -150,8 +150,7 @@ def test_gradients_in_a_graph_and_under_xla(arguments, way):
 
     expected = step(tf.constant(query), tf.constant(value))
     found = tf.function(step, autograph=False, **way)(query, value)
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-5)
+    oracles.check_each(found, expected, atol=1e-5)
 
 
 @pytest.mark.slow
