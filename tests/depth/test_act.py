@@ -74,12 +74,10 @@ def test_output_loss_steps_and_remainders_equal_the_formula(variant, position, m
     np.testing.assert_allclose(again(X, padding_mask=REAL), output, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape, jit_compile",
-    [
-        ((None, None, D), False),
-        slow((None, None, D), True),
-    ],
+    [((None, None, D), False), ((None, None, D), True)],
     ids=["graph", "xla"],
 )
 def test_early_exit_equals_all_steps(shape, jit_compile):

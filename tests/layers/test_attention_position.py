@@ -5,9 +5,9 @@ import oracles
 import pytest
 import tensorflow as tf
 from decoding import check_greedy
-from index_sets import CASES, NUM_HEADS, WAYS, W
+from index_sets import CASES, NUM_HEADS, W
 from keras import ops
-from marks import slow
+from marks import slow, slow_but
 
 from keras_attn.depth import Stack
 from keras_attn.generation import Beam, generate
@@ -102,16 +102,16 @@ def by_plan(plan, **arguments):
     return output, *tape.gradient(loss, sources, unconnected_gradients="zero")
 
 
-PLANS = {name: {"pattern": CASES[name][0]} for name in WAYS}
-PLANS["lsh"] = {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"}
-PLANS["additive"] = {"pattern": Local(W), "score": "additive"}
-PLANS["relative"] = {"pattern": Local(W), "score": "relative"}
+# Scores and patterns that tests/layers/test_combinations.py does not combine.
+PLANS = {
+    "nested": {"pattern": CASES["nested"][0]},
+    "lsh": {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"},
+    "additive": {"pattern": Local(W), "score": "additive"},
+    "relative": {"pattern": Local(W), "score": "relative"},
+}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n in WAYS and n != "nested")) for n in PLANS],
-)
+@pytest.mark.parametrize("name", slow_but(("nested", "lsh"), PLANS))
 def test_every_plan_equals_the_matrix(name):
     oracles.check_each(
         by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), atol=2e-5, scaled=True

@@ -55,6 +55,7 @@ def test_output_equals_the_formula():
         assert int(state["index"]) == start
 
 
+@pytest.mark.slow
 def test_in_a_graph_a_key_after_the_last_slot_takes_the_place_of_the_first_one():
     layer = MultiHeadAttention(3, 4)
     key = oracles.random(2, 3, 7, 4)
@@ -64,6 +65,7 @@ def test_in_a_graph_a_key_after_the_last_slot_takes_the_place_of_the_first_one()
     np.testing.assert_array_equal(state["key"], np.concatenate([further, key[:, :, 1:]], axis=2))
 
 
+@pytest.mark.slow
 def test_batch_size_and_length_may_be_tensors():
     layer = MultiHeadAttention(3, 4)
 

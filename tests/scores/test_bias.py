@@ -254,6 +254,7 @@ def test_decoding_with_a_cache_equals_the_whole_pass(name, pattern):
         np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_lsh_may_add_a_bias():
     layer = MultiHeadAttention(
         2, H, score=SharedQK() + ALiBi(), pattern=patterns.LSH(4, num_rounds=2, seed=1)

@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from marks import slow_but
+from marks import slow, slow_but
 from testing import toys
 
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
@@ -74,11 +74,11 @@ def test_our_attention_has_no_defect(name):
     assert {"formula", "no_leak", *more} <= set(report.checked)
 
 
-@pytest.mark.parametrize("name", ["sparse", "heads"])
+@pytest.mark.parametrize("name", ["sparse", slow("heads")])
 def test_the_numbers_of_our_attention_are_right(name):
-    report = check_attention(LAYERS[name](), only=["formula", "padding", "gradients"])
+    report = check_attention(LAYERS[name](), only=["formula", "padding"])
     report.raise_if_any()
-    assert report.skipped == {} and len(report.checked) == 3
+    assert report.skipped == {} and len(report.checked) == 2
 
 
 @pytest.mark.slow
@@ -110,6 +110,7 @@ def test_known_defects_of_keras():
         assert part in text
 
 
+@pytest.mark.slow
 def test_the_pattern_argument_is_checked_against_the_layer():
     layer = keras.layers.MultiHeadAttention(2, 4, sliding_window=3)
     checks = ["formula", "no_leak"]
