@@ -43,6 +43,7 @@ def test_oracle(length, dynamic, many_slots):
         np.testing.assert_array_equal(write(BUFFER, update, np.int32(index)), expected)
 
 
+@pytest.mark.slow
 @MANY_SLOTS
 def test_no_op_that_only_xla_runs(many_slots):
     """Keras's slice update is one; the real server and ONNX converters refuse it."""

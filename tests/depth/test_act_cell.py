@@ -56,6 +56,7 @@ def test_limits():
     assert np.abs(np.asarray(layer(X)) - plain(flagged)).max() > 0.01
 
 
+@pytest.mark.slow
 def test_never_halting_takes_the_last_state():
     layer = built(max_steps=3)
     layer.cell.halting_unit.set_weights([np.zeros((U, 1)), np.array([-30.0])])
@@ -125,6 +126,7 @@ def test_stateful_layer_counts_steps_per_batch():
     assert float(layer.losses[0]) == pytest.approx(first, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_stacked_cells_add_their_own_losses():
     cells = [
         ACTCell(CELLS["lstm"](U), 3),
@@ -138,6 +140,7 @@ def test_stacked_cells_add_their_own_losses():
     assert float(loss) == pytest.approx(0.01 * float(ops.sum(states[0][-1])) / (B * T), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_initial_state_may_be_that_of_the_inner_cell():
     """Two parts of a sequence equal the whole, and each part has its own sums."""
     layer = built("lstm", max_steps=3, return_state=True)
@@ -160,6 +163,7 @@ def test_keras_rnn_warns_that_it_adds_no_ponder_loss():
     assert layer.losses == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_other_uses_do_not_warn():
     built()(X, training=True)
@@ -168,6 +172,7 @@ def test_other_uses_do_not_warn():
     built(kind=keras.layers.RNN)(X)
 
 
+@pytest.mark.slow
 def test_mixed_float16():
     expected = built("lstm")(X)
     keras.config.set_dtype_policy("mixed_float16")

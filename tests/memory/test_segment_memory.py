@@ -58,9 +58,9 @@ def test_any_segmentation_equals_one_pass(residual, data):
     "pattern, memory_length, plan",
     [
         (lambda: Local(4), 3, "blockwise"),
-        (lambda: Fixed(4, 2), 12, "blockwise"),
         *all_slow(
             (
+                (lambda: Fixed(4, 2), 12, "blockwise"),
                 (lambda: PerHead([Local(3), Strided(2, "column")] * 2), T, "blockwise"),
                 (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "dense"),
                 (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "blockwise"),
@@ -209,6 +209,7 @@ def test_weights_learn_from_the_memory():
     np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=2e-2)
 
 
+@pytest.mark.slow
 def test_remat_keeps_memory_and_output():
     """The gradient, too, is that of blocks whose results are kept."""
     plain = shared("pre")
@@ -257,6 +258,7 @@ def test_one_trace_serves_a_whole_text(jit_compile):
     np.testing.assert_allclose(segments.gather(outputs, counts), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     counts = same_cuts([4, 1, 6])
     expected, _ = run(shared("pre"), X, counts, 5)

@@ -157,7 +157,7 @@ WITH_MASKS = {
     toys.PadsSoftly,
     toys.BreaksOnEmptyRows,
 }
-FAST = {toys.ForgetsPadding, toys.HalvesAGradient, toys.AlignsToTheFirstKey}
+FAST = {toys.HalvesAGradient, toys.AlignsToTheFirstKey}
 
 
 @pytest.mark.parametrize(

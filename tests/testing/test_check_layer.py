@@ -133,7 +133,7 @@ SKIPPED = {
     "reversible": ["precision"],
     "axial rotary": ["precision", "unknown_sizes", "implicit_mask", "batch_independence"],
 }
-COMPILED = ("feed forward", "convolution", "gates", "experts")
+COMPILED = ("gated feed forward", "convolution", "gates", "experts")
 FAST = ("token embedding", "feed forward", "rotary", "post norm")
 
 
