@@ -38,7 +38,7 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
     x, mask = tf.constant(oracles.random(B, T, D)), tf.sequence_mask([T, 3], T)
 
     def gradients(remat):
-        layer = stack(remat)
+        layer = stack(remat, 2)
 
         def run(x):
             with tf.GradientTape() as tape:

@@ -107,6 +107,7 @@ def test_fit_equals_a_loop_that_carries_the_memory(run_eagerly):
     oracles.check_each(model.model.get_weights(), loop.get_weights(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_validation_and_training_do_not_mix():
     """The same weights with and without validation, and validation as it is alone."""
     validation = cut(IDS[:, ::-1]), cut(LABELS[:, ::-1])
@@ -144,6 +145,7 @@ def test_evaluate_restores_the_memory(model, whole):
     np.testing.assert_allclose(model(IDS), whole, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_every_epoch_starts_with_an_empty_memory():
     model, seen = compiled(), []
     watch = keras.callbacks.LambdaCallback(

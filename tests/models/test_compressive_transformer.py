@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 from models import formulas
 from models.builders import build
 
 from keras_attn.models import compressive_transformer
 
 
+@pytest.mark.slow
 def test_it_is_transformer_xl_until_inputs_are_compressed():
     """Read in 4, 3 and 4 tokens: the last segment meets 7 others, as they are or compressed."""
     ends, sizes = (4, 7, formulas.T), {**formulas.SIZES, "num_layers": 1}

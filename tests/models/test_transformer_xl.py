@@ -45,6 +45,7 @@ def test_output_equals_the_formula(clamp):
     np.testing.assert_allclose(formulas.read(model, (4, 5, 11)), x @ table.T, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_weights_do_not_depend_on_memory_length():
     """As in the paper's evaluation: the short memory forgets, the long one does not."""
     model = made(CLAMP)
