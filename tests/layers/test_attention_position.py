@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from decoding import check_greedy
+from decoding import check_greedy, check_pieces
 from index_sets import CASES, NUM_HEADS, W
 from keras import ops
 from marks import slow, slow_but
@@ -153,14 +153,7 @@ CACHED = {
 )
 def test_limit_cached_equals_full(name, slots):
     layer = built(LONG_X, pattern=CACHED[name], num_key_value_heads=1)
-    whole = layer(LONG_X, LONG_X)
-    cache, outputs, start = KVCache(slots).initial(layer, B), [], 0
-    for length in (2, 3, 1, 1, 1, LONG - 8):
-        piece = ops.array(LONG_X[:, start : start + length])
-        output, cache = layer(piece, piece, cache=cache)
-        outputs.append(output)
-        start += length
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+    check_pieces(layer, LONG_X, (2, 5, 6, 7, 8, LONG), slots, atol=2e-5)
 
 
 @pytest.mark.parametrize("slots", [T + 2, None])

@@ -15,11 +15,10 @@ from combinations import (
     covering_rows,
     each_value_once,
 )
+from decoding import check_pieces
 from index_sets import SMALL_TILES
-from keras import ops
 
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
-from keras_attn.memory import KVCache
 
 B, T, D = 2, 37, 5
 X = oracles.random(B, T, D)
@@ -118,13 +117,7 @@ CAUSAL = list(each_value_once(CAUSAL))
 @pytest.mark.parametrize("row", parameters(CAUSAL))
 def test_decoding_equals_the_whole_pass(row):
     layer = layer_of(row, "dense")
-    cache, outputs = KVCache(T).initial(layer, B), []
-    for start, end in ((0, 13), (13, 14), (14, 15), (15, 16)):
-        piece = ops.array(X[:, start:end])
-        output, cache = layer(piece, piece, cache=cache)
-        outputs.append(output)
-    whole = layer(X, X)[:, :16]
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+    check_pieces(layer, X, (13, 14, 15, 16), T, atol=2e-5)
 
 
 @pytest.mark.slow

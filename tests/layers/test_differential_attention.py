@@ -6,10 +6,10 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.patterns import Local
 
 B, T, N, H, D = 2, 11, 4, 3, 5
@@ -111,10 +111,7 @@ def test_equal_maps_leave_their_share():
 def test_decoding_with_a_cache_equals_the_whole_pass(arguments):
     layer = DifferentialAttention(N, 4, 1, **{"pattern": "causal", **arguments})
     layer.build(X.shape, X.shape)
-    whole, cache = layer(X, X), KVCache(T).initial(layer, B)
-    for start, end in ((0, 4), (4, 5), (5, 6), (6, T)):
-        step, cache = layer(X[:, start:end], X[:, start:end], cache=cache)
-        np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
+    check_pieces(layer, X, (4, 5, 6, T), T)
 
 
 def test_context_in_a_cache():

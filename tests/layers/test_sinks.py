@@ -6,13 +6,12 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS
-from keras import ops
 from marks import slow_but
 from other_backend import needs_jax, run_on
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.patterns import LSH, AdaptiveSpan, Local, Pattern
 
 B, T, S, H, D = 3, 11, 13, 4, 6
@@ -97,12 +96,7 @@ def test_a_large_sink_takes_all_weight_and_nothing_overflows():
 @pytest.mark.parametrize("pattern", ["causal", Local(3)])
 def test_decoding_with_a_cache_equals_the_whole_pass(pattern):
     layer = built(pattern=pattern, num_key_value_heads=1)
-    cache, outputs = KVCache(T).initial(layer, B), []
-    for start, end in ((0, 4), (4, 5), (5, 6), (6, T)):
-        piece = ops.array(X[:, start:end])
-        output, cache = layer(piece, piece, cache=cache)
-        outputs.append(output)
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(X, X), atol=2e-5)
+    check_pieces(layer, X, (4, 5, 6, T), T, atol=2e-5)
 
 
 def test_the_plan_asks_a_pattern_for_the_log_weight():

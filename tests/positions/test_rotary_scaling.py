@@ -5,6 +5,7 @@ import math
 import numpy as np
 import oracles
 import pytest
+from decoding import check_pieces
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -161,10 +162,7 @@ def test_decoding_with_a_cache_equals_the_whole_pass(make):
         MultiHeadAttention(N, H, position=position, pattern="causal"),
         oracles.random(B, T, 6),
     )
-    whole, cache = layer(x, x), KVCache(T).initial(layer, B)
-    for t in range(T):
-        step, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
-        np.testing.assert_allclose(step[:, 0], whole[:, t], atol=1e-5)
+    check_pieces(layer, x, range(1, T + 1), T)
 
 
 def test_a_factor_that_grows_with_the_text_would_leave_cached_keys_behind():

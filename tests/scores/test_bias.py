@@ -8,13 +8,13 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 from distance_scores import KEY, QUERY, B, H, N, S, T
 from keras import ops
 from marks import all_slow, slow
 
 from keras_attn import patterns, scores
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.patterns import Causal, Dense, Local, PerHead, Strided
 from keras_attn.scores import ALiBi, Bias, DotProduct, Relative, SharedQK, SoftCap, Sum, T5Bias
 
@@ -247,11 +247,7 @@ def test_decoding_with_a_cache_equals_the_whole_pass(name, pattern):
     layer, x = MultiHeadAttention(N, H, score=make(), pattern=pattern), oracles.random(B, 9, 6)
     layer.build(x.shape, x.shape)
     oracles.scramble(layer)
-    whole, cache = layer(x, x), KVCache(9).initial(layer, B)
-    for start, end in ((0, 3), (3, 4), (4, 5), (5, 8), (8, 9)):
-        new = x[:, start:end]
-        step, cache = layer(new, new, cache=cache)
-        np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
+    check_pieces(layer, x, (3, 4, 5, 8, 9), 9)
 
 
 @pytest.mark.slow

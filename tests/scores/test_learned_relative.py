@@ -4,11 +4,11 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 from distance_scores import KEY, PLANS, QUERY, B, H, N, check_in_tiles, check_positions
 from marks import all_slow
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.patterns import Local
 from keras_attn.scores import LearnedRelative
 
@@ -51,12 +51,7 @@ def test_in_tiles(pattern):
 def test_step_by_step_equals_the_full_pass():
     layer = MultiHeadAttention(N, H, score=LearnedRelative(6), pattern=Local(5))
     x = oracles.random(B, 9, 8)
-    full = layer(x, x)
-    cache, outputs = KVCache(9).initial(layer, B), []
-    for t in range(9):
-        output, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
-        outputs.append(output)
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
+    check_pieces(layer, x, range(1, 10), 9)
 
 
 def test_half_precision():

@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 from distance_scores import KEY, PLANS, QUERY, B, H, N, S, T, check_in_tiles, check_positions
 from marks import slow
 
@@ -71,14 +72,7 @@ def test_step_by_step_equals_the_full_pass(pattern, max_length):
     x = oracles.random(B, 9, 8)
     layer.build(x.shape)
     oracles.scramble(layer)
-    full = layer(x, x)
-    cache = KVCache(max_length).initial(layer, B)
-    steps = [slice(0, 4), *(slice(t, t + 1) for t in range(4, 9))]
-    outputs = []
-    for part in steps:
-        output, cache = layer(x[:, part], x[:, part], cache=cache)
-        outputs.append(output)
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
+    check_pieces(layer, x, range(4, 10), max_length)
 
 
 @pytest.mark.slow
