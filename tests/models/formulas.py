@@ -7,7 +7,6 @@ import numpy as np
 import oracles
 from keras import ops
 
-from keras_attn.generation import generate
 from keras_attn.models import CausalLanguageModel
 
 V, L, N, D, F, T = 13, 2, 2, 8, 7, 11
@@ -19,7 +18,6 @@ SIZES = {
     "intermediate_dim": F,
 }
 IDS = np.random.default_rng(1).integers(1, V, (2, T)).astype("int32")
-PROMPTS = np.array([[5, 9, 3, 7], [8, 4, 0, 0]], "int32")
 
 
 def scrambled(model, scale=0.6, seed=0):
@@ -124,14 +122,3 @@ def read(model, ends):
         logits.append(outputs.pop("logits"))
         state, start = outputs, end
     return np.concatenate(logits, axis=1)
-
-
-def check_generation(model):
-    """Check that greedy decoding of prompts of two lengths equals the argmax of one pass."""
-    plain = without_memory(model) if model.memory is not None else model
-    ids = np.asarray(generate(model, PROMPTS, "greedy", 4, eos_id=-1)[0])
-    assert np.all(ids > 0)
-    for row, prompt in zip(ids, PROMPTS, strict=True):
-        prompt = prompt[prompt != 0]
-        logits = np.asarray(plain({"token_ids": np.concatenate([prompt, row])[None]}))[0]
-        np.testing.assert_array_equal(logits[len(prompt) - 1 : -1].argmax(-1), row)
