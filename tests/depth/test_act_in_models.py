@@ -78,6 +78,7 @@ def layer_loss(layer, x):
     return layer.losses[0]
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     reference = built(position="timestep")
     keras.config.set_dtype_policy("mixed_bfloat16")

@@ -39,6 +39,7 @@ def test_halting_is_the_last_of_the_outputs():
     np.testing.assert_allclose(output, layer(X, padding_mask=REAL), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_cached_positions_have_the_halting_of_one_pass():
     layer = built(3, of_block={"cross": True})
     _, whole = layer(X, CONTEXT, return_halting=True)

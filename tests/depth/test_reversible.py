@@ -9,7 +9,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from depth.twins import in_turn
-from marks import all_slow
+from marks import all_slow, slow
 from scripts import result_of
 
 from keras_attn import residuals
@@ -68,7 +68,7 @@ LSH_ATTENTION = {
     "way, arguments",
     [
         ("eager", {"pattern": "causal"}),
-        ("eager", LSH_ATTENTION),
+        slow("eager", LSH_ATTENTION),
         *all_slow(
             (
                 ("graph", {"pattern": "causal", "join": "concatenate"}),

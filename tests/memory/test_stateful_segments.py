@@ -126,6 +126,7 @@ def test_validation_and_training_do_not_mix():
     np.testing.assert_allclose(found, history["val_loss"][-1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_evaluate_restores_the_memory(model, whole):
     model.reset()
     first = model.predict_on_batch(IDS[:, :5])

@@ -102,6 +102,7 @@ def test_span_summary_of_static_spans_needs_no_text(model):
     np.testing.assert_allclose(found[1]["spans"], [2.0, 5.0], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_steps_with_dynamic_spans_equal_one_pass(dynamic_model):
     expected = np.asarray(formulas.without_memory(dynamic_model)({"token_ids": formulas.IDS}))
     constants, cache = dynamic_model.start({"token_ids": formulas.IDS}, max_length=formulas.T)

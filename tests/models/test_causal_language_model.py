@@ -61,6 +61,7 @@ def read(model, counts, state=None):
     return segments.gather(logits, counts), state
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=2)
 @given(cuts=st.lists(st.lists(st.integers(0, T), min_size=3, max_size=3), min_size=B, max_size=B))
 def test_any_segmentation_equals_one_pass(model, whole, cuts):
@@ -105,6 +106,7 @@ def test_model_has_documented_names_shapes_and_parts(model):
     assert all(x is y for x, y in zip(longer.weights, model.weights, strict=True))
 
 
+@pytest.mark.slow
 def test_absolute_positions_restart_in_each_segment():
     """One pass and segments then differ, as the docstring warns."""
     model = made(position="sinusoidal")
@@ -116,6 +118,7 @@ def test_absolute_positions_restart_in_each_segment():
     assert np.abs(logits - one_pass)[:, 4:].max() > 0.02
 
 
+@pytest.mark.slow
 def test_the_memory_has_the_compute_dtype(model):
     expected, _ = read(model, segments.same_cuts([4, 7]))
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -137,6 +140,7 @@ def test_generation_keeps_all_keys(model):
     np.testing.assert_array_equal(np.argmax(logits, axis=-1)[:, 3:-1], ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, slow(False)])
 def test_adaptive_softmax_head_trains_decodes_and_loads(tied, tmp_path):
     """Losses are those of the logits; a file keeps one table, or two."""

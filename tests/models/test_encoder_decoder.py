@@ -82,6 +82,7 @@ def test_logits_are_those_of_the_parts(kind):
     np.testing.assert_allclose(model(INPUTS), hidden @ kernel + bias, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tied", *all_slow(("separate", "untied"))])
 def test_a_table_is_saved_once(kind, tmp_path):
     model = made(kind)
@@ -96,6 +97,7 @@ def test_a_table_is_saved_once(kind, tmp_path):
     np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["separate", slow("tied")])
 def test_decoding_with_caches_equals_whole_passes(kind):
     model = made(kind)

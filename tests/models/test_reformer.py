@@ -60,6 +60,7 @@ def test_one_chunk_equals_dense_attention(attention, attentions):
     np.testing.assert_allclose(model({"token_ids": formulas.IDS}), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_short_chunks_limit_the_keys():
     """Short chunks leave keys out, so the output is not the dense one; more rounds come closer."""
     model, errors = built(**DENSE), []
@@ -71,6 +72,7 @@ def test_short_chunks_limit_the_keys():
     assert errors[0] > 0.05 and errors[0] > errors[1] > errors[2]
 
 
+@pytest.mark.slow
 def test_feed_forward_chunks_do_not_change_the_output():
     model, chunked = built(), built(feed_forward_chunks=3)
     chunked.set_weights(model.get_weights())

@@ -26,7 +26,7 @@ BUILDERS = pytest.mark.parametrize("build", [transformer, universal_transformer]
 CHOICES = pytest.mark.parametrize(
     "build, choices",
     [
-        (transformer, {"score": "relative", "pattern": Local(2, causal=False)}),
+        slow(transformer, {"score": "relative", "pattern": Local(2, causal=False)}),
         (universal_transformer, {"score": Additive(5), "pattern": AdaptiveSpan(7)}),
         slow(*(universal_transformer, {"score": DotProduct() + ALiBi(), "pattern": GLOBAL})),
         slow(transformer, {"score": "additive"}),

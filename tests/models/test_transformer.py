@@ -8,6 +8,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import slow
 
 from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax, TokenEmbedding
 from keras_attn.models import CausalLanguageModel, EncoderDecoder, transformer
@@ -72,6 +73,7 @@ def test_cached_steps_equal_one_pass(model, slots):
         start += length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["pre_norm"], indirect=True)
 def test_one_graph_serves_all_steps(model):
     traces = []
@@ -97,6 +99,7 @@ def test_one_table_serves_source_target_and_output(model):
     assert len(tables) == 1
 
 
+@pytest.mark.slow
 def test_a_head_gives_the_logits_of_all_passes():
     """An adaptive softmax gives log-probabilities, and has the embedding of the model."""
     plain = transformer(**SIZES)
@@ -135,7 +138,7 @@ def test_dropout_applies_to_the_sum_of_embedding_and_position():
 
 
 @pytest.mark.parametrize(
-    "residual, policy", [("post_norm", "mixed_bfloat16"), ("pre_norm", "mixed_float16")]
+    "residual, policy", [("post_norm", "mixed_bfloat16"), slow("pre_norm", "mixed_float16")]
 )
 def test_dtype_policies(residual, policy):
     reference = transformer(**SIZES, residual=residual)

@@ -66,6 +66,7 @@ def test_output_equals_the_formula():
     np.testing.assert_allclose(model(IDS), oracle(model), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_zero_halting_probability_takes_all_steps():
     """With halting probabilities near 0 the last step has all the weight."""
     halting, plain = made(depth="act"), made()
@@ -81,6 +82,7 @@ def test_number_of_weights_does_not_depend_on_steps():
     assert shapes[0] == shapes[1]
 
 
+@pytest.mark.slow
 def test_each_position_takes_its_own_number_of_steps():
     """The model of the other tests has halted and running positions."""
     model = made(depth="act", num_layers=6)
@@ -122,6 +124,7 @@ def test_beam_scores_equal_those_of_one_pass():
     np.testing.assert_allclose(scores, found.sum(axis=(1, 2)), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_ponder_losses_of_both_sides_are_added():
     model = made(depth="act", ponder_loss=0.5)
     model(IDS)
@@ -139,6 +142,7 @@ def test_parts_and_their_file():
     assert float(model.encoder.halting_bias) == -3.0
 
 
+@pytest.mark.slow
 def test_source_position_is_used_for_the_source():
     """A source of another size needs its own position; the same layer for both changes nothing."""
     model = made(position=None)
