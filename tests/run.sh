@@ -33,8 +33,8 @@ cd "$checkout"
 result=5
 run_pytest() {
     local code=0
-    "$environment/bin/python" -m pytest -o cache_dir="$scratch/pytest" --dist worksteal "$@" ||
-        code=$?
+    "$environment/bin/python" -m pytest -o cache_dir="$scratch/pytest" --dist worksteal \
+        --durations-path tests/durations.json "$@" || code=$?
     if [ "$code" -eq 0 ] && [ "$result" -eq 5 ]; then result=0; fi
     if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then result=$code; fi
 }

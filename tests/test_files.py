@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from marks import all_slow
 
 from keras_attn import files as atomic_files
 from keras_attn.files import atomic_directory, atomic_file, partial_path
@@ -51,7 +52,7 @@ for number in range(10**6):
 """
 
 
-@pytest.mark.parametrize("milliseconds", [1, 5, 21])
+@pytest.mark.parametrize("milliseconds", [5, *all_slow((1, 21))])
 def test_a_process_killed_while_writing_leaves_a_complete_file(tmp_path, milliseconds):
     path = str(tmp_path / "arrays.npz")
     process = subprocess.Popen(

@@ -69,31 +69,24 @@ print(keras_attn.__version__)
 """
 
 
-@pytest.fixture(scope="module")
-def distributions(tmp_path_factory):
-    """Folder with the sdist of the checkout, and the wheel made from it."""
-    folder = tmp_path_factory.mktemp("distributions")
+@pytest.mark.slow
+def test_all_modules_of_a_wheel_are_imported_where_it_is_installed(tmp_path):
+    """The wheel is made from an sdist of the checkout."""
+    folder = tmp_path / "distributions"
     ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "runs")
     shutil.copytree(ROOT, folder / "checkout", ignore=ignored)
     command = [sys.executable, "-m", "build", "--outdir", folder, folder / "checkout"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
-def test_all_modules_of_a_distribution_are_imported_where_it_is_installed(
-    kind, distributions, tmp_path
-):
-    (file,) = distributions.glob(kind)
-    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", tmp_path, file]
+    (wheel,) = folder.glob("*.whl")
+    target = tmp_path / "installed"
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, wheel]
     subprocess.run(install, check=True, capture_output=True)
-    assert (tmp_path / "keras_attn/py.typed").is_file()
-    assert (tmp_path / "keras_attn/recipes/README.md").is_file()
-    assert not list(tmp_path.rglob("*.sh")), "scripts make an environment of a checkout"
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    program = ("-c", IMPORT_ALL, str(tmp_path))
+    assert (target / "keras_attn/py.typed").is_file()
+    assert (target / "keras_attn/recipes/README.md").is_file()
+    assert not list(target.rglob("*.sh")), "scripts make an environment of a checkout"
+    environment = os.environ | {"PYTHONPATH": str(target)}
+    program = ("-c", IMPORT_ALL, str(target))
     done = run_python(*program, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == keras_attn.__version__

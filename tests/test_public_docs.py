@@ -5,7 +5,7 @@ import inspect
 import re
 
 import keras
-import pytest
+from each import check_each
 
 import keras_attn
 
@@ -52,44 +52,56 @@ def unnamed(parameters, section):
     return named - set(items(section))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_docstring_names_each_argument(name):
-    value = find(name)
-    found = sections(inspect.cleandoc(value.__doc__))
-    parameters = inspect.signature(value).parameters.values()
-    assert unnamed(parameters, found.get("Args", found.get("Attributes", ""))) == set()
+def documented(name):
+    """The sections of the docstring of a public name."""
+    return sections(inspect.cleandoc(find(name).__doc__))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(find(name))])
-def test_the_docstring_of_a_function_names_the_result(name):
-    docstring = inspect.cleandoc(find(name).__doc__)
-    assert "Returns" in sections(docstring) or docstring.startswith("Return ")
+def test_a_docstring_names_each_argument():
+    def check(name):
+        section = documented(name).get("Args", documented(name).get("Attributes", ""))
+        assert unnamed(inspect.signature(find(name)).parameters.values(), section) == set()
+
+    check_each(check, NAMES)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if is_called(find(name))])
-def test_the_docstring_of_a_layer_has_shapes(name):
-    found = sections(inspect.cleandoc(find(name).__doc__))
-    both = found.get("Call arguments and returns")
-    for heading in ("Call arguments", "Returns"):
-        assert re.search(r"\(B\b|\b[Aa]s\b", both or found[heading]), heading
+def test_the_docstring_of_a_function_names_the_result():
+    def check(name):
+        begins = inspect.cleandoc(find(name).__doc__).startswith("Return ")
+        assert begins or "Returns" in documented(name)
+
+    check_each(check, [name for name in NAMES if inspect.isfunction(find(name))])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_sections_of_arguments_are_lists(name):
+def test_the_docstring_of_a_layer_has_shapes():
+    def check(name):
+        both = documented(name).get("Call arguments and returns")
+        for heading in ("Call arguments", "Returns"):
+            assert re.search(r"\(B\b|\b[Aa]s\b", both or documented(name)[heading]), heading
+
+    check_each(check, [name for name in NAMES if is_called(find(name))])
+
+
+def test_sections_of_arguments_are_lists():
     """An item begins with its name, so that pages and help show each on lines of its own."""
-    found = sections(inspect.cleandoc(find(name).__doc__))
-    for heading in {"Args", "Attributes", "Call arguments"} & set(found):
-        assert items(found[heading]) or re.match(r"\s*As `", found[heading]), heading
+
+    def check(name):
+        for heading in {"Args", "Attributes", "Call arguments"} & set(documented(name)):
+            section = documented(name)[heading]
+            assert items(section) or re.match(r"\s*As `", section), heading
+
+    check_each(check, NAMES)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(find(name))])
-def test_public_methods_are_documented_where_they_are_first_defined(name):
-    value = find(name)
-    missing = []
-    for attribute, member in vars(value).items():
-        is_method = inspect.isroutine(member) or isinstance(member, (property, classmethod))
-        overrides = any(hasattr(base, attribute) for base in value.__mro__[1:])
-        if is_method and not attribute.startswith("_") and not overrides:
-            if not inspect.getdoc(getattr(value, attribute)):
-                missing.append(attribute)
-    assert missing == []
+def test_public_methods_are_documented_where_they_are_first_defined():
+    def check(name):
+        value, missing = find(name), []
+        for attribute, member in vars(value).items():
+            is_method = inspect.isroutine(member) or isinstance(member, (property, classmethod))
+            overrides = any(hasattr(base, attribute) for base in value.__mro__[1:])
+            if is_method and not attribute.startswith("_") and not overrides:
+                if not inspect.getdoc(getattr(value, attribute)):
+                    missing.append(attribute)
+        assert missing == []
+
+    check_each(check, [name for name in NAMES if inspect.isclass(find(name))])

@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.attention.cache import extend_cache, ring_positions, write_slots
 
@@ -15,8 +16,13 @@ MANY_SLOTS = pytest.mark.parametrize("many_slots", [1000, 0])  # both ways to wr
 
 
 @MANY_SLOTS
-@pytest.mark.parametrize("length", [1, 2, 7])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(
+    "length, dynamic",
+    [
+        *((1, False), (2, False), (7, False), (2, True)),
+        slow(1, True),
+    ],
+)
 def test_oracle(length, dynamic, many_slots):
     update = oracles.random(B, N, length, H, seed=1)
     write = functools.partial(write_slots, many_slots=many_slots)
@@ -37,6 +43,7 @@ def test_oracle(length, dynamic, many_slots):
         np.testing.assert_array_equal(write(BUFFER, update, np.int32(index)), expected)
 
 
+@pytest.mark.slow
 @MANY_SLOTS
 def test_no_op_that_only_xla_runs(many_slots):
     """Keras's slice update is one; the real server and ONNX converters refuse it."""

@@ -85,7 +85,8 @@ def test_heads_rounds_and_seeds_hash_differently_and_rows_alike():
     np.testing.assert_array_equal(buckets_of(x), buckets)
 
 
-@pytest.mark.parametrize("num_buckets", [2, 128, 130, 514])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_buckets", [2, 130])
 def test_the_same_in_graphs_whose_sizes_are_unknown_and_under_xla(num_buckets):
     expected = buckets_of(X, num_buckets)
 
@@ -127,6 +128,7 @@ def test_normal_numbers():
         assert abs(np.corrcoef(x.ravel()[:-1], other)[0, 1]) < 0.015
 
 
+@pytest.mark.slow
 def test_normal_numbers_are_the_same_however_they_are_drawn():
     expected = stateless_normal((5, 30), tf.constant([-3, 9]))
 

@@ -37,8 +37,7 @@ def expected_products(query, i, j, heads):
     return products
 
 
-@pytest.mark.parametrize("heads", [False, True])
-@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("step, heads", [(1, True), (3, False)])
 @pytest.mark.parametrize("length, num_keys", LENGTHS)
 def test_products_with_the_columns_of_the_distances(length, num_keys, step, heads):
     """Keys before and after the queries; a table for this tile alone, and one for more."""

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import all_slow
 
 from keras_attn.backend.loops import bounded_while
 
@@ -61,10 +62,7 @@ class RepeatedStep(keras.layers.Layer):
         ("eager", 7, 5, 5),
         ("eager", 0, 5, 1),
         ("graph", 3, 5, 3),
-        ("graph", 0, 5, 1),
-        ("graph", 3, 1, 1),
-        ("xla", 3, 5, 3),
-        ("xla", 7, 5, 5),
+        *all_slow((("graph", 0, 5, 1), ("graph", 3, 1, 1), ("xla", 3, 5, 3), ("xla", 7, 5, 5))),
     ],
 )
 def test_steps_variables_losses_and_gradient(mode, limit, max_steps, steps):
@@ -91,7 +89,9 @@ def test_steps_variables_losses_and_gradient(mode, limit, max_steps, steps):
     np.testing.assert_allclose(by_x, np.full_like(x, 2.0**steps + losses), rtol=1e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=[pytest.mark.slow] * (mode == "xla")) for mode in MODES]
+)
 def test_each_step_draws_new_random_numbers(mode):
     """Three steps that drop half each keep an eighth, and the next call keeps another eighth."""
     layer = RepeatedStep(3, 9, rate=0.5)

@@ -5,12 +5,13 @@ import functools
 import keras
 import pytest
 from keras import ops
+from marks import all_slow
 
 from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.depth import Recurrent, Reversible, Stack
 from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.models import bert, gpt, llama, sparse_transformer, t5, transformer_xl
+from keras_attn.models import llama, sparse_transformer, transformer_xl
 from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
 
 D = 6
@@ -30,7 +31,13 @@ def test_layers_of_one_configuration_are_of_one_kind(activation):
     assert first == second
 
 
-@pytest.mark.parametrize("preset", [bert, gpt, llama, sparse_transformer, t5, transformer_xl])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        llama,
+        *all_slow((sparse_transformer, transformer_xl)),
+    ],
+)
 def test_the_blocks_of_a_preset_are_of_one_kind(preset):
     model = preset(23, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=12)
     depth = getattr(model, "depth", None) or model.encoder

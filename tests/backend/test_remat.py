@@ -10,6 +10,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from keras import ops
+from marks import all_slow, slow
 
 from keras_attn.backend import layer_kinds
 from keras_attn.backend import remat as remat_module
@@ -117,12 +118,9 @@ def results(run, name="eager", count=2, steps=2):
     "name, run",
     [
         ("eager", run_remat),
-        ("graph", run_remat),
         ("eager", run_chain),
-        ("xla", run_chain),
-        ("eager", run_shared),
         ("graph", run_shared),
-        ("xla", run_shared),
+        *all_slow((("graph", run_remat), ("xla", run_chain), ("xla", run_shared))),
     ],
 )
 def test_gradients_with_dropout_and_losses(name, run):
@@ -137,7 +135,8 @@ def test_gradients_with_dropout_and_losses(name, run):
 
 
 @pytest.mark.parametrize(
-    "name, run", [("eager", run_chain), ("graph", run_chain), ("graph", run_shared)]
+    "name, run",
+    [("eager", run_chain), slow("graph", run_shared)],
 )
 def test_a_long_chain_is_split_into_segments(name, run, monkeypatch):
     monkeypatch.setattr(remat_module, "MAX_UNSEGMENTED", 3)

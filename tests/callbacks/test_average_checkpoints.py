@@ -44,6 +44,7 @@ def test_sets_the_mean_of_the_last_epochs(tmp_path):
     assert not np.allclose(record.weights[-1][0], record.weights[-2][0])
 
 
+@pytest.mark.slow
 def test_fewer_epochs_than_last_are_all_averaged(tmp_path):
     model, record = make_model(), Record()
     fit(model, [AverageCheckpoints(tmp_path, last=5), record], epochs=2)
@@ -73,6 +74,7 @@ def test_a_resumed_run_averages_epochs_before_and_after_the_kill(tmp_path):
     assert_is_mean(model, record.weights[-3:])
 
 
+@pytest.mark.slow
 def test_a_finished_run_started_again_is_averaged_again(tmp_path):
     model, record = make_model(), Record()
     fit(model, [AverageCheckpoints(tmp_path, last=2), record], epochs=3)
@@ -82,7 +84,7 @@ def test_a_finished_run_started_again_is_averaged_again(tmp_path):
 
 
 def test_files_of_an_earlier_run_are_removed(tmp_path):
-    fit(make_model(), [AverageCheckpoints(tmp_path, last=3)], epochs=9)
+    fit(make_model(), [AverageCheckpoints(tmp_path, last=3)], epochs=4)
     model, record = make_model(), Record()
     fit(model, [AverageCheckpoints(tmp_path, last=3), record], epochs=2)
     assert_is_mean(model, record.weights)

@@ -12,7 +12,7 @@ from scripts import result_of
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
-KILLS = int(os.environ.get("KERAS_ATTN_RESUME_KILLS", 6))
+KILLS = int(os.environ.get("KERAS_ATTN_RESUME_KILLS", 3))
 
 
 @pytest.fixture(scope="module")

@@ -83,13 +83,8 @@ def assert_equal_states(model, expected):
         np.testing.assert_array_equal(found, value)
 
 
-@pytest.mark.parametrize(
-    "policy, eager",
-    [
-        pytest.param("mixed_float16", False, marks=pytest.mark.slow),
-        ("bfloat16", True),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy, eager", [("mixed_float16", False), ("bfloat16", True)])
 def test_killed_and_resumed_equals_straight(tmp_path, policy, eager):
     """Weights, moments, step and dropout: nothing differs in the end."""
     keras.config.set_dtype_policy(policy)
@@ -164,6 +159,7 @@ def test_resumes_with_several_steps_per_execution(tmp_path):
         assert history[name] == pytest.approx(values, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_initial_epoch_repeats_the_unfinished_epoch(tmp_path):
     """For data that cannot begin in the middle: the state is that of the last batch saved."""
     model = make_model()
@@ -184,6 +180,7 @@ def test_initial_epoch_repeats_the_unfinished_epoch(tmp_path):
     assert fit(again, [], epochs=2, initial_epoch=1).history == history  # nothing was carried over
 
 
+@pytest.mark.slow
 def test_resumes_data_of_unknown_cardinality(tmp_path):
     """All batches may then be done without the epoch's end."""
     x = data(0)

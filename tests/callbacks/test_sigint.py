@@ -44,7 +44,7 @@ def fit(*callbacks, run_eagerly=True):
     model.fit(**data, validation_batch_size=1, verbose=0, epochs=2, callbacks=list(callbacks))
 
 
-@pytest.mark.parametrize("kind", ["train", "test"])
+@pytest.mark.parametrize("kind", ["train", pytest.param("test", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_training_after_the_batch_in_progress(tmp_path, handler, kind):
     pressed, resume = Pressed(kind), Resume(tmp_path)
     of_sigterm = signal.getsignal(signal.SIGTERM)
@@ -78,12 +78,14 @@ def test_after_an_error_ctrl_c_raises_keyboard_interrupt(tmp_path, handler):
         signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_keras_alone_loses_ctrl_c(handler):
     pressed = Pressed()
     fit(pressed)
     assert pressed.seen == [0, 1, 2, 3, 4] * 2
 
 
+@pytest.mark.slow
 def test_a_handler_that_the_program_has_set_is_kept(tmp_path, handler):
     noted = []
     signal.signal(signal.SIGINT, lambda *_: noted.append("pressed"))

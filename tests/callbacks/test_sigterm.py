@@ -61,6 +61,7 @@ def test_sigterm_ends_training_after_the_batch_in_progress(tmp_path, told):
     np.testing.assert_array_equal(restored.get_weights()[0], model.get_weights()[0])
 
 
+@pytest.mark.slow
 def test_sigterm_ends_training_after_the_execution_in_progress(tmp_path, told):
     """Two batches in one."""
     with pytest.raises(Terminated):
@@ -78,12 +79,14 @@ def test_sigterm_in_the_last_batch_completes_the_epoch(tmp_path, told, monkeypat
     assert list(logged) == [0] and set(logged[0]) == {"loss", "val_loss"}
 
 
+@pytest.mark.slow
 def test_sigterm_in_the_last_batch_of_all_completes_training(tmp_path, told):
     with pytest.raises(Terminated):
         fit(make_model(), At(4), Resume(tmp_path), epochs=1)
     assert Resume(tmp_path).restore(make_model()) == (1, 0)
 
 
+@pytest.mark.slow
 def test_sigterm_interrupts_a_long_validation(tmp_path, told, monkeypatch):
     monkeypatch.setattr(resume, "GRACE", 0.0)
     at = At(1, kind="test")
@@ -105,6 +108,7 @@ def test_a_second_sigterm_has_its_previous_effect(tmp_path, told):
     assert told == ["before"]
 
 
+@pytest.mark.slow
 def test_after_an_error_sigterm_has_its_previous_effect(tmp_path, told):
     fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -113,6 +117,7 @@ def test_after_an_error_sigterm_has_its_previous_effect(tmp_path, told):
     assert told == ["before"]
 
 
+@pytest.mark.slow
 def test_a_later_fit_without_resume_takes_no_signal_for_the_earlier_one(tmp_path, told):
     model = make_model()
     fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
@@ -122,6 +127,7 @@ def test_a_later_fit_without_resume_takes_no_signal_for_the_earlier_one(tmp_path
     assert told == ["before"]
 
 
+@pytest.mark.slow
 def test_between_two_fits_sigterm_has_its_previous_effect(tmp_path, told):
     model, callback = make_model(), Resume(tmp_path)
     fit(model, callback, epochs=1)
@@ -140,6 +146,7 @@ def test_an_ignored_signal_stays_ignored(tmp_path):
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.slow
 def test_training_in_another_thread_does_not_watch_signals(tmp_path):
     handler = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=fit, args=(make_model(), Resume(tmp_path)))

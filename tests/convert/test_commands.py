@@ -55,13 +55,6 @@ def test_a_file_becomes_a_folder_again(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_folder_becomes_an_export(folder, tmp_path):
-    out = str(tmp_path / "exports")
-    assert main([folder, str(tmp_path / "model.keras"), "--export", out]) == 0
-    assert not inspect(out).faults
-
-
-@pytest.mark.slow
 def test_an_export_of_a_folder_reads_texts(tmp_path):
     folder, out = tmp_path / "gpt2", str(tmp_path / "exports")
     shutil.copytree(GOLDEN_IDS / "gpt2", folder)

@@ -20,7 +20,15 @@ ARGUMENTS = {
     "pre-norm": {"normalize_first": True},
     "gelu": {"activation": "gelu", "layer_norm_epsilon": 0.1},
 }
-all_arguments = pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
+
+
+def all_arguments(fast):
+    """Decorator that runs a test with each case of arguments, all but one as slow tests."""
+    cases = [
+        pytest.param(arguments, id=name, marks=[pytest.mark.slow] * (name != fast))
+        for name, arguments in ARGUMENTS.items()
+    ]
+    return pytest.mark.parametrize("arguments", cases)
 
 
 def encoder(**arguments):
@@ -37,7 +45,7 @@ def decoder(*context, **arguments):
     return layer
 
 
-@all_arguments
+@all_arguments("pre-norm")
 def test_encoder_outputs_are_equal(arguments):
     theirs = encoder(**arguments)
     ours = from_keras_hub_encoder(theirs)
@@ -51,7 +59,7 @@ def test_encoder_outputs_are_equal(arguments):
     )
 
 
-@all_arguments
+@all_arguments("post-norm")
 def test_decoder_outputs_without_context_are_equal(arguments):
     theirs = decoder(**arguments)
     ours = from_keras_hub_decoder(theirs)
@@ -62,7 +70,7 @@ def test_decoder_outputs_without_context_are_equal(arguments):
     )
 
 
-@all_arguments
+@all_arguments("gelu")
 def test_decoder_outputs_with_context_are_equal(arguments):
     theirs = decoder(CONTEXT, **arguments)
     ours = from_keras_hub_decoder(theirs)
@@ -90,6 +98,7 @@ def test_the_block_takes_over_the_settings_of_the_layer():
     np.testing.assert_allclose(again(X, CONTEXT), ours(X, CONTEXT), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_outputs_are_close(policy):
     theirs = encoder(dtype=policy)
@@ -99,6 +108,7 @@ def test_half_precision_outputs_are_close(policy):
     np.testing.assert_allclose(found, expected, atol=0.05)
 
 
+@pytest.mark.slow
 def test_the_converted_layer_keeps_its_weights():
     theirs = encoder()
     before = theirs.get_weights()

@@ -12,7 +12,6 @@ import safetensors.numpy
 from keras_attn import layers
 from keras_attn.convert import from_hugging_face, load_peft, save_peft, to_hugging_face
 from keras_attn.convert.hugging_face import kernel_sources, peft
-from keras_attn.layers.adapted_projections import projections
 
 GOLDEN = checkpoint_folders.GOLDEN.with_name("golden_peft")
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
@@ -23,10 +22,8 @@ NUM_ADAPTED = {"bert": 2 * 3 + 1, "gpt2_scales": 2 * 5, "llama_biases": 7}
 class Case:
     """A checkpoint and adapters of it, in folders, and the outputs of peft."""
 
-    def __init__(self, name, path):
-        self.path = path
-        config, weights, self.base_arrays = checkpoint_folders.load_golden(name)
-        self.base = checkpoint_folders.write_folder(path / "base", config, weights)
+    def __init__(self, name, path, checkpoint):
+        self.path, self.base, self.plain = path, checkpoint.folder, checkpoint.model
         config, self.tensors, self.arrays = checkpoint_folders.load_golden(name, GOLDEN)
         self.options = config
         self.folder = checkpoint_folders.write_adapters(path / "adapters", config, self.tensors)
@@ -37,15 +34,11 @@ class Case:
         model, _ = from_hugging_face(self.base)
         return model, load_peft(model, self.folder, self.base)
 
-    @functools.cached_property
-    def plain(self):
-        return from_hugging_face(self.base)[0]
-
 
 @pytest.fixture(scope="module")
-def case_of(tmp_path_factory):
+def case_of(tmp_path_factory, checkpoint):
     """Function from a golden file's name to its case."""
-    return functools.cache(lambda name: Case(name, tmp_path_factory.mktemp(name)))
+    return functools.cache(lambda name: Case(name, tmp_path_factory.mktemp(name), checkpoint(name)))
 
 
 @pytest.fixture(scope="module")
@@ -154,23 +147,6 @@ def test_a_mistake_would_be_seen(mistake, case_of):
         attention.updates = scales
         for weight, value in zip(attention.weights, before, strict=True):
             weight.assign(value)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(p.stem for p in checkpoint_folders.GOLDEN.glob("*.npz")))
-def test_projections_of_each_family_are_layers_of_its_file(name, tmp_path):
-    """Each projection but the heads that share a table is a copy of one layer, or of a part."""
-    config, weights, _ = checkpoint_folders.load_golden(name)
-    folder = checkpoint_folders.write_folder(tmp_path / "base", config, weights)
-    model, _ = from_hugging_face(folder)
-    found, known = kernel_sources.kernel_sources(model, folder), projections(model)
-    assert found.keys() == known.keys()
-    for path, source in found.items():
-        weight = weights[f"{source.name}.weight"]
-        weight = weight if source.is_transposed else weight.T
-        part = weight[source.inputs][:, source.outputs] * source.scale
-        kernel = np.reshape(known[path].kernel, part.shape)
-        np.testing.assert_allclose(part, kernel, rtol=1e-6)
 
 
 @pytest.mark.slow

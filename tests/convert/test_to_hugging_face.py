@@ -3,7 +3,6 @@
 import json
 import os
 
-import checkpoint_folders
 import keras
 import numpy as np
 import oracles
@@ -20,78 +19,9 @@ from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import Fold
 from keras_attn.text import SentencePiece, Template
 
-# Of families whose parts are those of others the tests are slow ones.
-FAST = ["gpt2", "llama", "reformer", "transformer_xl"]
-SLOW = [
-    *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
-    *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
-    *("marian", "marian_separate", "gpt2_classifier", "llama_classifier", "mistral_classifier"),
-    *("qwen2_classifier", "qwen3_classifier", "gemma_classifier"),
-    *("transformer_xl_causal", "transformer_xl_untied"),
-]
-# Factors become part of the weights; a pretraining's other head, a pooler that no output depends
-# on, and rows of tables that are of no position, as BART's and Longformer's, are left out.
-FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
-FOLDED += ["t5", "t5_gated", "longformer_features", "longformer_classifier"]
-FOLDED += ["big_bird", "big_bird_classifier", "reformer_lsh"]
-# Options that a model does not have, or has by other names.
-OTHER = {
-    *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "forced_eos_token_id"),
-    "activation_function",  # swish is silu
-}
-OTHER_FOLDED = {
-    *("architectures", "attention_type", "attention_window"),
-    *("query_pre_attn_scalar", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
-}
-
 
 def both(fast, slow):
     return [*fast, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
-
-
-@pytest.fixture(scope="module")
-def convert(tmp_path_factory):
-    """Function from a golden file's name to its model, configuration and weights."""
-    made = {}
-
-    def convert(name):
-        if name not in made:
-            config, weights, _ = checkpoint_folders.load_golden(name)
-            folder = tmp_path_factory.mktemp(name)
-            checkpoint_folders.write_folder(folder, config, weights)
-            made[name] = from_hugging_face(folder)[0], config, weights
-        return made[name]
-
-    return convert
-
-
-def different_options(folder, config):
-    """The options that a folder has with other values than a configuration."""
-    written = json.loads((folder / "config.json").read_text())
-    return {k for k, value in written.items() if k in config and config[k] != value}
-
-
-@pytest.mark.parametrize("name", both(FAST, SLOW))
-def test_the_tensors_and_options_of_a_folder_come_back(name, convert, tmp_path):
-    model, config, weights = convert(name)
-    assert to_hugging_face(model, tmp_path / "out") == config["model_type"]
-    written = safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
-    assert written.keys() == weights.keys()
-    for key, value in weights.items():
-        np.testing.assert_array_equal(written[key], value, key)
-    assert different_options(tmp_path / "out", config) <= OTHER
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*FAST, *SLOW, *FOLDED])
-def test_a_folder_that_is_read_again_gives_the_same_model(name, convert, tmp_path):
-    model, config, _ = convert(name)
-    to_hugging_face(model, tmp_path / "out")
-    again, _ = from_hugging_face(tmp_path / "out")
-    for ours, theirs in zip(model.weights, again.weights, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), ours.path)
-    assert different_options(tmp_path / "out", config) <= OTHER | OTHER_FOLDED
 
 
 def sizes(**options):
@@ -140,6 +70,7 @@ def test_models_of_papers_are_written(family, tmp_path):
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
 
 
+@pytest.mark.slow
 def test_a_model_of_images_is_written_from_its_file(tmp_path):
     make, options = OWN["vit"]
     make(**sizes(**options)).save(tmp_path / "vit.keras")
@@ -283,25 +214,23 @@ def test_a_part_that_no_family_has_is_named(part, tmp_path):
     assert expected in str(caught.value) and not list(tmp_path.iterdir())
 
 
-def test_shards_hold_the_tensors_of_one_file(tmp_path):
-    config, weights, _ = checkpoint_folders.load_golden("gpt2")
-    one = checkpoint_folders.write_folder(tmp_path / "one", config, weights)
-    out = tmp_path / "out"
+def test_shards_hold_the_tensors_of_one_file(checkpoint, tmp_path):
+    case, out = checkpoint("gpt2"), tmp_path / "out"
     out.mkdir()
-    write_tensors(out, list_tensors(one), shard_size=2000)
+    write_tensors(out, list_tensors(case.folder), shard_size=2000)
     index = json.loads((out / INDEX).read_text())
     files = sorted(set(index["weight_map"].values()))
     assert files[0] == f"model-00001-of-{len(files):05}.safetensors" and len(files) > 3
-    assert index["metadata"]["total_size"] == sum(value.nbytes for value in weights.values())
+    assert index["metadata"]["total_size"] == sum(value.nbytes for value in case.weights.values())
     for file in files:
         held = safetensors.numpy.load_file(out / file).values()
         assert len(held) == 1 or sum(value.nbytes for value in held) <= 2000
-    found = list_tensors(out)
-    for key, value in weights.items():
-        np.testing.assert_array_equal(found[key][1](), value, key)
+    tensors = list_tensors(out)
+    for key, value in case.weights.items():
+        np.testing.assert_array_equal(tensors[key][1](), value, key)
 
 
-def test_a_run_that_ends_early_leaves_no_folder(convert, tmp_path, monkeypatch):
+def test_a_run_that_ends_early_leaves_no_folder(checkpoint, tmp_path, monkeypatch):
     """The configuration, without which nothing loads a folder, is the last file."""
     seen = []
 
@@ -311,13 +240,13 @@ def test_a_run_that_ends_early_leaves_no_folder(convert, tmp_path, monkeypatch):
 
     monkeypatch.setattr(writing, "write_file", fail)
     with pytest.raises(OSError, match="No space"):
-        to_hugging_face(convert("gpt2")[0], tmp_path / "out")
+        to_hugging_face(checkpoint("gpt2").model, tmp_path / "out")
     assert seen == [SINGLE] and not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_exists_is_kept(convert, tmp_path):
+def test_a_folder_that_exists_is_kept(checkpoint, tmp_path):
     with pytest.raises(ValueError, match="`folder` must not exist yet"):
-        to_hugging_face(convert("gpt2")[0], tmp_path)
+        to_hugging_face(checkpoint("gpt2").model, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -328,9 +257,9 @@ def test_a_folder_that_exists_is_kept(convert, tmp_path):
         ({"generation_config": "greedy"}, "`generation_config` must be a dict"),
     ],
 )
-def test_arguments_of_another_type_are_refused(arguments, message, convert, tmp_path):
+def test_arguments_of_another_type_are_refused(arguments, message, checkpoint, tmp_path):
     with pytest.raises(ValueError, match=message):
-        to_hugging_face(convert("gpt2")[0], **{"folder": tmp_path / "out", **arguments})
+        to_hugging_face(checkpoint("gpt2").model, **{"folder": tmp_path / "out", **arguments})
     assert not list(tmp_path.iterdir())
 
 
@@ -349,8 +278,8 @@ def test_quantized_weights_are_refused():
         stored.transfer("x", Fold([keras.Variable([1, 2], dtype="int8")], (2,)))
 
 
-def test_a_tokenizer_and_options_of_generation_are_written_beside(convert, tmp_path):
-    model, *_ = convert("llama")
+def test_a_tokenizer_and_options_of_generation_are_written_beside(checkpoint, tmp_path):
+    model = checkpoint("llama").model
     trained = SentencePiece.train(["the cat sat", "a dog ran"], 25)
     start = (trained.bos_id,)
     tokenizer = SentencePiece(trained.to_bytes(), Template(start, start))

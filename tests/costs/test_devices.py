@@ -34,6 +34,7 @@ def devices_of(one, shards_parameters=False, **mesh):
     return keras_attn.explain(one, LENGTH, ROWS, **how).devices
 
 
+@pytest.mark.slow
 def test_one_device_has_all_and_gets_nothing(model):
     whole = keras_attn.explain(model, LENGTH, ROWS)
     for shards_parameters in (False, True):
@@ -57,6 +58,7 @@ def test_a_device_holds_a_part_of_the_rows_or_of_the_weights(model):
     assert sharded.activations == by_rows.activations
 
 
+@pytest.mark.slow
 def test_weights_that_a_mesh_cannot_divide_are_whole():
     """Six heads on four devices: attention is computed whole, and its outputs are not summed."""
     six = gpt(num_heads=6, hidden_dim=66)
@@ -72,6 +74,7 @@ def test_weights_that_a_mesh_cannot_divide_are_whole():
     assert devices_of(six, model=4).summed_activations == (with_sums / 64 / rows - 4) * 66 * rows
 
 
+@pytest.mark.slow
 def test_the_batch_of_a_device_is_rounded_up(model):
     three = keras_attn.explain(model, LENGTH, 17, mesh={"data": 8}).devices
     assert three.activations == keras_attn.explain(model, LENGTH, 3).memory.training - sum(
@@ -94,6 +97,7 @@ def test_other_meshes_are_refused(model, mesh, message):
         keras_attn.explain(model, LENGTH, ROWS, shards_parameters=True)
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_a_device_holds(capsys):
     arguments = ["transformer_tiny", "--length", "32", "--batch-size", "64"]
     assert main([*arguments, "--mesh", "data=4,model=2", "--shard-parameters"]) == 0
@@ -108,6 +112,7 @@ def test_the_command_prints_what_a_device_holds(capsys):
     assert "A mesh must be as data=2,model=4" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_rows_and_weights_that_a_mesh_does_not_divide_are_reported():
     six = gpt(num_heads=6, hidden_dim=66)
     found = keras_attn.explain(six, LENGTH, 7, mesh={"data": 2, "model": 4})
@@ -118,6 +123,7 @@ def test_rows_and_weights_that_a_mesh_does_not_divide_are_reported():
     assert not keras_attn.explain(gpt(), LENGTH, 8, mesh={"data": 2, "model": 4}).notes
 
 
+@pytest.mark.slow
 def test_a_head_with_a_bias_uses_its_table_once():
     tied = gpt()
     with_bias = keras_attn.models.CausalLanguageModel(

@@ -24,7 +24,10 @@ def lengths(name):
     return 65536 if name == "reformer_enwik8" else 64
 
 
-@pytest.mark.parametrize("name", ["transformer_tiny", "decision_transformer_hopper"])
+@pytest.mark.parametrize(
+    "name",
+    ["decision_transformer_hopper", pytest.param("transformer_tiny", marks=pytest.mark.slow)],
+)
 def test_the_parameters_of_all_layers_are_those_of_the_model(name):
     costs = keras_attn.explain(name, 32)
     assert costs.total.parameters == count_parameters(name)
@@ -42,6 +45,7 @@ def test_the_parameters_of_four_layers_of_each_preset_are_exact():
         assert costs.total.forward_flops > 0, name
 
 
+@pytest.mark.slow
 def test_the_numbers_are_a_dict_that_json_can_write():
     costs = keras_attn.explain("transformer_tiny", 32, batch_size=3)
     found = json.loads(json.dumps(costs.to_dict()))
@@ -50,6 +54,7 @@ def test_the_numbers_are_a_dict_that_json_can_write():
     assert found["total"]["forward_flops"] == flops == costs.total.forward_flops
 
 
+@pytest.mark.slow
 def test_layers_that_are_alike_share_a_row_of_the_table(capsys):
     main(["llama3_2_1b", "--length", "512", "--precision", "mixed_bfloat16"])
     table = capsys.readouterr().out
@@ -172,6 +177,7 @@ def block(index):
     return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
 
 
+@pytest.mark.slow
 def test_recomputed_blocks_keep_less_than_others():
     def training(make):
         embedding = layers.TokenEmbedding(31, 16)
@@ -190,6 +196,7 @@ def activations(model, length=257, batch_size=3):
     return memory.training - memory.weights - memory.gradients - memory.optimizer
 
 
+@pytest.mark.slow
 def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
     def model(*stacks):
         x = inputs = keras.Input((None, 16))
@@ -202,6 +209,7 @@ def test_a_depth_that_is_called_twice_keeps_as_much_as_two():
     assert activations(model(shared, shared)) == activations(model(*others))
 
 
+@pytest.mark.slow
 def test_a_shared_block_that_is_recomputed_has_the_peak_of_as_many_blocks():
     embedding = layers.TokenEmbedding(31, 16)
     one, many = (
@@ -236,6 +244,7 @@ def test_a_layer_of_ones_own_names_its_argument_as_it_likes():
     assert keras_attn.explain(keras.Model(inputs, x), 5).total.parameters > 0
 
 
+@pytest.mark.slow
 def test_steps_of_a_shared_block_share_the_keys_of_the_other_sequence():
     def caches(num_steps):
         model = keras_attn.models.universal_transformer(31, num_steps, 2, 8, 16)

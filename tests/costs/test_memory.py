@@ -22,14 +22,11 @@ def language_model(make_depth, vocabulary_size=31, head=None, **arguments):
 
 CASES = {
     "dense": lambda: language_model(lambda b: depth.Stack(b, 3), implementation="dense"),
-    "tiles": lambda: language_model(lambda b: depth.Stack(b, 3)),
     "remat": lambda: language_model(lambda b: depth.Stack(b, 5, remat=True)),
-    "many words": lambda: language_model(lambda b: depth.Stack(b, 1), 2003),
     "untied head": lambda: language_model(
         lambda b: depth.Stack(b, 1), 2003, keras.layers.Dense(2003, use_bias=False)
     ),
     "reversible": lambda: language_model(lambda b: depth.Reversible(b, 5)),
-    "transformer": lambda: models.transformer(31, **SIZES, dropout=0.0),
     "memory": lambda: models.transformer_xl(31, memory_length=509, **SIZES, dropout=0.0),
 }
 

@@ -7,17 +7,20 @@ import pytest
 from act_depths import CONTEXT, REAL, VARIANTS, B, D, T, X, block, built, oracle
 from decoding import check_greedy
 from keras import ops
+from marks import slow
 
 from keras_attn.depth import ACT
 from keras_attn.layers import TokenEmbedding
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.testing import check_layer
 
 
-@pytest.mark.parametrize("variant, grows", [*zip(VARIANTS, [False, True, False])])
+@pytest.mark.parametrize(
+    "variant, grows",
+    [(VARIANTS[0], False), slow(VARIANTS[1], True)],
+)
 def test_cached_steps_equal_one_pass(variant, grows):
-    layer = built(variant=variant, position="timestep", of_block={"cross": True})
+    layer = built(3, variant=variant, position="timestep", of_block={"cross": True})
     whole = layer(X, CONTEXT)
     cache = layer.initial_cache(B, None if grows else T + 2)
     context_cache, start = layer.context_cache(ops.array(CONTEXT)), 0
@@ -29,6 +32,7 @@ def test_cached_steps_equal_one_pass(variant, grows):
     assert layer.losses == []
 
 
+@pytest.mark.slow
 def test_generation_equals_the_uncached_loop():
     depth = ACT(block(), 3, halting_bias=-1.5, position="timestep")
     model = CausalLanguageModel(TokenEmbedding(17, D), depth)
@@ -37,7 +41,7 @@ def test_generation_equals_the_uncached_loop():
 
 
 def test_segments_with_memory_equal_one_pass():
-    layer, memory = built(of_block={"score": "relative"}), SegmentMemory(T)
+    layer, memory = built(3, of_block={"score": "relative"}), SegmentMemory(T)
     whole = layer(X)
     state = memory.initial(B, layer.num_layers, D)
     for start, end in ((0, 2), (2, 5)):
@@ -74,24 +78,16 @@ def layer_loss(layer, x):
     return layer.losses[0]
 
 
-@pytest.mark.parametrize("policy, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
-def test_dtype_policies(policy, tolerance):
+@pytest.mark.slow
+def test_mixed_bfloat16():
     reference = built(position="timestep")
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy("mixed_bfloat16")
     layer = built(position="timestep")
     output = layer(X, padding_mask=REAL)
     assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
     assert keras.backend.standardize_dtype(layer.losses[0].dtype) == "float32"
     expected = reference(X, padding_mask=REAL)
-    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
-
-
-@pytest.mark.slow
-def test_check_layer():
-    layer = ACT(block(residual="pre_norm"), 3, position="timestep")
-    # Other tests here compile, save and compare precisions; one loads files in a fresh process.
-    skip = ["fresh_process", "graph", "precision", "saving", "unknown_sizes", "xla"]
-    check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
+    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=0.1)
 
 
 @pytest.mark.parametrize(

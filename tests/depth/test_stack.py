@@ -9,7 +9,7 @@ from keras import ops
 from keras_attn.depth import ACT, Recurrent, Reversible, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 
-B, T, S, N, H, D, L = 2, 5, 7, 3, 2, 11, 4
+B, T, S, N, H, D, L = 2, 5, 7, 3, 2, 11, 2
 X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
 REAL = np.arange(T)[None] < np.array([[5], [3]])
 CONTEXT_REAL = np.arange(S)[None] < np.array([[4], [7]])
@@ -34,7 +34,7 @@ def built(residual="post_norm", cross=False, layers=L, **arguments):
 
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
 def test_output_equals_the_formula(residual):
-    stack = built(residual, layers=2)
+    stack = built(residual)
     expected = X
     for layer in stack.blocks:
         expected = oracles.block(
@@ -50,7 +50,7 @@ def test_output_equals_the_formula(residual):
 
 def test_blocks_may_differ_by_index():
     stack = built()
-    assert [layer.feed_forward.intermediate_dim for layer in stack.blocks] == [5, 6, 7, 8]
+    assert [layer.feed_forward.intermediate_dim for layer in stack.blocks] == [5, 6]
     assert len({id(w) for w in stack.weights}) == len(stack.weights) == L * 16
 
 
@@ -86,10 +86,9 @@ def test_scores_of_every_block(cross):
     assert [("cross_attention" in s) for s in scores] == [cross] * L
 
 
-@pytest.mark.parametrize("chunks", [[1] * T, [2, 3]], ids=str)
-@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+@pytest.mark.parametrize("residual, chunks", [("post_norm", [2, 3]), ("pre_norm", [1, 3, 1])])
 def test_cached_steps_equal_one_pass(residual, chunks):
-    stack = built(residual, cross=True, layers=2)
+    stack = built(residual, cross=True)
     whole = stack(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
     cache = stack.initial_cache(B, T + 2)
     context_cache = stack.context_cache(ops.array(CONTEXT))
@@ -126,25 +125,14 @@ def test_padding_has_no_influence():
     np.testing.assert_array_equal(after[REAL], before[REAL])
 
 
-@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_save_config(residual):
-    stack = built(residual, name="encoder")
-    again = Stack.from_config(stack.get_config())
-    assert again.get_config() == stack.get_config()
-    again.build(X.shape)
-    again.set_weights(stack.get_weights())
-    np.testing.assert_array_equal(again(X), stack(X))
-
-
 def test_symbolic_shape_and_model():
     x = keras.Input((None, D))
     stack = built()
     model = keras.Model(x, stack(x))
-    model.compile(jit_compile=False)
     assert model.output.shape == (None, None, D)
     output, states = stack(x, return_hidden_states=True)
     assert [state.shape for state in [output, *states]] == [(None, None, D)] * (L + 1)
-    np.testing.assert_allclose(model.predict(X, verbose=0), stack(X), atol=1e-5)
+    np.testing.assert_allclose(model(X), stack(X), atol=1e-5)
 
 
 @pytest.mark.parametrize(

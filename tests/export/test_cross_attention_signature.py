@@ -147,6 +147,7 @@ def test_an_empty_batch_gives_empty_outputs(translator, outputs):
     assert all(tensor.shape[0] == 0 for tensor in found.values())
 
 
+@pytest.mark.slow
 def test_a_model_without_cross_attention_weights_lacks_the_signature():
     model, python = model_and_translator("act")
 

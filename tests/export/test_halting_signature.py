@@ -94,7 +94,12 @@ def rows_alone(model, ids, lengths):
     ]
 
 
-@pytest.mark.parametrize("kind", OF_TEXTS)
+def slow_but(fast, kinds):
+    """The kinds as parameters, of which one is fast."""
+    return [pytest.param(kind, marks=[pytest.mark.slow] * (kind != fast)) for kind in kinds]
+
+
+@pytest.mark.parametrize("kind", slow_but("classifier", OF_TEXTS))
 def test_steps_of_a_text_are_those_of_each_row_alone(kind):
     model, module = made(kind), module_of(kind)
     assert set(module.signatures) >= {"halting", "serving_default"}
@@ -106,7 +111,7 @@ def test_steps_of_a_text_are_those_of_each_row_alone(kind):
         assert b"".join(row[:length]).decode() == line and not any(row[length:])
 
 
-@pytest.mark.parametrize("kind", OF_IDS)
+@pytest.mark.parametrize("kind", slow_but("masked", OF_IDS))
 def test_steps_of_ids_are_those_of_each_row_alone(kind, assert_ids_are_checked):
     model = made(MODEL_OF.get(kind, kind))
     ids, lengths = np.array([[5, 7, 4, 9], [6, 8, 5, 5], [4, 4, 4, 4]]), [4, 2, 0]
@@ -117,6 +122,7 @@ def test_steps_of_ids_are_those_of_each_row_alone(kind, assert_ids_are_checked):
     assert_ids_are_checked(module_of(kind).halting, SIZE, request)
 
 
+@pytest.mark.slow
 def test_steps_of_both_sides_of_a_translation():
     model, translator = made("translator"), module_of("translator")
     outputs, plain = translator.halting(tf.constant(TEXTS)), translator.text(tf.constant(TEXTS))
@@ -146,6 +152,7 @@ def test_steps_of_both_sides_of_a_translation():
     assert not of_ids["steps"][:, longest:].numpy().any()
 
 
+@pytest.mark.slow
 def test_empty_batches_have_outputs_of_the_same_names():
     for kind in ("causal", "translator"):
         module = module_of(kind)

@@ -153,6 +153,7 @@ def all_files(directory):
     return sum(os.path.getsize(p) for p in glob.glob(f"{directory}/**", recursive=True))
 
 
+@pytest.mark.slow
 def test_the_file_is_a_quarter(tmp_path):
     """The variables always shrink to a quarter; all files do if weights are most of them."""
     model = models.bert(499, 1, 2, 512, 4096, max_length=64)
@@ -195,6 +196,7 @@ def check_smaller_and_sound(directory, model):
     assert set(inspection.outcomes.values()) <= {"same", "runs"}
 
 
+@pytest.mark.slow
 def test_a_model_in_bfloat16_gives_the_logits_of_rounded_weights(model, tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     mixed = models.bert(V, **SIZES, max_length=16)

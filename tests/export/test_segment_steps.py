@@ -71,6 +71,7 @@ def test_steps_equal_one_pass(signatures, whole):
     assert state["memory_length"].numpy().tolist() == [T] * B
 
 
+@pytest.mark.slow
 def test_the_session_loader_gives_the_same_logits(exported, whole):
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], exported)
@@ -120,6 +121,7 @@ def test_a_memory_without_slots_and_one_row_work(model, whole):
     np.testing.assert_allclose(again["logits"], whole[:1, 4:], atol=2e-4)
 
 
+@pytest.mark.slow
 def test_steps_of_a_compressive_memory_equal_the_model():
     memory = CompressiveMemory(2, 3, rate=2)
     model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(), memory=memory)
@@ -138,6 +140,7 @@ def test_steps_of_a_compressive_memory_equal_the_model():
     assert state["compressed_memory_length"].numpy().tolist() == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_outputs_are_float32_under_every_dtype_policy():
     model = random_model(layers=1)
     keras.config.set_dtype_policy("mixed_bfloat16")

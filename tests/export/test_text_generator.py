@@ -67,6 +67,7 @@ def check_log_probabilities(function, model, tokenizer):
         assert found["log_probability"].numpy()[row] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_texts_and_log_probabilities_are_those_of_the_model():
     """Of pieces, sampled, in Python; those of the file below are of characters, and greedy."""
     tokenizer, strategy = text.SentencePiece.train(SENTENCES * 3, 40, "bpe"), Sample(seed=1)
@@ -129,6 +130,7 @@ def test_a_depth_with_a_metric_exports(tmp_path):
     assert "score" in tf.saved_model.load(path).signatures
 
 
+@pytest.mark.slow
 def test_ids_beyond_a_rows_length_are_ignored(
     model, tmp_path, assert_warmup_records_match, assert_ids_are_checked
 ):
@@ -184,6 +186,7 @@ def test_the_prompt_is_limited_by_the_models_positions(model):
                 run([[5, 7, 9], [5, 7, 9]], lengths)
 
 
+@pytest.mark.slow
 def test_id_0_of_a_prompt_is_a_token_of_a_model_without_padding():
     model = models.gpt(13, 1, 2, 6, 7, max_length=MAX_LENGTH + MAX_PROMPT, pad_id=None)
     oracles.scramble(model)

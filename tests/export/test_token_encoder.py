@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import export, text
+from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.models import bert
 
 V, D = 11, 6
@@ -46,6 +47,15 @@ def test_outputs_are_those_of_each_row_alone(model, signatures):
         np.testing.assert_allclose(found, alone, atol=1e-5)
     default = signatures["serving_default"](**inputs)["logits"]
     np.testing.assert_array_equal(default, logits)
+
+
+def test_rows_are_filled_with_the_padding_of_the_model():
+    model = bert(V, num_layers=1, num_heads=2, hidden_dim=D, intermediate_dim=7, pad_id=3)
+    oracles.scramble(model)
+    ids, lengths = tf.constant([[5, 7, 9, 10], [8, 4, 1, 1]]), tf.constant([4, 2])
+    logits = TokenEncoder(model).logits(ids, lengths)["logits"]
+    alone = model({"token_ids": ids[1:, :2]})
+    np.testing.assert_allclose(logits[1:, :2], alone, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["logits", "encode"])

@@ -11,6 +11,7 @@ from keras_attn.export.golden_outputs import write_warmup_records
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
 
 
+@pytest.mark.slow
 def test_records_of_a_model_of_states_match_a_fresh_load(assert_warmup_records_match, tmp_path):
     model = models.gtrxl(3, {"policy": 2}, **SIZES, memory_length=5)
     directory = export.saved_model(model, tmp_path)

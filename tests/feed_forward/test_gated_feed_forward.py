@@ -10,7 +10,6 @@ from keras import ops
 
 from keras_attn.layers import FeedForward, GatedFeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.ops.activations import gelu_tanh
-from keras_attn.testing import check_layer
 
 B, T, D, F = 2, 5, 7, 11
 X = oracles.random(B, T, D)
@@ -79,21 +78,6 @@ def test_the_initial_kernels_have_the_spread_of_their_own_shape():
     assert np.any(layer.gate.kernel.numpy() != layer.intermediate.kernel.numpy())
 
 
-def test_save_config():
-    layer = built(use_bias=True, activation=gelu_tanh, dropout=0.5, chunks=2, name="think")
-    again = GatedFeedForward.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-    assert repr(GatedFeedForward(11)) == "GatedFeedForward(11)"
-
-
-@pytest.mark.slow
-def test_check_layer():
-    check_layer(GatedFeedForward(7, dropout=0.1), (2, 5, 6), skip=["fresh_process"]).raise_if_any()
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
 def test_dtype_policies(policy):
     reference, layer = built(), built(dtype=policy)
@@ -102,6 +86,7 @@ def test_dtype_policies(policy):
     np.testing.assert_allclose(oracles.numpy_of(layer(X)), reference(X), atol=tolerance * scale)
 
 
+@pytest.mark.slow
 def test_a_block_trains_the_gate():
     block = TransformerBlock(MultiHeadAttention(2, 4), GatedFeedForward(F), residual="pre_norm")
     model = keras.Sequential([keras.Input((T, D)), block, keras.layers.Dense(1)])

@@ -227,8 +227,6 @@ def test_blocks_equal_slices_with_gradients(counts, total):
     """Blocks are what compilers get; a group may fill several, one, or none."""
     rows, counts, kernels, expected = groups_of(counts, total)
     results, ways = [], [map_groups, map_groups.portable]
-    if total == 200:
-        ways.append(tf.function(map_groups, jit_compile=True))
     for run in ways:
         x, weights = tf.convert_to_tensor(rows), tf.convert_to_tensor(kernels)
         with tf.GradientTape() as tape:
@@ -238,18 +236,17 @@ def test_blocks_equal_slices_with_gradients(counts, total):
         np.testing.assert_allclose(found, expected, atol=1e-5)
         results.append(tape.gradient(loss, [x, weights]))
     for result in results[1:]:
-        for part, whole in zip(result, results[0], strict=True):
-            np.testing.assert_allclose(part, whole, atol=1e-4)
+        oracles.check_each(result, results[0], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_graphs_of_unknown_sizes_and_xla_equal_eager():
     layer = built(FeedForward(F))
     expected = with_gradients(layer, X)
     spec = [tf.TensorSpec((None, None, D))]
     for arguments in ({"input_signature": spec}, {"jit_compile": True}):
         found = tf.function(lambda x: with_gradients(layer, x), **arguments)(X)
-        for part, whole in zip(found, expected, strict=True):
-            np.testing.assert_allclose(part, whole, atol=1e-5)
+        oracles.check_each(found, expected, atol=1e-5)
 
 
 def test_a_shared_layer_is_added():
@@ -282,7 +279,7 @@ def test_dropout_applies_to_the_hidden_layer_in_training_only():
     assert np.any(layer(X, training=True) != layer(X))
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16"])
 def test_the_router_is_float32(policy):
     reference, layer = built(), built(dtype=policy)
     x = ops.convert_to_numpy(ops.cast(ops.cast(X, layer.compute_dtype), "float32"))
@@ -312,23 +309,6 @@ def test_each_expert_is_drawn_by_itself():
         assert 0.98 * limit < np.abs(kernel).max() <= limit
     first, second = layer.kernels[0].numpy()
     assert np.all(first != second)
-
-
-def test_save_config():
-    layer = built(
-        GatedFeedForward(F, dropout=0.2),
-        router="probability",
-        z_loss=0.1,
-        shared=FeedForward(3),
-        use_router_bias=True,
-    )
-    again = MixtureOfExperts.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-    layer = MixtureOfExperts(GatedFeedForward(11), 8)
-    assert repr(layer) == "MixtureOfExperts(GatedFeedForward(11), 8)"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from decoding_models import decode_eagerly, sharpened
+from decoding_models import Markov, decode_eagerly, sharpened
 from keras import ops
 
 from keras_attn import models
@@ -102,6 +102,14 @@ def test_drawing_never_returns_a_token_of_probability_zero():
         assert ops.convert_to_numpy(tokens).tolist() == expected
         wanted = [p[i, t] / 0.75 for i, t in enumerate(expected)]
         np.testing.assert_allclose(probability, wanted, rtol=1e-6)
+
+
+def test_each_step_draws_a_number_of_its_own():
+    model = Markov(0)
+    model.logits = np.zeros_like(model.logits)  # all tokens are equally likely
+    prompts = np.ones((5, 1), "int32")
+    ids, _ = decode_eagerly(model, prompts, Sample(seed=0), 16, ends=(-1,))
+    assert all(len(set(row)) > 2 for row in ids.tolist())
 
 
 def test_a_penalty_counts_a_token_once_and_leaves_padding_out(logits):

@@ -41,8 +41,10 @@ def forced(log_probs, first, last, min_length):
     return changed
 
 
-@pytest.mark.parametrize("renormalize", [True, False])
-@pytest.mark.parametrize("kind", ["causal", "encoder_decoder"])
+@pytest.mark.parametrize(
+    "kind, renormalize",
+    [("causal", True), pytest.param("encoder_decoder", False, marks=pytest.mark.slow)],
+)
 def test_forbidden_tokens_lose_or_keep_their_mass(kind, renormalize):
     model, inputs, log_probs = model_of(kind)
     plain, _ = decode_eagerly(model, inputs, "greedy", MAX_LENGTH)
@@ -82,7 +84,10 @@ def test_sampling_draws_no_forbidden_token_and_its_score_is_normalised():
     np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
-@pytest.mark.parametrize("first, last, min_length", [(6, 5, 0), (None, EOS, 3), (1, None, 2)])
+@pytest.mark.parametrize(
+    "first, last, min_length",
+    [(6, 5, 2), pytest.param(None, EOS, 3, marks=pytest.mark.slow)],
+)
 def test_tokens_are_forced_at_the_ends(first, last, min_length):
     model, inputs, log_probs = model_of("encoder_decoder")
     changed = forced(log_probs, first, last, min_length)
@@ -98,9 +103,12 @@ def test_tokens_are_forced_at_the_ends(first, last, min_length):
             np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind, size", [("causal", 2), ("encoder_decoder", 2)])
-def test_no_sequence_of_tokens_repeats(kind, size):
+@pytest.mark.parametrize(
+    "kind", ["causal", pytest.param("encoder_decoder", marks=pytest.mark.slow)]
+)
+def test_no_sequence_of_two_tokens_repeats(kind):
     model, inputs, log_probs = model_of(kind)
+    size = 2
 
     def changed(row, tokens):
         prompt = [token for token in inputs[row] if token] if kind == "causal" else []

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.layers import AdaptiveEmbedding, TokenEmbedding
-from keras_attn.testing import check_layer
 
 V, D, CUTOFFS, DIV = 23, 13, [5, 11], 2
 # Words on both sides of each cut.
@@ -80,19 +79,6 @@ def test_dtype_policies(policy):
     layer, reference = built(CUTOFFS, DIV, dtype=policy), built(CUTOFFS, DIV)
     assert keras.backend.standardize_dtype(layer(IDS).dtype) == layer.compute_dtype
     np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), atol=0.15)
-
-
-def test_conformance():
-    # Files of it are in the test of AdaptiveSoftmax, which holds one; `unknown_sizes` is a graph.
-    layer = AdaptiveEmbedding(V, D, CUTOFFS, DIV)
-    check_layer(layer, IDS, skip=["graph"], slow=False).raise_if_any()
-
-
-def test_save_config():
-    layer = built(CUTOFFS, DIV, False, None, "ones", "ones", name="words")
-    again = AdaptiveEmbedding.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    np.testing.assert_array_equal(again(IDS)[0, 0], np.full(D, D))  # 13 ones times 13 by 13 ones
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from keras_attn.layers import adaptive_softmax as clusters
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.metrics import Perplexity
-from keras_attn.testing import check_layer
 
 B, T, D, V = 3, 37, 13, 101
 CUTOFFS, DIV = [11, 29], 3
@@ -94,9 +94,9 @@ def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
     "kind, jit_compile, cutoffs",
     [
         ("few", None, CUTOFFS),
-        ("some", None, CUTOFFS),
-        pytest.param("few", False, CUTOFFS, marks=pytest.mark.slow),
-        pytest.param("some", True, [11], marks=pytest.mark.slow),
+        slow("some", None, CUTOFFS),
+        slow("few", False, CUTOFFS),
+        slow("some", True, [11]),
     ],
 )
 def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
@@ -120,10 +120,10 @@ def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
 
     found, expected = gradients(lambda x: layer(x, labels)), gradients(full)
     assert sum(np.any(x != 0) for x in expected) == len(weights) - 1
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5 * max(1, np.abs(b).max()))
+    oracles.check_each(found, expected, atol=1e-5, scaled=True)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_an_unused_cluster_is_zero(monkeypatch):
     monkeypatch.setattr(clusters, "PARTS", (1,))  # each part has a branch to trace
     layer = built()
@@ -208,20 +208,6 @@ def test_parameters_of_transformer_xl():
         assert own == 3 * 1024 + 267_735 + 3 + projections
 
 
-@pytest.mark.slow
-def test_conformance():
-    check_layer(AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV)), (2, 5, D)).raise_if_any()
-
-
-@pytest.mark.slow
-def test_conformance_with_labels():
-    labels = LABELS["some"][:2, :31]
-    layer = AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV))
-    # XLA is in the test of the gradient; `unknown_sizes` is a graph.
-    skip = ["graph", "xla"]
-    check_layer(layer, (2, 31, D), labels, skip=skip, slow=False).raise_if_any()
-
-
 def model_pair(cutoffs=CUTOFFS):
     token_ids = keras.Input((None,), dtype="int32")
     labels = keras.Input((None,), dtype="int32")
@@ -265,6 +251,7 @@ def test_xla_training_does_not_depend_on_batch_size():
     np.testing.assert_allclose(*histories, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_loaded_softmax_stays_tied(tmp_path):
     model, trained = model_pair()
     oracles.scramble(trained)

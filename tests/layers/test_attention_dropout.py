@@ -3,36 +3,41 @@
 import numpy as np
 import oracles
 import pytest
+from index_sets import SMALL_TILES
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import Causal, Dense, Fixed, Local, Strided
+from keras_attn.patterns import Causal, Dense, Fixed, Local, PerHead, Prefix, Strided
 
 B, T = 3, 40
 PATTERNS = [Dense(), Causal(), Local(7), Local(5, causal=False), Strided(6), Fixed(8, 2)]
 
 
-def dropped_weights(pattern, rate, implementation):
-    """The weights (B, T, T) after dropout, as the output for values that are unit vectors."""
+def dropped_weights(pattern, rate, implementation, heads=1):
+    """The weights (B, T, N T) after dropout, as the output for values that are unit vectors."""
     layer = MultiHeadAttention(
-        *(1, 3, T),
+        *(heads, 3, T),
         pattern=pattern,
         use_bias=False,
         dropout=rate,
-        output_shape=T,
+        output_shape=heads * T,
         implementation=implementation,
         seed=1,
     )
     query = oracles.random(B, T, 5)
     values = np.broadcast_to(np.eye(T, dtype="float32"), (B, T, T))
     layer.build(query.shape, values.shape)
-    layer.query_kernel.assign(np.zeros((5, 1, 3)))  # a query likes all keys alike
-    layer.value_kernel.assign(np.eye(T)[:, None])
-    layer.output_kernel.assign(np.eye(T)[None])
+    layer.tile_sizes = SMALL_TILES
+    layer.query_kernel.assign(np.zeros((5, heads, 3)))  # a query likes all keys alike
+    layer.value_kernel.assign(np.repeat(np.eye(T)[:, None], heads, axis=1))
+    layer.output_kernel.assign(np.eye(heads * T).reshape(heads, T, heads * T))
     return np.asarray(layer(query, values, training=True))
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+@pytest.mark.parametrize(
+    "pattern, implementation",
+    [(Causal(), "dense"), *((pattern, "blockwise") for pattern in PATTERNS)],
+    ids=repr,
+)
 def test_dropout_is_applied_once_to_each_weight(pattern, implementation):
     """Twice, it would drop 1 - (1 - rate)^2 of the weights and scale the others by its square."""
     rate = 0.3
@@ -45,3 +50,11 @@ def test_dropout_is_applied_once_to_each_weight(pattern, implementation):
     count = B * allowed.sum()
     dropped = 1 - kept.sum() / count
     assert abs(dropped - rate) < 4 * np.sqrt(rate * (1 - rate) / count)
+
+
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+def test_no_two_rows_tiles_or_heads_drop_the_same_weights(implementation):
+    """The patterns allow all pairs: their tiles have one shape, and random numbers for it."""
+    pattern = PerHead([Prefix(T), Prefix(T + 1)])
+    kept = dropped_weights(pattern, 0.3, implementation, heads=2).reshape(-1, T) != 0
+    assert len(np.unique(kept, axis=0)) == len(kept)

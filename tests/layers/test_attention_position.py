@@ -4,9 +4,10 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from decoding import check_greedy
-from index_sets import CASES, NUM_HEADS, WAYS, W
+from decoding import check_greedy, check_pieces
+from index_sets import CASES, NUM_HEADS, W
 from keras import ops
+from marks import slow, slow_but
 
 from keras_attn.depth import Stack
 from keras_attn.generation import Beam, generate
@@ -15,7 +16,6 @@ from keras_attn.memory import KVCache
 from keras_attn.models import CausalLanguageModel
 from keras_attn.patterns import LSH, Causal, Fixed, Local, PerHead, Strided
 from keras_attn.positions import Rotary, Sinusoidal
-from keras_attn.testing import check_attention
 
 B, T, S, D, H = 2, 5, 7, 11, 6
 LONG = 2 * W + 5
@@ -102,19 +102,20 @@ def by_plan(plan, **arguments):
     return output, *tape.gradient(loss, sources, unconnected_gradients="zero")
 
 
-PLANS = {name: {"pattern": CASES[name][0]} for name in WAYS}
-PLANS["lsh"] = {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"}
-PLANS["additive"] = {"pattern": Local(W), "score": "additive"}
-PLANS["relative"] = {"pattern": Local(W), "score": "relative"}
+# Scores and patterns that tests/layers/test_combinations.py does not combine.
+PLANS = {
+    "nested": {"pattern": CASES["nested"][0]},
+    "lsh": {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"},
+    "additive": {"pattern": Local(W), "score": "additive"},
+    "relative": {"pattern": Local(W), "score": "relative"},
+}
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", slow_but(("nested", "lsh"), PLANS))
 def test_every_plan_equals_the_matrix(name):
-    for tiles, matrix in zip(
-        by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), strict=True
-    ):
-        scale = max(1.0, np.abs(matrix).max())
-        np.testing.assert_allclose(tiles / scale, matrix / scale, atol=2e-5)
+    oracles.check_each(
+        by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), atol=2e-5, scaled=True
+    )
 
 
 def test_queries_that_are_their_own_keys_stay_so():
@@ -142,20 +143,14 @@ CACHED = {
 @pytest.mark.parametrize(
     "name, slots",
     [
-        *(("causal", LONG + 2), ("causal", None), ("local", LONG + 2), ("strided", None)),
-        *(("fixed", LONG + 2), ("heads", None)),
+        *(("local", LONG + 2), ("heads", None)),
+        slow("strided", None),
+        slow("fixed", LONG + 2),
     ],
 )
 def test_limit_cached_equals_full(name, slots):
     layer = built(LONG_X, pattern=CACHED[name], num_key_value_heads=1)
-    whole = layer(LONG_X, LONG_X)
-    cache, outputs, start = KVCache(slots).initial(layer, B), [], 0
-    for length in (2, 3, 1, 1, 1, LONG - 8):
-        piece = ops.array(LONG_X[:, start : start + length])
-        output, cache = layer(piece, piece, cache=cache)
-        outputs.append(output)
-        start += length
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+    check_pieces(layer, LONG_X, (2, 5, 6, 7, 8, LONG), slots, atol=2e-5)
 
 
 @pytest.mark.parametrize("slots", [T + 2, None])
@@ -209,11 +204,13 @@ def model():
     return model
 
 
+@pytest.mark.slow
 def test_generation_equals_the_loop_without_a_cache(model):
     """Also where padding stands between a prompt and what follows it."""
     check_greedy(model, PROMPTS, max_length=6)
 
 
+@pytest.mark.slow
 def test_beams_of_padded_prompts_are_those_of_each_alone(model):
     ids, scores = generate(model, PROMPTS, Beam(3), 4, bos_id=BOS, eos_id=EOS)
     for row, prompt in enumerate(PROMPTS):
@@ -238,14 +235,6 @@ def test_dtype_policies(policy):
     stepped, cache = layer(x, x, cache=KVCache(LONG).initial(layer, B))
     assert cache["key"].dtype == layer.compute_dtype
     np.testing.assert_allclose(oracles.numpy_of(stepped), output, atol=1e-6)
-
-
-def test_check_attention():
-    layer = MultiHeadAttention(NUM_HEADS, 4, pattern="causal", position="rotary", dropout=0.1)
-    checks = ["config", "formula", "limits", "alignment", "padding", "saving"]
-    report = check_attention(layer, only=checks)
-    report.raise_if_any()
-    assert report.skipped == {}
 
 
 def test_config():

@@ -4,7 +4,6 @@ import pytest
 
 from keras_attn.layers import CrossAttentionBlock, FeedForward, MultiHeadAttention
 from keras_attn.patterns import Local
-from keras_attn.testing import check_layer
 
 QUERY, CONTEXT = oracles.random(2, 3, 6), oracles.random(2, 5, 7)
 REAL = np.array([[True] * 5, [True, True, False, False, False]])
@@ -49,8 +48,3 @@ def test_a_score_of_distances_is_refused():
 def test_sublayers_in_the_wrong_order_are_refused():
     with pytest.raises(ValueError, match="the order is `CrossAttentionBlock"):
         CrossAttentionBlock(FeedForward(11), MultiHeadAttention(3, 4))
-
-
-@pytest.mark.slow
-def test_check_layer():
-    check_layer(built(), QUERY, CONTEXT, slow=False).raise_if_any()

@@ -2,15 +2,14 @@
 
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.patterns import Local
 
 B, T, N, H, D = 2, 11, 4, 3, 5
@@ -82,8 +81,7 @@ def test_plans_equal_the_matrix_with_gradients(pattern):
         gradients(built(pattern=pattern, implementation=way), value_mask=REAL)
         for way in ("blockwise", "dense")
     )
-    for found, wanted in zip(*ways, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=2e-5 * max(1, np.abs(wanted).max()))
+    oracles.check_each(*ways, atol=2e-5, scaled=True)
 
 
 def test_a_query_without_a_key_gets_the_output_bias_only():
@@ -113,10 +111,7 @@ def test_equal_maps_leave_their_share():
 def test_decoding_with_a_cache_equals_the_whole_pass(arguments):
     layer = DifferentialAttention(N, 4, 1, **{"pattern": "causal", **arguments})
     layer.build(X.shape, X.shape)
-    whole, cache = layer(X, X), KVCache(T).initial(layer, B)
-    for start, end in ((0, 4), (4, 5), (5, 6), (6, T)):
-        step, cache = layer(X[:, start:end], X[:, start:end], cache=cache)
-        np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
+    check_pieces(layer, X, (4, 5, 6, T), T)
 
 
 def test_context_in_a_cache():
@@ -136,17 +131,6 @@ def test_mixed_bfloat16():
     layer = built(dtype="mixed_bfloat16")
     difference = oracles.numpy_of(layer(X, X)) - oracles.numpy_of(built()(X, X))
     assert np.abs(difference).mean() < 0.02
-
-
-def test_config_and_file(tmp_path):
-    inputs = keras.Input((None, D))
-    layer = built(num_key_value_heads=2)
-    model = keras.Model(inputs, layer(inputs, inputs))
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(X), model(X))
-    expected = "DifferentialAttention(4, 3, 2, pattern=Causal(), num_key_value_heads=2)"
-    assert repr(again.layers[-1]) == expected
 
 
 @pytest.mark.parametrize(

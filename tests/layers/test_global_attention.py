@@ -114,8 +114,7 @@ def test_plans_equal_the_matrix_with_gradients(pattern):
         gradients(built(pattern=pattern, implementation=way), value_mask=REAL)
         for way in ("blockwise", "dense")
     )
-    for found, wanted in zip(*ways, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=2e-5 * max(1, np.abs(wanted).max()))
+    oracles.check_each(*ways, atol=2e-5, scaled=True)
 
 
 def test_second_projections_change_the_first_rows_only():
@@ -150,6 +149,7 @@ def test_queries_after_earlier_keys_have_their_own_positions():
     np.testing.assert_allclose(found, whole.numpy()[:, places], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_unknown_lengths_give_the_same():
     layer = built(4)
     inputs = keras.Input((None, D))
@@ -169,18 +169,6 @@ def test_dropout_reaches_the_first_queries():
     layer = built(2, dropout=0.5)
     rows = [layer(X, X, training=True)[:, :2].numpy() for _ in range(2)]
     assert np.abs(rows[0] - rows[1]).max() > 0.01
-
-
-def test_config_and_file(tmp_path):
-    inputs = keras.Input((None, D))
-    layer = built(2)
-    model = keras.Model(inputs, layer(inputs, inputs))
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(again(X), model(X))
-    pattern = "Either(Local(3, causal=False), Global(2))"
-    expected = f"GlobalAttention(3, 4, value_dim=2, num_global=2, pattern={pattern})"
-    assert repr(again.layers[-1]) == expected
 
 
 def test_adapters_name_the_second_projections():

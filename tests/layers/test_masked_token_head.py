@@ -41,15 +41,6 @@ def test_dtype_policies(policy):
     np.testing.assert_allclose(found, built()(X), atol=0.05)
 
 
-def test_save_config():
-    head = built(activation="relu", norm=LayerNorm(0.1), use_bias=False, name="guess")
-    again = MaskedTokenHead.from_config(head.get_config())
-    assert again.get_config() == head.get_config()
-    again.build(X.shape)
-    again.set_weights(head.get_weights())
-    np.testing.assert_array_equal(again(X), head(X))
-
-
 @pytest.mark.parametrize("given", [None, "table"])
 def test_invalid_arguments_raise(given):
     with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):

@@ -3,7 +3,6 @@ import oracles
 import pytest
 
 from keras_attn.layers import PixelEmbedding
-from keras_attn.testing import check_layer
 
 V, C, D = 256, 3, 5
 START = V**C + 1
@@ -25,12 +24,6 @@ def test_output_equals_the_formula():
     np.testing.assert_allclose(found[0, 0], start, atol=1e-6)
     expected = (np.array(pixels) / 127.5 - 1) @ kernel + bias
     np.testing.assert_allclose(found[0, 1:], expected, atol=1e-5)
-
-
-def test_check_layer():
-    ids = np.array([[START, 1, 2, 70_000, V**C], [START, 5, 1, 16_000_000, 300]])
-    # `unknown_sizes` is a graph.
-    check_layer(PixelEmbedding(V, C, D), ids, skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from keras import ops
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
 from keras_attn.positions import Learned
-from keras_attn.testing import check_layer
 
 D, M, T = 6, 3, 5
 X, MEMORY = oracles.random(2, T, D), oracles.random(2, M, D, seed=1)
@@ -83,12 +82,6 @@ def test_cross_attention_and_scores():
     may = np.eye(T, 7, dtype=bool)[None]
     _, scores = layer(X, context, context_attention_mask=may, return_attention_scores=True)
     np.testing.assert_allclose(scores["cross_attention"], np.tile(may[:, None], (2, 2, 1, 1)))
-
-
-@pytest.mark.slow
-def test_check_layer():
-    # Files of such blocks are written and read in tests/models/test_saving.py.
-    check_layer(positioned(), (2, T, D), slow=False).raise_if_any()
 
 
 def test_positions_and_weights_are_those_of_the_parts(layer):

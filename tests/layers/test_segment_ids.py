@@ -7,15 +7,26 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import CASES, DISTINCT, NUM_HEADS, SMALL_TILES, WAYS, W
+from index_sets import CASES, NUM_HEADS, SMALL_TILES, WHOLE, W
 from keras import ops
+from marks import slow, slow_but
 
 from keras_attn import export
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
 from keras_attn.memory import KVCache
-from keras_attn.patterns import LSH, AdaptiveSpan, Causal, Global, Local, Pattern, PerHead, Sinks
+from keras_attn.patterns import (
+    LSH,
+    AdaptiveSpan,
+    Causal,
+    Fixed,
+    Global,
+    Local,
+    Pattern,
+    PerHead,
+    Sinks,
+)
 from keras_attn.positions import Learned
 from keras_attn.scores import ALiBi, DotProduct, LearnedRelative, Relative, T5Bias
 
@@ -41,7 +52,7 @@ SPANS = [
     for number in np.unique(IDS[row][IDS[row] > 0])
 ]
 
-PLANS = {name: {"pattern": CASES[name][0]} for name in DISTINCT}
+PLANS = {name: {"pattern": CASES[name][0]} for name in WHOLE}
 PLANS["span"] = {"pattern": AdaptiveSpan(9, ramp=4, initial_span=0.5)}
 PLANS["lsh"] = {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"}
 PLANS["lsh across buckets"] = {
@@ -96,20 +107,16 @@ def alone(layer):
     return [*of_tokens, *of_rows[2:]]
 
 
-FAST = [*WAYS, "block lookback", "block of an image", "span", "lsh", "relative", "biases by head"]
-FAST += ["first keys", "global"]
-EACH = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PLANS]
+FAST = ("causal", "nested", "first keys")
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", slow_but(FAST, PLANS))
 def test_packed_documents_equal_each_alone_and_do_not_touch_each_other(name):
     layer, real = built(**PLANS[name]), IDS > 0
     found = results(layer, X, real, segment_ids=IDS)
     expected = alone(built("dense", **PLANS[name]))
     expected[0][~real] = oracles.numpy_of(layer.output_bias)
-    for one, other in zip(found, expected, strict=True):
-        scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    oracles.check_each(found, expected, atol=2e-5, scaled=True)
     assert all(np.abs(gradient).max() > 1e-3 for gradient in expected[1:3])
     (row, places), changed = SPANS[2], X.copy()
     changed[row, places] += 1
@@ -121,16 +128,14 @@ def test_packed_documents_equal_each_alone_and_do_not_touch_each_other(name):
 
 
 # The matrix is computed alike for all patterns of positions.
-@pytest.mark.parametrize(
-    "name", [pytest.param("fixed", marks=pytest.mark.slow), "heads in rows", "lsh", "span"]
-)
+@pytest.mark.parametrize("name", ["heads in rows", slow("lsh"), slow("span")])
 def test_the_matrix_of_scores_gives_the_same(name):
     layers = [built(how, **PLANS[name]) for how in ("blockwise", "dense")]
     call = {"segment_ids": IDS, "value_mask": np.arange(T)[None] % 7 != 3}
     real = np.ones((ROWS, T))
-    for one, other in zip(*(results(layer, X, real, **call) for layer in layers), strict=True):
-        scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    oracles.check_each(
+        *(results(layer, X, real, **call) for layer in layers), atol=2e-5, scaled=True
+    )
     output, scores = layers[0](X, X, **call, return_attention_scores=True)
     np.testing.assert_array_equal(output, layers[0](X, X, **call))
     same = (IDS[:, :, None] == IDS[:, None, :]) & (IDS[:, :, None] > 0)
@@ -138,7 +143,7 @@ def test_the_matrix_of_scores_gives_the_same(name):
     np.testing.assert_allclose(scores, layers[1](X, X, **call, return_attention_scores=True)[1])
 
 
-@pytest.mark.parametrize("pattern", ["causal", "dense"])
+@pytest.mark.parametrize("pattern", ["causal", slow("dense")])
 def test_a_document_longer_than_every_window_is_read_whole(pattern):
     length = 2100  # windows reach 1,024 keys, and 2,048 are a row that windows might be enough for
     x, ids = oracles.random(1, length, 3), np.ones((1, length), "int32")
@@ -176,7 +181,7 @@ def test_a_pattern_of_ones_own_gets_positions_in_the_document():
         )
 
 
-@pytest.mark.parametrize("slots", [T + 2, None])
+@pytest.mark.parametrize("slots", [slow(T + 2), None])
 def test_a_cache_is_extended_by_parts_of_a_packed_row(slots):
     layer = built(pattern="causal", position="rotary", num_key_value_heads=1)
     whole = layer(X, X, segment_ids=IDS)
@@ -189,9 +194,13 @@ def test_a_cache_is_extended_by_parts_of_a_packed_row(slots):
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
 
 
-@pytest.mark.parametrize("implementation", ["blockwise", "dense"])
-def test_queries_may_be_the_last_tokens_of_the_row(implementation):
-    layer = built(implementation, pattern=Local(W), position="rotary")
+# The blocks of a window count distances alone, those of `Fixed` positions in the row.
+@pytest.mark.parametrize(
+    "implementation, pattern",
+    [("blockwise", Local(W)), ("dense", Local(W)), ("blockwise", Fixed(5, 2))],
+)
+def test_queries_may_be_the_last_tokens_of_the_row(implementation, pattern):
+    layer = built(implementation, pattern=pattern, position="rotary")
     whole = layer(X, X, segment_ids=IDS)
     last = layer(X[:, -9:], X, segment_ids=IDS)
     np.testing.assert_allclose(last, whole[:, -9:], atol=2e-5)
@@ -212,6 +221,7 @@ def test_a_block_passes_segments_on_and_counts_positions_in_documents():
         )
 
 
+@pytest.mark.slow
 def test_a_stack_continues_a_packed_row_by_one_token_a_step():
     def block(index):
         attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")

@@ -6,12 +6,12 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_pieces
 from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS
-from keras import ops
+from marks import slow_but
 from other_backend import needs_jax, run_on
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.patterns import LSH, AdaptiveSpan, Local, Pattern
 
 B, T, S, H, D = 3, 11, 13, 4, 6
@@ -60,13 +60,11 @@ def results(layer, **call):
     return [output, *tape.gradient(loss, sources, unconnected_gradients="zero")]
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", slow_but(list(PATTERNS)[:2], PATTERNS))
 def test_every_plan_equals_the_matrix(name):
     layers = [built(implementation=how, **PATTERNS[name]) for how in ("blockwise", "dense")]
     tiles, matrix = (results(layer) for layer in layers)
-    for one, other in zip(tiles, matrix, strict=True):
-        scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    oracles.check_each(tiles, matrix, atol=2e-5, scaled=True)
     names = [weight.name for weight in layers[0].trainable_weights]
     assert np.all(np.asarray(tiles[1 + names.index("sinks")]) != 0)  # each head's has a gradient
 
@@ -80,8 +78,7 @@ def test_without_a_sink_attention_is_plain(implementation):
     layer.sink_logits.assign([-np.inf] * NUM_HEADS)
     found, expected = results(layer, return_attention_scores=False), results(plain)
     sink_gradient = found.pop()
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    oracles.check_each(found, expected, atol=1e-6)
     np.testing.assert_array_equal(sink_gradient, 0)
     call = {"value_mask": REAL[:, :T], "return_attention_scores": True}
     np.testing.assert_allclose(layer(X, X, **call)[1], plain(X, X, **call)[1], atol=1e-6)
@@ -99,12 +96,7 @@ def test_a_large_sink_takes_all_weight_and_nothing_overflows():
 @pytest.mark.parametrize("pattern", ["causal", Local(3)])
 def test_decoding_with_a_cache_equals_the_whole_pass(pattern):
     layer = built(pattern=pattern, num_key_value_heads=1)
-    cache, outputs = KVCache(T).initial(layer, B), []
-    for start, end in ((0, 4), (4, 5), (5, 6), (6, T)):
-        piece = ops.array(X[:, start:end])
-        output, cache = layer(piece, piece, cache=cache)
-        outputs.append(output)
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(X, X), atol=2e-5)
+    check_pieces(layer, X, (4, 5, 6, T), T, atol=2e-5)
 
 
 def test_the_plan_asks_a_pattern_for_the_log_weight():

@@ -119,14 +119,6 @@ def test_jax_compiles_with_ids_that_are_constants():
     assert run_on("jax", CONSTANT_IDS) is True
 
 
-def test_save_config():
-    arguments = {"scaled": False, "pad_id": 5, "logits_cap": 3.0, "name": "words"}
-    layer = built(**arguments, embeddings_initializer="ones")
-    again = TokenEmbedding.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    np.testing.assert_array_equal(again(IDS), np.ones((2, 4, D)))
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -31,14 +31,6 @@ def test_logits_are_float32_in_half_precision():
     np.testing.assert_allclose(found, built()(X), atol=0.05)
 
 
-def test_save_config():
-    head = built(bias_initializer="ones", name="guess")
-    again = TokenHead.from_config(head.get_config())
-    assert again.get_config() == head.get_config()
-    again.build(X.shape)
-    np.testing.assert_array_equal(again.bias, np.ones(V))
-
-
 @pytest.mark.parametrize("given", [None, "table"])
 def test_invalid_arguments_raise(given):
     with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):

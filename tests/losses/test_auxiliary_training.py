@@ -46,6 +46,7 @@ def test_without_auxiliary_losses_it_is_the_model():
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
 
 
+@pytest.mark.slow
 def test_the_wrapped_model_has_no_classifiers():
     """Weights, operations and answers are those of a model that was never wrapped."""
     alone = language_model()
@@ -70,6 +71,7 @@ def test_evaluation_is_that_of_the_model_and_counts_no_step():
     assert int(trained.step) == 0
 
 
+@pytest.mark.slow
 def test_a_loaded_run_resumes_at_its_progress(tmp_path):
     trained = trained_model(total_steps=5, model=language_model(2))
     trained.fit(X, Y, epochs=2, verbose=0)
@@ -90,7 +92,9 @@ def test_a_killed_run_resumes_at_its_progress(tmp_path):
     assert again.progress == 0.4
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 def test_dtype_policies(policy):
     reference = trained_model()
     expected = of_steps(reference, 0)[0]

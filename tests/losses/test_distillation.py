@@ -57,6 +57,7 @@ def test_a_teacher_with_the_same_weights_teaches_nothing():
     assert loss_of(wrapped(1.0, teacher=model(0))) == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_student_alone_learns_and_reaches_the_teacher():
     """The teacher runs as in inference: without its dropout."""
     teacher = model(1, dropout=0.5)

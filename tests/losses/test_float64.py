@@ -52,6 +52,7 @@ def test_crossentropy_equals_the_formula_to_the_last_digits():
     assert float(found) == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.slow
 def test_auxiliary_losses_train_under_a_float64_policy():
     keras.config.set_dtype_policy("float64")
 

@@ -180,6 +180,7 @@ def test_low_precision_parameters_are_computed_in_float32(dtype):
     assert float(found) == float(loss(values, keras.ops.cast(rounded, "float32")))
 
 
+@pytest.mark.slow
 def test_xla_computes_the_same_loss_and_gradient():
     loss = MixtureOfLogistics(2, 2, 16)
     values = np.array([[[0, 7], [15, 3], [4, 15]]])

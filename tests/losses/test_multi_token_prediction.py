@@ -69,6 +69,7 @@ def test_a_block_with_the_weights_of_the_last_layer_predicts_as_the_model():
     assert float(total_loss(trained)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_classifier_is_the_model_s_and_all_weights_train():
     trained = multi_token()
     assert trained.heads == []
@@ -79,6 +80,7 @@ def test_the_classifier_is_the_model_s_and_all_weights_train():
     assert all("key_bias" in name for name in small) and len(small) == K - 1
 
 
+@pytest.mark.slow
 def test_intermediate_layers_keep_their_classifiers():
     trained = multi_token(schedule="step", total_steps=60)
     names = [head.name for head in trained.heads]

@@ -72,8 +72,12 @@ def read(layer, memory=MEMORY, filled=FILLED):
     return layer(X, X, cache=cache)
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-@pytest.mark.parametrize("join", ["gate", "softmax"])
+EACH = pytest.mark.parametrize(
+    "join, implementation", [("gate", "dense"), ("softmax", "blockwise")]
+)
+
+
+@EACH
 def test_output_equals_a_sorted_search(join, implementation):
     layer = built(join=join, implementation=implementation)
     output, cache = read(layer)
@@ -82,7 +86,7 @@ def test_output_equals_a_sorted_search(join, implementation):
     np.testing.assert_allclose(cache["new"], np.concatenate([key, value], axis=-1), atol=1e-5)
 
 
-@pytest.mark.parametrize("top_k", [1, M, M + 9])
+@pytest.mark.parametrize("top_k", [1, M + 9])
 def test_any_number_of_neighbours_is_found(top_k):
     layer = built(top_k=top_k)
     np.testing.assert_allclose(read(layer)[0], expected(layer), atol=1e-5)
@@ -108,8 +112,7 @@ def test_empty_slots_have_no_influence(join):
     np.testing.assert_array_equal(read(layer, garbage)[0], read(layer)[0])
 
 
-@pytest.mark.parametrize("join", ["gate", "softmax"])
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+@EACH
 def test_sinks_take_their_share_beside_a_memory(join, implementation):
     layer = built(join=join, sinks=True, implementation=implementation)
     found, _ = read(layer, filled=np.zeros((B, M), bool))
@@ -124,10 +127,9 @@ def test_sinks_take_their_share_beside_a_memory(join, implementation):
         np.testing.assert_allclose(read(layer)[0], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("sinks", [False, True])
-def test_scores_beside_a_memory_are_those_of_the_segment(sinks):
+def test_scores_beside_a_memory_are_those_of_the_segment():
     """Also the zeros of a row without a key."""
-    layer = built(join="softmax", sinks=sinks)
+    layer = built(join="softmax", sinks=True)
     arguments = {
         "value_mask": np.arange(T)[None] > np.array([[1], [T]]),
         "return_attention_scores": True,
@@ -233,6 +235,7 @@ def test_a_model_keeps_the_keys_of_its_layer_and_looks_them_up():
     np.testing.assert_allclose(outputs["logits"][real], logits[real], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_fit_save_and_load(tmp_path):
     trained = StatefulSegments(language_model(), batch_size=2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

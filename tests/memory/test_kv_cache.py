@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -56,6 +55,7 @@ def test_output_equals_the_formula():
         assert int(state["index"]) == start
 
 
+@pytest.mark.slow
 def test_in_a_graph_a_key_after_the_last_slot_takes_the_place_of_the_first_one():
     layer = MultiHeadAttention(3, 4)
     key = oracles.random(2, 3, 7, 4)
@@ -65,6 +65,7 @@ def test_in_a_graph_a_key_after_the_last_slot_takes_the_place_of_the_first_one()
     np.testing.assert_array_equal(state["key"], np.concatenate([further, key[:, :, 1:]], axis=2))
 
 
+@pytest.mark.slow
 def test_batch_size_and_length_may_be_tensors():
     layer = MultiHeadAttention(3, 4)
 
@@ -73,15 +74,6 @@ def test_batch_size_and_length_may_be_tensors():
         return KVCache(length).initial(layer, batch)
 
     assert initial(tf.constant(2), tf.constant(7))["key"].shape == (2, 3, 7, 4)
-
-
-def test_value():
-    assert KVCache(7) == KVCache.from_config(KVCache(7).get_config()) != KVCache(8)
-    assert KVCache(7) != KVCache(7, whole=True)
-    assert repr(KVCache(7)) == "KVCache(7)"
-    assert keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(KVCache(7))
-    ) == KVCache(7)
 
 
 @pytest.mark.parametrize("length", [0, -1])

@@ -16,7 +16,7 @@ def test_the_last_slots_are_filled():
     assert filled_slots(np.array([0, 0]), 0).shape == (2, 0)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=10)
 @given(st.data())
 def test_the_last_real_states_are_kept(data):
     length, num_slots = data.draw(st.integers(0, 6)), data.draw(st.integers(0, 6))
@@ -31,8 +31,7 @@ def test_the_last_real_states_are_kept(data):
         np.testing.assert_array_equal(kept, states[b][:, places])
 
 
-@pytest.mark.parametrize("length", [0, 2, 5])
-@pytest.mark.parametrize("num_slots", [0, 3, 5])
+@pytest.mark.parametrize("length, num_slots", [(0, 3), (2, 5), (5, 3), (5, 0)])
 def test_unknown_length_without_padding(length, num_slots):
     states = oracles.random(B, L, length, D)
     everything = keep_last(states, num_slots, np.ones((B, length), bool))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from marks import all_slow, slow
 from segments import B, D, L, T, X, built, run, same_cuts, state_of
 
 from keras_attn.depth import Stack
@@ -18,7 +19,7 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.memory import Memory, SegmentMemory
 from keras_attn.patterns import AdaptiveSpan, Fixed, Local, PerHead, Strided
 
-RESIDUALS = pytest.mark.parametrize("residual", segments.RESIDUALS)
+RESIDUALS = pytest.mark.parametrize("residual", [slow("post"), "pre"])
 # Rows that are cut differently; one has no token at all in some segments.
 RAGGED = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]])
 
@@ -33,8 +34,7 @@ def draw_cut(data, number):
     return np.diff([0, *ends, T])
 
 
-@RESIDUALS
-@pytest.mark.parametrize("memory_length", [1, 3, 20])
+@pytest.mark.parametrize("residual, memory_length", [("post", 3), ("pre", 1)])
 def test_output_equals_the_formula(residual, memory_length):
     found, _ = run(shared(residual), X, RAGGED, memory_length)
     expected = segments.oracle(shared(residual), X, RAGGED, memory_length, residual == "pre")
@@ -42,7 +42,7 @@ def test_output_equals_the_formula(residual, memory_length):
 
 
 @RESIDUALS
-@settings(deadline=None, max_examples=3)
+@settings(deadline=None, max_examples=2)
 @given(data=st.data())
 def test_any_segmentation_equals_one_pass(residual, data):
     """Each row has its own segments; the memory is as long as the text."""
@@ -58,14 +58,16 @@ def test_any_segmentation_equals_one_pass(residual, data):
     "pattern, memory_length, plan",
     [
         (lambda: Local(4), 3, "blockwise"),
-        (lambda: Local(4), 3, "dense"),
-        (lambda: Strided(3), T, "blockwise"),
-        (lambda: PerHead([Local(3), Strided(2, "column")] * 2), T, "blockwise"),
-        (lambda: Fixed(4, 2), 12, "blockwise"),
-        (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "dense"),
-        (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "blockwise"),
+        *all_slow(
+            (
+                (lambda: Fixed(4, 2), 12, "blockwise"),
+                (lambda: PerHead([Local(3), Strided(2, "column")] * 2), T, "blockwise"),
+                (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "dense"),
+                (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "blockwise"),
+            )
+        ),
     ],
-    ids=["local", "dense", "strided", "per head", "fixed", "span", "dynamic span"],
+    ids=["local", "fixed", "per head", "span", "dynamic span"],
 )
 def test_memory_as_long_as_the_pattern_equals_one_pass(pattern, memory_length, plan):
     """Blocks at fixed positions need memories and segments of whole blocks."""
@@ -108,7 +110,7 @@ def test_empty_slots_have_no_influence(residual):
     filled = np.array([0, 2, 6])
     empty = np.arange(6) < 6 - filled[:, None]
     outputs = []
-    for garbage in (0.0, 1e3, np.nan, np.inf):
+    for garbage in (0.0, 1e3, np.nan):
         memory = np.where(empty[:, None, :, None], garbage, state["memory"]).astype("float32")
         outputs.append(np.asarray(stack(X, **state_of(memory, filled))[0]))
     for output in outputs[1:]:
@@ -207,6 +209,7 @@ def test_weights_learn_from_the_memory():
     np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=2e-2)
 
 
+@pytest.mark.slow
 def test_remat_keeps_memory_and_output():
     """The gradient, too, is that of blocks whose results are kept."""
     plain = shared("pre")
@@ -221,8 +224,7 @@ def test_remat_keeps_memory_and_output():
             loss = tf.reduce_sum(output * oracles.random(*output.shape))
         gradients = tape.gradient(loss, [w.value for w in stack.trainable_weights])
         results.append([output, read, *gradients])
-    for found, expected in zip(results[1], results[0], strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+    oracles.check_each(results[1], results[0], atol=1e-4)
 
 
 def test_scores_cover_the_memory():
@@ -235,6 +237,7 @@ def test_scores_cover_the_memory():
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_one_trace_serves_a_whole_text(jit_compile):
     stack, memory, traces = shared("post"), SegmentMemory(6), []
@@ -255,11 +258,11 @@ def test_one_trace_serves_a_whole_text(jit_compile):
     np.testing.assert_allclose(segments.gather(outputs, counts), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_dtype_policies(policy):
+@pytest.mark.slow
+def test_mixed_bfloat16():
     counts = same_cuts([4, 1, 6])
     expected, _ = run(shared("pre"), X, counts, 5)
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy("mixed_bfloat16")
     stack, memory = built("pre"), SegmentMemory(5)
     state, outputs = memory.initial(B, L, D, stack.compute_dtype), []
     for x, _ in segments.spread(X, counts):
@@ -268,9 +271,10 @@ def test_dtype_policies(policy):
         outputs.append(oracles.numpy_of(output))
     assert state["memory"].dtype == stack.compute_dtype
     error = np.abs(segments.gather(outputs, counts) - expected).max() / np.abs(expected).max()
-    assert 0 < error < (2.0**-4 if policy == "mixed_bfloat16" else 2.0**-7)
+    assert 0 < error < 2.0**-4
 
 
+@pytest.mark.slow
 def test_in_a_functional_model_of_unknown_sizes(tmp_path):
     """Made by hand, saved and loaded; a whole text in two segments."""
     stack, memory = built(), SegmentMemory(T)

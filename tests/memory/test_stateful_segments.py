@@ -7,6 +7,7 @@ import pytest
 import segments
 import tensorflow as tf
 from keras import ops
+from marks import slow
 from segments import B, D, L
 
 from keras_attn.layers import TokenEmbedding
@@ -32,16 +33,17 @@ def language_model(memory_length=M, layers=1):
     return CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=layers), memory=memory)
 
 
-def compiled(batch_size=B, rate=0.5, **arguments):
+def compiled(batch_size=B, rate=0.5, run_eagerly=True, **arguments):
+    """Return a model that trains eagerly, since a few steps take less time than a trace."""
     keras.utils.set_random_seed(5)
     model = StatefulSegments(language_model(**arguments), batch_size)
-    model.compile(keras.optimizers.SGD(rate), LOSS, jit_compile=False)
+    model.compile(keras.optimizers.SGD(rate), LOSS, run_eagerly=run_eagerly, jit_compile=False)
     return model
 
 
 @pytest.fixture(scope="module")
 def model():
-    model = compiled(layers=2)
+    model = compiled(run_eagerly=False)
     oracles.scramble(model.model, scale=0.8)
     return model
 
@@ -65,6 +67,7 @@ def test_predict_equals_one_pass(model, whole):
     np.testing.assert_allclose(found, cut(whole), atol=2e-4)
 
 
+@pytest.mark.slow
 def test_any_segmentation_equals_one_pass(model, whole):
     """Segments of changing length, rows cut differently, from a dataset of unknown sizes."""
     counts = np.array([[5, 0, 1, 6], [2, 3, 5, 2], [1, 7, 1, 3]])
@@ -78,9 +81,10 @@ def test_any_segmentation_equals_one_pass(model, whole):
     np.testing.assert_allclose(segments.gather(outputs, counts), whole, atol=2e-4)
 
 
-def test_fit_equals_a_loop_that_carries_the_memory():
+@pytest.mark.parametrize("run_eagerly", [True, slow(False)])
+def test_fit_equals_a_loop_that_carries_the_memory(run_eagerly):
     rate = 0.1  # a larger one amplifies rounding errors from step to step
-    model, loop = compiled(rate=rate), language_model()
+    model, loop = compiled(rate=rate, run_eagerly=run_eagerly), language_model()
     loop.set_weights(model.model.get_weights())
     history = model.fit(cut(IDS), cut(LABELS), batch_size=B, epochs=2, verbose=0).history
     losses = []
@@ -100,10 +104,10 @@ def test_fit_equals_a_loop_that_carries_the_memory():
     np.testing.assert_allclose(
         history["loss"], np.mean(np.split(np.array(losses), 2), 1), rtol=1e-5
     )
-    for found, expected in zip(model.model.get_weights(), loop.get_weights(), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+    oracles.check_each(model.model.get_weights(), loop.get_weights(), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_validation_and_training_do_not_mix():
     """The same weights with and without validation, and validation as it is alone."""
     validation = cut(IDS[:, ::-1]), cut(LABELS[:, ::-1])
@@ -122,6 +126,7 @@ def test_validation_and_training_do_not_mix():
     np.testing.assert_allclose(found, history["val_loss"][-1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_evaluate_restores_the_memory(model, whole):
     model.reset()
     first = model.predict_on_batch(IDS[:, :5])
@@ -141,19 +146,20 @@ def test_evaluate_restores_the_memory(model, whole):
     np.testing.assert_allclose(model(IDS), whole, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_every_epoch_starts_with_an_empty_memory():
     model, seen = compiled(), []
     watch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: seen.append(lengths(model)),
         on_epoch_end=lambda epoch, logs: seen.append(lengths(model)),
     )
-    for callbacks in (watch, [watch], keras.callbacks.CallbackList([watch], model=model)):
+    for callbacks in (watch, keras.callbacks.CallbackList([watch], model=model)):
         seen.clear()
         model.fit(cut(IDS), cut(LABELS), B, 2, verbose=0, callbacks=callbacks)
         assert seen == [[0] * B, [LENGTH] * B] * 2
 
 
-@pytest.mark.parametrize("whole_batch", [False, True])
+@pytest.mark.parametrize("whole_batch", [slow(False), True])
 def test_reset_separates_episodes_of_one_row(model, whole, whole_batch):
     """The second row, or every one, begins anew with the third segment."""
     begins = np.ones(B, bool) if whole_batch else np.arange(B) == 1
@@ -186,6 +192,7 @@ def test_smaller_batches_continue_the_first_rows_only(model, whole):
         unknown(np.tile(IDS, (2, 1)))
 
 
+@pytest.mark.slow
 def test_first_batch_sets_the_number_of_rows():
     inner = language_model()
     for data in (
@@ -201,7 +208,10 @@ def test_first_batch_sets_the_number_of_rows():
     assert model.batch_size == B
 
 
-@pytest.mark.parametrize("policy, memory_length", [("float32", 0), ("mixed_bfloat16", 4)])
+@pytest.mark.parametrize(
+    "policy, memory_length",
+    [slow("float32", 0), ("mixed_bfloat16", 4)],
+)
 def test_memory_is_saved_and_restored(tmp_path, policy, memory_length):
     keras.config.set_dtype_policy(policy)
     model = compiled(memory_length=memory_length)
@@ -226,6 +236,7 @@ def test_the_memory_of_other_rows_is_not_restored(tmp_path):
         compiled().load_weights(tmp_path / "model.weights.h5")
 
 
+@pytest.mark.slow
 def test_streamed_texts_equal_separate_texts(model):
     """As a dataset and as an object with batches; no text sees another."""
     texts = [np.random.default_rng(n).integers(1, V, n) for n in (8, 3, 12, 2, 5)]
@@ -240,6 +251,7 @@ def test_streamed_texts_equal_separate_texts(model):
         np.testing.assert_allclose(np.log(found), expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_more_outputs_and_inputs_than_one():
     """What is not memory passes through by name."""
     x, y = keras.Input((None, D), name="x"), keras.Input((1, D), name="y")

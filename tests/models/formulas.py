@@ -7,10 +7,9 @@ import numpy as np
 import oracles
 from keras import ops
 
-from keras_attn.generation import generate
 from keras_attn.models import CausalLanguageModel
 
-V, L, N, D, F, T = 13, 2, 2, 6, 7, 11
+V, L, N, D, F, T = 13, 2, 2, 8, 7, 11
 SIZES = {
     "vocabulary_size": V,
     "num_layers": L,
@@ -19,7 +18,6 @@ SIZES = {
     "intermediate_dim": F,
 }
 IDS = np.random.default_rng(1).integers(1, V, (2, T)).astype("int32")
-PROMPTS = np.array([[5, 9, 3, 7], [8, 4, 0, 0]], "int32")
 
 
 def scrambled(model, scale=0.6, seed=0):
@@ -31,7 +29,7 @@ def scrambled(model, scale=0.6, seed=0):
         noise = np.random.default_rng([seed, number]).normal(0.0, scale, weight.shape)
         weight.assign(noise if len(weight.shape) > 1 else weight + noise / 4)
     table = getattr(model.embedding, "table", None)
-    if table is not None:
+    if table is not None and table.shape[0] == V:
         table.assign(np.where(np.arange(V)[:, None] == 0, 0.0, 0.3 * oracles.numpy_of(table)))
     return model
 
@@ -124,35 +122,3 @@ def read(model, ends):
         logits.append(outputs.pop("logits"))
         state, start = outputs, end
     return np.concatenate(logits, axis=1)
-
-
-def check_steps(model):
-    """Check that steps with a cache give the logits of one pass."""
-    plain = without_memory(model) if model.memory is not None else model
-    expected = np.asarray(plain({"token_ids": IDS}))
-    constants, cache = model.start({"token_ids": IDS}, max_length=T)
-    for start, end in ((0, 5), (5, 6), (6, T)):
-        places = np.arange(start, end, dtype="int32")
-        logits, cache = model.step(IDS[:, start:end], constants, cache, places)
-        np.testing.assert_allclose(logits, expected[:, start:end], atol=1e-3)
-
-
-def check_generation(model):
-    """Check that greedy decoding of prompts of two lengths equals the argmax of one pass."""
-    plain = without_memory(model) if model.memory is not None else model
-    ids = np.asarray(generate(model, PROMPTS, "greedy", 4, eos_id=-1)[0])
-    assert np.all(ids > 0)
-    for row, prompt in zip(ids, PROMPTS, strict=True):
-        prompt = prompt[prompt != 0]
-        logits = np.asarray(plain({"token_ids": np.concatenate([prompt, row])[None]}))[0]
-        np.testing.assert_array_equal(logits[len(prompt) - 1 : -1].argmax(-1), row)
-
-
-def check_no_leak(model):
-    """Check that changed tokens from position 6 on change all logits from there on, none before."""
-    plain = without_memory(model) if model.memory is not None else model
-    before, changed = np.asarray(plain({"token_ids": IDS})), IDS.copy()
-    changed[:, 6:] = changed[:, 6:] % (V - 1) + 1
-    after = np.asarray(plain({"token_ids": changed}))
-    np.testing.assert_array_equal(after[:, :6], before[:, :6])
-    assert np.all(np.any(after[:, 6:] != before[:, 6:], axis=-1))

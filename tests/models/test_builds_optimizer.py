@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from marks import slow
 
 from keras_attn.losses import AuxiliaryLosses, Distillation
 from keras_attn.models import gpt
@@ -37,8 +38,8 @@ TOKENS = {"token_ids": np.ones((7, 5), "int32")}, np.ones((7, 5), "int32")
     "make, data",
     [
         (Linear, VECTORS),
-        (lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS),
-        (lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS),
+        slow(*(lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS)),
+        slow(*(lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS)),
     ],
     ids=["mixin", "distillation", "auxiliary_losses"],
 )

@@ -1,5 +1,6 @@
 """A model with a memory maps segments to logits and the next memory."""
 
+import inspect
 import json
 
 import keras
@@ -10,6 +11,8 @@ import segments
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from marks import slow
+from models.builders import built
 from segments import B, D, L, T
 
 from keras_attn.depth import Stack
@@ -24,8 +27,8 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.memory import SegmentMemory
-from keras_attn.models import CausalLanguageModel, EncoderDecoder, MaskedLanguageModel
-from keras_attn.patterns import Causal, Local
+from keras_attn.models import CausalLanguageModel, EncoderDecoder, MaskedLanguageModel, gpt
+from keras_attn.patterns import AdaptiveSpan, Causal, Local
 
 V = 17
 IDS = np.random.default_rng(1).integers(1, V, (B, T)).astype("int32")
@@ -58,7 +61,8 @@ def read(model, counts, state=None):
     return segments.gather(logits, counts), state
 
 
-@settings(deadline=None, max_examples=3)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=2)
 @given(cuts=st.lists(st.lists(st.integers(0, T), min_size=3, max_size=3), min_size=B, max_size=B))
 def test_any_segmentation_equals_one_pass(model, whole, cuts):
     """Rows may be cut at different tokens, since token id 0 is padding."""
@@ -102,6 +106,7 @@ def test_model_has_documented_names_shapes_and_parts(model):
     assert all(x is y for x, y in zip(longer.weights, model.weights, strict=True))
 
 
+@pytest.mark.slow
 def test_absolute_positions_restart_in_each_segment():
     """One pass and segments then differ, as the docstring warns."""
     model = made(position="sinusoidal")
@@ -113,6 +118,7 @@ def test_absolute_positions_restart_in_each_segment():
     assert np.abs(logits - one_pass)[:, 4:].max() > 0.02
 
 
+@pytest.mark.slow
 def test_the_memory_has_the_compute_dtype(model):
     expected, _ = read(model, segments.same_cuts([4, 7]))
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -125,6 +131,7 @@ def test_the_memory_has_the_compute_dtype(model):
     assert 0 < error < 2.0**-4
 
 
+@pytest.mark.slow
 def test_generation_keeps_all_keys(model):
     """Generated tokens are those that one pass over all tokens would choose."""
     ids, _ = generate(model, IDS[:, :4], max_length=5, eos_id=-1)
@@ -133,7 +140,8 @@ def test_generation_keeps_all_keys(model):
     np.testing.assert_array_equal(np.argmax(logits, axis=-1)[:, 3:-1], ids)
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [True, slow(False)])
 def test_adaptive_softmax_head_trains_decodes_and_loads(tied, tmp_path):
     """Losses are those of the logits; a file keeps one table, or two."""
     table = AdaptiveEmbedding(V, D, cutoffs=[3, 11], div_val=2)
@@ -168,6 +176,28 @@ def test_invalid_arguments_raise(model):
     for pattern in ("dense", Causal() | Local(3, causal=False)):
         with pytest.raises(ValueError, match="`pattern` must be causal.*'multi_head_attention"):
             CausalLanguageModel(model.embedding, segments.built(pattern=pattern))
+
+
+def test_predict_has_the_signature_of_keras(model):
+    assert inspect.signature(type(model).predict) == inspect.signature(keras.Model.predict)
+
+
+def test_last_selects_the_logits_of_one_token():
+    model, ids = built("gpt"), np.array([[5, 7, 12, 9, 3], [8, 4, 3, 0, 0]])
+    whole = np.asarray(model({"token_ids": ids}))
+    constants, cache = model.start({"token_ids": ids}, max_length=7)
+    last = np.array([[4], [2]])
+    logits, _ = model.step(ids, constants, cache, ops.arange(5), last=last)
+    assert logits.shape == (2, 1, 13)
+    np.testing.assert_allclose(logits[:, 0], whole[[0, 1], last[:, 0]], atol=1e-4)
+
+
+def test_each_layer_has_its_own_spans():
+    span = AdaptiveSpan(5, ramp=2)
+    model = gpt(11, num_layers=2, num_heads=2, hidden_dim=4, intermediate_dim=5, pattern=span)
+    patterns = [block.attention.pattern for block in model.depth.blocks]
+    assert len({*map(id, (span, *patterns))}) == 3
+    assert all(pattern.max_span == 5 for pattern in patterns)
 
 
 def test_layers_that_mix_later_positions_are_refused():

@@ -24,6 +24,15 @@ def classifier(pattern="causal", pad_id=PAD, num_classes=3, pooling="last", **op
     return model
 
 
+def test_the_mean_is_that_of_real_tokens():
+    model = classifier("dense", pooling="mean")
+    hidden = np.asarray(model.encoder(model.embedding(IDS)))[2, 0]
+    kernel, bias = map(oracles.numpy_of, model.head.weights)
+    np.testing.assert_allclose(model(IDS)[2], hidden @ kernel + bias, atol=1e-5)
+    hidden = np.asarray(model.encoder(model.embedding(IDS[:1])))[0].mean(axis=0)
+    np.testing.assert_allclose(model(IDS)[0], hidden @ kernel + bias, atol=1e-5)
+
+
 @pytest.mark.parametrize("pattern", ["causal", "dense"])
 def test_the_last_token_decides_and_padding_does_not(pattern):
     """Each row without its padding, by the layers one by one."""

@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from decoding_models import decode_eagerly, greedy_by_hand, last
+from marks import all_slow, slow
 
 from keras_attn.depth import Stack
 from keras_attn.layers import (
@@ -81,7 +82,8 @@ def test_logits_are_those_of_the_parts(kind):
     np.testing.assert_allclose(model(INPUTS), hidden @ kernel + bias, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["tied", "separate", "untied"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tied", *all_slow(("separate", "untied"))])
 def test_a_table_is_saved_once(kind, tmp_path):
     model = made(kind)
     model.save(tmp_path / "model.keras")
@@ -95,7 +97,8 @@ def test_a_table_is_saved_once(kind, tmp_path):
     np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
 
 
-@pytest.mark.parametrize("kind", ["tied", "separate"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["separate", slow("tied")])
 def test_decoding_with_caches_equals_whole_passes(kind):
     model = made(kind)
 

@@ -7,8 +7,10 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 
 from keras_attn.layers import FeedForward
+from keras_attn.layers.lora import checksum, checksums_differ
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import bert, create, gpt, transformer_xl
 from keras_attn.models.model import example
@@ -68,6 +70,13 @@ def test_swapped_weights_raise_on_load(folder, tmp_path, one, other):
         keras.saving.load_model(path)
 
 
+def test_weights_in_another_order_have_another_checksum():
+    weights = oracles.random(7, 5)
+    orders = weights[::-1], weights[:, ::-1], np.roll(weights, 1, axis=0)
+    saved = np.array([checksum(weights)] * 3, "float32")
+    assert checksums_differ(saved, np.array([checksum(x) for x in orders], "float32")).all()
+
+
 def test_untouched_file_loads(folder, tmp_path):
     model = keras.saving.load_model(packed(folder, tmp_path, lambda file: None))
     assert len(model.layers) == len(made().layers)
@@ -80,6 +89,7 @@ def test_changed_layer_code_raises_on_load(folder, monkeypatch):
         keras.saving.load_model(folder / "model.keras")
 
 
+@pytest.mark.slow
 def test_file_without_fingerprint_loads_with_skip_mismatch(folder, tmp_path):
     def change(file):
         del file["fingerprint"]
@@ -102,6 +112,7 @@ def test_truncated_file_raises(folder, tmp_path, size):
         keras.saving.load_model(tmp_path / "part.keras")
 
 
+@pytest.mark.slow
 def test_weights_files_are_checked(tmp_path):
     one, other = made(), gpt(V, **SIZES, max_length=13)
     one.save_weights(tmp_path / "one.weights.h5")
@@ -112,7 +123,7 @@ def test_weights_files_are_checked(tmp_path):
         four_heads.load_weights(tmp_path / "one.weights.h5")
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("policy", ["float32", slow("mixed_bfloat16")])
 def test_nested_model_is_checked(tmp_path, policy):
     """The memory of a wrapper is no part of the inner model's fingerprint."""
     keras.config.set_dtype_policy(policy)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from marks import slow
 
 from keras_attn.models import ImageTokens, gpt, image_transformer, super_resolution_transformer
 from keras_attn.patterns import BlockLocal2D
@@ -52,8 +53,7 @@ def test_invalid_ids_decode_to_the_nearest_value():
     assert images[0, 0, 0, 0] == 0 and np.all(images.ravel()[1:] == V - 1)
 
 
-@pytest.mark.parametrize("block", [None, (2, 4)])
-@pytest.mark.parametrize("mixtures", [None, 3])
+@pytest.mark.parametrize("block, mixtures", [(None, 3), slow((2, 4), None)])
 def test_tokenizer_of_a_model_has_its_shapes(block, mixtures):
     columns = WIDTH * (CHANNELS if mixtures is None else 1)
     pattern = None if block is None else BlockLocal2D((HEIGHT, columns), block, (1, 1))

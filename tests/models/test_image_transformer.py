@@ -16,7 +16,7 @@ from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Local
 
 B, HEIGHT, WIDTH, CHANNELS, V, K = 2, 3, 4, 2, 5, 3
 SHAPE, D = (HEIGHT, WIDTH, CHANNELS), 8
-SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
 IMAGES = np.random.default_rng(1).integers(0, V, (B, *SHAPE)).astype("uint8")
 ONE, BLOCK, FLANGE = BlockLocal1D(5, lookback=3), (2, 3), (1, 2)
 COLUMNS = WIDTH * CHANNELS
@@ -97,6 +97,7 @@ def test_later_tokens_have_no_influence(dims, mixtures):
         assert not np.any(differs[: rank[0] + 1]) and differs[rank[0] + 1]
 
 
+@pytest.mark.slow
 @PATTERNS
 def test_generation_equals_the_uncached_loop(pattern):
     model = made(pattern)
@@ -117,6 +118,7 @@ def test_generation_equals_the_uncached_loop(pattern):
     assert images.shape == (B, *SHAPE) and 0 <= np.min(images) and np.max(images) < V
 
 
+@pytest.mark.slow
 def test_generation_of_whole_pixels_equals_the_uncached_loop():
     model = made(BlockLocal2D((HEIGHT, WIDTH), (2, 2), (1, 1)), num_mixtures=K)
     tokens, likelihood = ImageTokens.of(model), MixtureOfLogistics(K, CHANNELS, V)
@@ -159,6 +161,7 @@ SMALL = (1, 2, CHANNELS)
 SOURCES = np.random.default_rng(2).integers(0, V, (B, *SMALL))
 
 
+@pytest.mark.slow
 def test_super_resolution_generation_equals_one_pass():
     model = super_resolution_transformer(V + 2, SMALL, SHAPE, 1, **SIZES, pattern=TWO)
     oracles.scramble(model, scale=0.6)

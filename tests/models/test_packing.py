@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import all_slow, slow_but
 from models import formulas
 from other_backend import INSTALLED, run_on
 
@@ -24,6 +25,7 @@ from keras_attn.patterns import LSH, Local
 from keras_attn.positions import Learned
 
 V, D = formulas.V, formulas.D
+SIZES = {**formulas.SIZES, "num_layers": 1}
 LENGTHS = (5, 3, 7)  # of the sequences of a row, or of its targets
 SOURCE_LENGTHS = (2, 7, 3)
 LONGEST, PADDING = 7, 2  # as long as a table of learned positions, less than a row
@@ -61,7 +63,7 @@ def by_parts(**attention):
 
 
 def without_memory(build, **arguments):
-    return formulas.without_memory(build(**formulas.SIZES, **arguments))
+    return formulas.without_memory(build(**SIZES, **arguments))
 
 
 def masked():
@@ -77,27 +79,29 @@ def masked():
 
 
 MODELS = {
-    "gpt": lambda: models.gpt(**formulas.SIZES, max_length=LONGEST),
-    "deep_char_transformer": lambda: models.deep_char_transformer(
-        **formulas.SIZES, max_length=LONGEST
-    ),
+    "gpt": lambda: models.gpt(**SIZES, max_length=LONGEST),
+    "deep_char_transformer": lambda: models.deep_char_transformer(**SIZES, max_length=LONGEST),
     "transformer_xl": lambda: without_memory(models.transformer_xl, memory_length=3),
     "adaptive_span_transformer": lambda: without_memory(
         models.adaptive_span_transformer, max_span=4, ramp=2
     ),
-    "sparse_transformer": lambda: models.sparse_transformer(
-        **formulas.SIZES, image_shape=(3, 3, 1)
-    ),
+    "sparse_transformer": lambda: models.sparse_transformer(**SIZES, image_shape=(3, 3, 1)),
     "reversible": lambda: by_parts(pattern=Local(3), position="rotary", implementation="blockwise"),
     "lsh": lambda: by_parts(pattern=LSH(2, num_buckets=4), score="shared_qk"),
     "masked": masked,
-    "transformer": lambda: models.transformer(**formulas.SIZES),
-    "universal_transformer": lambda: models.universal_transformer(**formulas.SIZES),
+    "transformer": lambda: models.transformer(**SIZES),
+    "universal_transformer": lambda: models.universal_transformer(**SIZES),
     "act": lambda: models.universal_transformer(**formulas.SIZES, depth="act"),
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+FAST = ("gpt", "transformer", "reversible")
+
+
+@pytest.fixture(
+    scope="module",
+    params=slow_but(FAST, MODELS),
+)
 def model(request):
     return formulas.scrambled(MODELS[request.param]())
 
@@ -171,7 +175,7 @@ def test_packed_row_of_one_sequence_equals_a_plain_row(model):
     assert not np.allclose(model(inputs), plain, atol=1e-2)
 
 
-@pytest.mark.parametrize("name", ["gpt", "transformer", "act"])
+@pytest.mark.parametrize("name", ["act", *all_slow(("gpt", "transformer"))])
 def test_gradients_are_those_of_padded_rows(name):
     """The losses include those that layers add, such as the ponder loss."""
     model, loss = formulas.scrambled(MODELS[name]()), LabelSmoothedCrossentropy()
@@ -184,14 +188,13 @@ def test_gradients_are_those_of_padded_rows(name):
         weights = [weight.value for weight in model.trainable_weights]
         grads = tape.gradient(value, weights)
         found.append([float(value), *map(tf.convert_to_tensor, grads)])
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-5)
+    oracles.check_each(*found, atol=2e-5)
     assert all(np.any(grad != 0) for grad in found[0])
 
 
 def test_segment_inputs_are_not_inputs_of_the_graph():
     """Exports and fingerprints see no segment inputs; segment ids of None count as absent."""
-    model = models.gpt(**formulas.SIZES, max_length=LONGEST)
+    model = models.gpt(**SIZES, max_length=LONGEST)
     assert list(model.input) == ["token_ids"]
     plain = model({"token_ids": padded(TARGETS)})
     nothing = model({"token_ids": padded(TARGETS), "segment_ids": None})
@@ -200,7 +203,7 @@ def test_segment_inputs_are_not_inputs_of_the_graph():
 
 def test_segments_of_a_text_are_no_documents():
     """`bert` embeds them, and its second sentence still sees the first."""
-    model = formulas.scrambled(models.bert(**formulas.SIZES, max_length=LONGEST))
+    model = formulas.scrambled(models.bert(**SIZES, max_length=LONGEST))
     ids, sentences = TARGETS[2][None], np.array([[1, 1, 1, 0, 0, 0, 0]], "int32")
     before = model({"token_ids": ids, "segment_ids": sentences})
     changed = np.where(np.arange(7) == 0, ids % (V - 1) + 1, ids)
@@ -211,7 +214,7 @@ def test_segments_of_a_text_are_no_documents():
 @pytest.mark.slow
 def test_packed_models_fit_save_and_nest(tmp_path):
     """Packed rows work in graphs compiled by XLA, with any integers, from a file, and nested."""
-    model = models.transformer(**{**formulas.SIZES, "num_layers": 1}, dropout=0.0)
+    model = models.transformer(**SIZES, dropout=0.0)
     inputs = inputs_of(model, SOURCES, TARGETS, packed)
     inputs = {name: ids.astype("int64") for name, ids in inputs.items()}
     model.compile("sgd", LabelSmoothedCrossentropy(), jit_compile=True)
@@ -235,7 +238,7 @@ def test_packed_logits_are_equal_on_all_backends(backend):
 
 
 def universal(**arguments):
-    return models.universal_transformer(**formulas.SIZES, **arguments)
+    return models.universal_transformer(**SIZES, **arguments)
 
 
 ONES = np.ones((1, 4), "int32")
@@ -247,7 +250,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
     "build, inputs, message",
     [
         (
-            lambda: models.reformer(**formulas.SIZES, axial_shape=(2, 2), chunk_length=2),
+            lambda: models.reformer(**SIZES, axial_shape=(2, 2), chunk_length=2),
             {"token_ids": ONES, "segment_ids": ONES},
             "`num_buckets`.*LSH",
         ),
@@ -262,7 +265,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
             "each side.*without `source_segment_ids`",
         ),
         (
-            lambda: models.transformer_xl(**formulas.SIZES, memory_length=3),
+            lambda: models.transformer_xl(**SIZES, memory_length=3),
             {"token_ids": ONES, "segment_ids": ONES},
             "without a memory.*SegmentMemory",
         ),
@@ -272,9 +275,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
             "`segment_ids`.*OfItsOwn",
         ),
         (
-            lambda: models.perceiver(
-                **formulas.SIZES, latent_dim=4, num_latents=3, max_length=LONGEST
-            ),
+            lambda: models.perceiver(**SIZES, latent_dim=4, num_latents=3, max_length=LONGEST),
             {"token_ids": ONES, "segment_ids": ONES},
             "`segment_ids`.*Latents",
         ),

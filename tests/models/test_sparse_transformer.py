@@ -49,8 +49,13 @@ def oracle(model, masks):
     return formulas.closing(model, x) @ table.T
 
 
-@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head", "full"])
-@pytest.mark.parametrize("first, second", [(near, column), (block, summary)])
+@pytest.mark.parametrize(
+    "factors, first, second",
+    [
+        *(("merged", near, column), ("interleaved", block, summary)),
+        *(("per_head", block, summary), ("full", near, column)),
+    ],
+)
 def test_output_equals_the_formula(factors, first, second):
     model = built(factors=factors, summary=2 if second is summary else None)
     one, other = formulas.allowed(first), formulas.allowed(second)
@@ -73,27 +78,6 @@ def test_image_with_channels_and_narrow_keys_equals_the_formula():
     assert model.depth.blocks[0].attention.value_dim == formulas.D // formulas.N
 
 
-@pytest.mark.parametrize("summary", [None, 1])
-def test_stride_of_the_whole_text_equals_causal(summary):
-    model = built(stride=formulas.T, summary=summary)
-    expected = oracle(model, [oracles.causal(formulas.T, formulas.T)] * 2)
-    np.testing.assert_allclose(model({"token_ids": formulas.IDS}), expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("summary", [None, 2])
-def test_later_tokens_have_no_influence(summary):
-    formulas.check_no_leak(built(summary=summary))
-
-
-@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head"])
-@pytest.mark.parametrize("summary", [None, 2])
-def test_steps_and_generation_equal_one_pass(factors, summary):
-    model = built(factors=factors, summary=summary)
-    formulas.check_steps(model)
-    if (factors, summary) == ("interleaved", 2):
-        formulas.check_generation(model)
-
-
 def test_initial_standard_deviations_are_the_authors():
     """The authors' deviations: sqrt(0.125 / d_in), times 1 / sqrt(2 L) into the residual."""
     sizes = {"vocabulary_size": 100, "num_layers": 8, "num_heads": 2, "hidden_dim": 64}
@@ -114,7 +98,7 @@ def test_full_attention_begins_near(key_dim):
     """The keys of its first layer begin as queries, so those nearby are like the query."""
     sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128}
     model = sparse_transformer(
-        **sizes, intermediate_dim=64, image_shape=(13, 11, 1), factors="full", key_dim=key_dim
+        **sizes, intermediate_dim=8, image_shape=(13, 11, 1), factors="full", key_dim=key_dim
     )
     token_ids = np.random.default_rng(0).integers(1, 101, (3, 143))
     x = keras.layers.LayerNormalization()(model.position(model.embedding(token_ids)))
@@ -142,12 +126,6 @@ def test_keys_begin_as_queries_in_the_first_layer_of_full_attention_alone(factor
         is_alike = np.array_equal(attention.query_kernel, attention.key_kernel)
         assert is_alike == (factors == "full" and index == 0)
         assert not np.array_equal(attention.query_kernel, second[index].attention.query_kernel)
-
-
-@pytest.mark.parametrize("key_dim", [0, 2.5])
-def test_invalid_key_dim_raises(key_dim):
-    with pytest.raises(ValueError, match=f"key_dim={key_dim}"):
-        sparse_transformer(**formulas.SIZES, image_shape=SHAPE, factors="full", key_dim=key_dim)
 
 
 def test_tokens_and_positions_begin_at_the_scale_of_logits():
@@ -188,20 +166,3 @@ def test_initial_positions_are_like_their_neighbours_alone(count):
     products = table @ table[11]
     assert products[10] > 0.7
     assert np.abs(np.delete(products, range(9, 14))).max() < 0.3
-
-
-def test_unknown_factors_raise():
-    with pytest.raises(ValueError, match="factors='both'"):
-        built(factors="both")
-
-
-@pytest.mark.parametrize("num_layers", [0, "2"])
-def test_invalid_num_layers_raises(num_layers):
-    with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
-        sparse_transformer(**{**formulas.SIZES, "num_layers": num_layers}, image_shape=SHAPE)
-
-
-def test_one_head_cannot_have_two_factors():
-    with pytest.raises(ValueError, match="at least two heads.*num_heads=1"):
-        sizes = {**formulas.SIZES, "num_heads": 1}
-        sparse_transformer(**sizes, image_shape=SHAPE, factors="per_head")

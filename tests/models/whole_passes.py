@@ -1,4 +1,4 @@
-"""Llama, gpt-oss, Gemma 2 and T5 in float64, from their papers, for the weights of a model."""
+"""GPT, BERT, Llama, gpt-oss, Gemma 2 and T5 in float64, from their papers."""
 
 import math
 
@@ -7,6 +7,29 @@ import oracles
 from models import formulas
 
 weight = oracles.numpy_of
+
+
+def gpt(model, ids):
+    x = weight(model.embedding.table)[ids] + weight(model.position.table)[: ids.shape[1]]
+    formula = formulas.scaled_dot(causal(ids.shape[1]) & (ids != 0)[:, None, None])
+    for block in model.depth.blocks:
+        x = formulas.pre_norm(x, formulas.sublayers(block, formula, oracles.gelu_tanh))
+    return formulas.closing(model, x) @ weight(model.embedding.table).T
+
+
+def bert(model, ids, segments=None):
+    segments = np.zeros_like(ids) if segments is None else segments
+    table = weight(model.embedding.table)
+    x = table[ids] + weight(model.position.table)[: ids.shape[1]]
+    x = x + weight(model.segment.table)[segments]
+    x = oracles.layer_norm(x, *oracles.norm_weights(model.norm), 1e-12)
+    formula = formulas.scaled_dot((ids != 0)[:, None, None])
+    for block in model.encoder.blocks:
+        x = formulas.post_norm(x, formulas.sublayers(block, formula, oracles.gelu))
+    kernel, bias = map(weight, model.head.dense.weights)
+    x = np.vectorize(oracles.gelu)(x @ kernel + bias)
+    x = oracles.layer_norm(x, *oracles.norm_weights(model.head.norm), 1e-12)
+    return x @ table.T + weight(model.head.bias)
 
 
 def rms_norm(norm, x):

@@ -153,12 +153,6 @@ def test_each_sublayer_and_the_end_of_a_stack_have_norms_of_their_own():
     np.testing.assert_array_equal(again(x), stack(x))
 
 
-@pytest.mark.parametrize("name, kind", norms.NAMES.items())
-def test_names(name, kind):
-    layer = norms.get(name, dtype="mixed_bfloat16")
-    assert type(layer) is kind and layer.compute_dtype == "bfloat16"
-
-
 @pytest.mark.parametrize(
     "make, sentence",
     [

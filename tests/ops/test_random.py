@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from keras_attn.ops.random import RepeatedSeed, split_seed, stateless_normal
@@ -18,6 +19,7 @@ def test_stateless_normal_numbers_are_standard_and_differ_by_seed():
         assert abs(np.corrcoef(found.ravel(), x.ravel())[0, 1]) < 0.05
 
 
+@pytest.mark.slow
 def test_stateless_normal_numbers_are_the_same_under_xla():
     seed = tf.constant([3, 5])
     compiled = tf.function(lambda: stateless_normal((4, 3), seed), jit_compile=True)

@@ -10,6 +10,7 @@ from urllib.parse import urldefrag
 
 import pages
 import pytest
+from each import check_each
 from fork_server import run_python
 
 import keras_attn
@@ -91,18 +92,16 @@ def test_public_packages_have_pages_and_other_modules_have_none(built):
     assert set(built.pages) == {path_of(module) for module in ["keras_attn", *PACKAGES]}
 
 
-@pytest.mark.parametrize("module", PACKAGES)
-def test_a_page_has_each_public_name_once(built, module):
-    ids = [name for name in built.pages[path_of(module)].ids if name in PACKAGES[module].__all__]
-    assert sorted(ids) == sorted(PACKAGES[module].__all__)
+def test_a_page_has_each_public_name_once_and_no_inherited_member(built):
+    def check(module):
+        ids, public = built.pages[path_of(module)].ids, PACKAGES[module].__all__
+        assert sorted(name for name in ids if name in public) == sorted(public)
+        for name in ids:
+            owner, _, member = name.partition(".")
+            if member and owner in public:
+                assert member in vars(getattr(PACKAGES[module], owner)), name
 
-
-@pytest.mark.parametrize("module", PACKAGES)
-def test_a_page_has_no_inherited_members(built, module):
-    for name in built.pages[path_of(module)].ids:
-        owner, _, member = name.partition(".")
-        if member and owner in PACKAGES[module].__all__:
-            assert member in vars(getattr(PACKAGES[module], owner)), name
+    check_each(check, PACKAGES.keys())
 
 
 def test_a_class_that_two_packages_export_is_documented_by_one(built):

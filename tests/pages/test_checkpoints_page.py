@@ -43,13 +43,18 @@ def write_folder(folder, name, tokenizer):
     return checkpoint_folders.write_folder(folder, config, weights)
 
 
-def write_folders():
-    """Write the folders and the texts that the page reads."""
+def write_translator():
     marian_folder.write("opus-mt-en-de", marian_folder.corpus(500))
+
+
+def write_sentence_encoder():
     sentence_encoder = write_folder("all-MiniLM-L6-v2", "bert_features", "bert")
     (sentence_encoder / "1_Pooling").mkdir()
     pooling = {"pooling_mode_mean_tokens": True}
     (sentence_encoder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+
+
+def write_language_model_and_texts():
     write_folder("gpt2", "gpt2", "gpt2")
     with open("books.jsonl", "w") as file:
         for count in (30, 40):
@@ -103,7 +108,8 @@ def test_the_commands_of_a_section_run_in_order(section, tmp_path, monkeypatch):
     only_text = property(lambda self: {"serving_default": self.text})
     monkeypatch.setattr(Translator, "signatures", only_text)  # for an export in a third of the time
     monkeypatch.chdir(tmp_path)
-    write_folders()
+    write, check = PARTS[section.split()[0]]
+    write()
     reader = Reader(tmp_path / "log")
     with reader.stack:
         for block in BLOCK.findall(section):
@@ -114,7 +120,7 @@ def test_the_commands_of_a_section_run_in_order(section, tmp_path, monkeypatch):
                     exec(compile(programs.pop(0), PAGE.name, "exec"), {})
                 elif words and words[0] not in ELSEWHERE:
                     reader.run(words)
-    CHECKS[section.split()[0]](reader.answers)
+    check(reader.answers)
 
 
 def check_translations(answers):
@@ -132,4 +138,9 @@ def check_continuation(answers):
     assert answers["writer"].endswith("\n")
 
 
-CHECKS = {"OPUS-MT": check_translations, "BERT": check_features, "GPT-2": check_continuation}
+# By section, what writes the folders and texts that it reads, and what checks its answers.
+PARTS = {
+    "OPUS-MT": (write_translator, check_translations),
+    "BERT": (write_sentence_encoder, check_features),
+    "GPT-2": (write_language_model_and_texts, check_continuation),
+}

@@ -9,6 +9,7 @@ import sys
 
 import pages
 import pytest
+from each import check_each
 
 from serving.flags import parse_flags
 
@@ -52,19 +53,22 @@ def read_options(module, arguments, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # an earlier import does no harm
-@pytest.mark.parametrize("module, arguments", PROGRAMS.values(), ids=PROGRAMS)
-def test_the_options_of_a_command_exist(module, arguments, monkeypatch):
-    try:
-        read_options(module, arguments, monkeypatch)
-    except SystemExit as end:
-        assert end.code == 0 and "--help" in arguments
+def test_the_options_of_commands_exist(monkeypatch):
+    def check(module, arguments):
+        try:
+            with monkeypatch.context() as patch:
+                read_options(module, arguments, patch)
+        except SystemExit as end:
+            assert end.code == 0 and "--help" in arguments
+
+    check_each(check, PROGRAMS)
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
-def test_the_scripts_and_extras_that_a_page_names_exist(page):
+def test_the_scripts_and_extras_that_pages_name_exist():
     setup = configparser.ConfigParser()
     setup.read(pages.ROOT / "setup.cfg")
-    for script in SCRIPT.findall(pages.text(page)):
-        assert (pages.ROOT / script).is_file(), script
-    for extras in EXTRA.findall(pages.text(page)):
-        assert set(extras.split(",")) <= set(setup["options.extras_require"]), extras
+    text = "\n".join(map(pages.text, pages.PAGES))
+    scripts = set(SCRIPT.findall(text))
+    assert scripts and {name for name in scripts if not (pages.ROOT / name).is_file()} == set()
+    extras = {name for names in EXTRA.findall(text) for name in names.split(",")}
+    assert extras and extras - set(setup["options.extras_require"]) == set()

@@ -6,7 +6,7 @@ import checkpoint_folders
 import numpy as np
 import pytest
 from fork_server import ROOT
-from peers import PYTHON
+from peers import PYTHON, require
 
 from keras_attn import layers
 from keras_attn.convert import from_hugging_face, load_peft, save_peft
@@ -22,11 +22,10 @@ pytestmark = pytest.mark.slow
 
 
 def run(*arguments):
+    require("peft", "torch", "transformers")
     done = subprocess.run(
         [PYTHON, PROGRAM, *arguments], capture_output=True, text=True, check=False
     )
-    if "ModuleNotFoundError" in done.stderr:
-        pytest.skip(f"{done.stderr.splitlines()[-1]}; KERAS_ATTN_PEERS_PYTHON may name another")
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -54,6 +53,7 @@ def test_adapters_of_peft_give_its_outputs(name, goldens, tmp_path):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_peft_gives_the_outputs_of_our_adapters(name, tmp_path):
+    require("peft", "torch", "transformers")
     model, base, before = converted(name, tmp_path / "base")
     layers.add_lora(model, 2, TARGETS[name], alpha=3)
     random = np.random.RandomState(0)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module", params=["shared", "separate"])
 def case(request, tmp_path_factory):
     """A folder, and texts with their file; the languages share a vocabulary or have one each."""
+    peers.require("torch", "transformers")
     parent = tmp_path_factory.mktemp("marian")
     sources, targets = marian_folder.corpus()
     texts = [*sources[::250], "No such word: ßøλ 7", "a"]

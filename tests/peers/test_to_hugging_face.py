@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 from fork_server import ROOT
-from peers import PYTHON
+from peers import PYTHON, require
 
 from keras_attn.convert import from_hugging_face, to_hugging_face
 
@@ -115,6 +115,7 @@ MISTAKES = {
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """The models by golden file, and the folder of their folders, loaded by transformers."""
+    require("torch", "transformers")
     out, found = tmp_path_factory.mktemp("written"), {}
     for name in NAMES:
         config, weights, _ = checkpoint_folders.load_golden(name)
@@ -127,8 +128,6 @@ def written(tmp_path_factory):
     folders = [str(folder) for folder in sorted(out.iterdir())]
     command = [PYTHON, ROOT / "tests/peers/load_checkpoints.py", *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "ModuleNotFoundError" in done.stderr:
-        pytest.skip(f"{done.stderr.splitlines()[-1]}; KERAS_ATTN_PEERS_PYTHON may name another")
     assert done.returncode == 0, done.stderr[-3000:]
     return found, out
 

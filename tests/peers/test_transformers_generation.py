@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module", params=generation_cases.CASES)
 def converted(request, tmp_path_factory):
     """The name, model, tokenizer and options of a checkpoint."""
+    peers.require("torch", "transformers")
     folder = tmp_path_factory.mktemp("checkpoints") / request.param
     options = generation_cases.write(request.param, folder)
     return request.param, *from_hugging_face(folder), options

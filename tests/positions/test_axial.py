@@ -5,7 +5,6 @@ import tensorflow as tf
 from positions.policies import POLICIES, check_policy
 
 from keras_attn.positions import Axial, Learned
-from keras_attn.testing import check_layer
 
 B, T, D = 2, 11, 7
 X = oracles.random(B, T, D)
@@ -97,20 +96,6 @@ def test_tables_start_normal_and_apart():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_dtype_policies(policy):
     check_policy(built(dtype=policy), built(), X, policy)
-
-
-def test_config():
-    layer = built(embeddings_initializer="he_normal", name="where")
-    again = Axial.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-
-
-def test_check_layer():
-    # `unknown_sizes` is a graph; tests of models with the layer export it.
-    check_layer(Axial((3, 4), (2, 4)), (2, 5, 6), skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.positions import AxialRotary, Rotary
-from keras_attn.testing import check_layer
 
 B, N, ROWS, COLUMNS, H = 2, 3, 3, 5, 12
 T = ROWS * COLUMNS
@@ -81,11 +80,6 @@ def test_low_precision_rounds_once(policy):
     exact = turned(X, np.zeros(T), places)
     x = X.astype("float16") if policy == "float16" else X
     np.testing.assert_allclose(oracles.numpy_of(layer(x, places)), exact, atol=4e-3)
-
-
-def test_check_layer():
-    checks = ["config", "building", "repeatable", "graph", "saving", "gradients"]
-    check_layer(AxialRotary((ROWS, COLUMNS)), (B, T, H), only=checks).raise_if_any()
 
 
 @pytest.mark.parametrize(

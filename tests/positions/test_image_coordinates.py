@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from keras_attn.patterns import block_raster_order
 from keras_attn.positions import Axial, ImageCoordinates
-from keras_attn.testing import check_layer
 
 B, HEIGHT, WIDTH, CHANNELS, D = 2, 3, 5, 2, 11
 T = HEIGHT * WIDTH * CHANNELS
@@ -120,24 +119,6 @@ def test_sinusoids_are_those_of_float32(policy):
     assert keras.backend.standardize_dtype(found.dtype) == compute
     tolerance = 2.0**-9 if compute == "bfloat16" else 2.0**-12
     np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=1.1 * tolerance)
-
-
-def test_config():
-    layer = built(embeddings_initializer="he_normal", name="where")
-    again = ImageCoordinates.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    again.build(X.shape)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(X), layer(X))
-    again = ImageCoordinates.from_config(built("sinusoidal").get_config())
-    np.testing.assert_array_equal(again(X), built("sinusoidal")(X))
-
-
-@ENCODINGS
-def test_check_layer(encoding):
-    layer = ImageCoordinates(4, 2, 2, encoding=encoding)
-    # `unknown_sizes` is a graph; tests of models with the layer export it.
-    check_layer(layer, (2, 5, 6), skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -6,7 +5,6 @@ import tensorflow as tf
 
 from keras_attn import positions
 from keras_attn.positions import Rotary, Sinusoidal
-from keras_attn.testing import check_layer
 
 B, N, T, H = 2, 3, 7, 10
 X, HEADS = oracles.random(B, T, H), oracles.random(B, N, T, H)
@@ -76,22 +74,6 @@ def test_a_graph_of_unknown_sizes():
     run = tf.function(Rotary(), input_signature=specs)
     places = np.array([[3, 1, 4, 1, 5, 9, 2]] * B, "int32")
     np.testing.assert_allclose(run(HEADS, places), turned(HEADS, places[:, None]), atol=1e-5)
-
-
-def test_names_and_config():
-    assert isinstance(positions.get("rotary"), Rotary)
-    assert isinstance(positions.get_for_heads("rotary"), Rotary)
-    layer = Rotary(max_wavelength=500, name="turn")
-    again = Rotary.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    np.testing.assert_array_equal(again(X), layer(X))
-    assert positions.get_for_heads(keras.saving.serialize_keras_object(layer)).max_wavelength == 500
-
-
-@pytest.mark.parametrize("shape", [(2, 5, 6), (2, 3, 5, 6)])
-def test_check_layer(shape):
-    # `unknown_sizes` is a graph; tests of models with the layer export it.
-    check_layer(Rotary(), shape, skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -66,20 +66,6 @@ def test_no_weights_and_the_mask_is_passed_on():
     assert layer.weights == []
 
 
-def test_save_config():
-    layer = Sinusoidal("concat", max_wavelength=100, dtype="mixed_bfloat16", name="where")
-    again = Sinusoidal.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    np.testing.assert_array_equal(oracles.numpy_of(again(X)), oracles.numpy_of(layer(X)))
-
-
-def test_names():
-    assert isinstance(positions.get("sinusoidal"), Sinusoidal)
-    assert positions.get("sinusoidal", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
-    layer = Sinusoidal("concat")
-    assert positions.get(layer) is layer
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -6,7 +6,6 @@ from keras import ops
 
 from keras_attn import positions
 from keras_attn.positions import Timestep
-from keras_attn.testing import check_layer
 
 B, T, D = 2, 7, 12
 X = oracles.random(B, T, D)
@@ -49,11 +48,6 @@ def test_dtype_policies(policy):
     assert keras.backend.standardize_dtype(found.dtype) == compute
     exact = np.array([oracles.sinusoids(p + 1, 16) for p in at]) + oracles.sinusoids(6, 16)
     np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=2.0**-6)
-
-
-def test_check_layer():
-    # `unknown_sizes` is a graph; tests of models with the layer export it.
-    check_layer(Timestep("concat", 100), (2, 5, 6), skip=["graph"], slow=False).raise_if_any()
 
 
 def test_names_and_errors():

@@ -12,7 +12,6 @@ from recipe_runs import card, error_of
 from keras_attn.models import universal_transformer
 from recipes.algorithmic.batches import TRAIN, Batches, is_held_out
 from recipes.algorithmic.options import SEQUENCES
-from recipes.algorithmic.parity_run import ParityRun
 from recipes.algorithmic.sequence_run import LAYERS, SequenceRun
 from recipes.algorithmic.tasks import SHORTEST, SYMBOLS, TASKS, carries
 
@@ -116,6 +115,7 @@ def test_offsets_shift_a_row_and_change_nothing_else():
     assert np.any(other.batch(0, 0)[1] != labels)
 
 
+@pytest.mark.slow
 def test_a_model_without_positions_ignores_offsets():
     model = universal_transformer(15, 2, 2, 8, 7, depth="act", position=None)
     batches = Batches("copy", TRAIN_LENGTH, 10, 5, 6, 0)
@@ -153,6 +153,7 @@ def test_a_tenth_is_held_out_with_any_padding():
     np.testing.assert_array_equal(is_held_out(padded), held_out)
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_batch_have_the_mean_of_the_metric():
     keras.utils.set_random_seed(1)
     model = universal_transformer(15, 4, 2, 8, 7, dropout=0.0, depth="act", halting_bias=-0.6)
@@ -200,12 +201,12 @@ def test_a_run_writes_card_pictures_and_export(tmp_path, capsys):
     assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
 
 
-@pytest.mark.slow
-def test_parity_counts_steps_and_is_exported(tmp_path):
-    assert run(tmp_path, "--task", "parity") == 0
-    assert (tmp_path / "steps.png").stat().st_size > 0
-    by_length = card(tmp_path)["by_length"]
-    assert by_length and all(1 <= found["steps"] <= 2 for found in by_length.values())
+@pytest.mark.parametrize("model", ["rnn", pytest.param("act_rnn", marks=pytest.mark.slow)])
+def test_a_run_of_parity_is_exported_and_counts_the_steps_of_act(model, tmp_path):
+    assert run(tmp_path, "--task", "parity", "--model", model) == 0
+    has_steps, by_length = model == "act_rnn", card(tmp_path)["by_length"]
+    assert (tmp_path / "steps.png").exists() == has_steps and by_length
+    assert all(1 <= row["steps"] <= 2 for row in by_length.values() if has_steps)
     model = keras.saving.load_model(tmp_path / "model.keras")
     examples = Batches("parity", TRAIN_LENGTH, TRAIN_LENGTH, 8, 0, 0).of_length(TRAIN_LENGTH, 9)
     served = tf.saved_model.load(str(tmp_path / "export" / "1"))
@@ -213,17 +214,10 @@ def test_parity_counts_steps_and_is_exported(tmp_path):
     np.testing.assert_allclose(*answer.values(), model(examples.inputs), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "made, options",
-    [
-        pytest.param(
-            *(SequenceRun, ("--task", "copy", "--model", "transformer")), marks=pytest.mark.slow
-        ),
-        (ParityRun, ("--task", "parity", "--model", "rnn")),
-    ],
-)
-def test_models_without_act_train_and_have_no_steps(tmp_path, made, options):
-    begun = made(parse("--out", tmp_path, *SMALL, *options))
+@pytest.mark.slow
+def test_a_model_without_act_trains_and_has_no_steps(tmp_path):
+    options = ("--task", "copy", "--model", "transformer")
+    begun = SequenceRun(parse("--out", tmp_path, *SMALL, *options))
     begun.train()
     assert 0 <= begun.evaluate()["trained lengths"]["value"] <= 1
     assert begun.act_steps() == {} and not (tmp_path / "steps.png").exists()

@@ -50,6 +50,7 @@ def quietly(*contenders, **arguments):
     return measure(contenders, log=lambda text: None, **{"minimum_seconds": 0.0, **arguments})
 
 
+@pytest.mark.slow
 def test_times_what_a_call_takes():
     fast = contender(sleeping, "fast", seconds=0.01)
     slow = contender(sleeping, "slow", seconds=0.04)
@@ -72,6 +73,7 @@ def test_contenders_of_tests_start_without_keras():
     assert done.stdout == "False\n"
 
 
+@pytest.mark.slow
 def test_repeats_calls_until_the_time_is_filled():
     start = time.perf_counter()
     rows, _ = quietly(contender(sleeping, seconds=0.001), repetitions=2, minimum_seconds=0.2)
@@ -114,6 +116,7 @@ def test_contenders_that_cannot_run_are_skipped_with_a_reason():
     }
 
 
+@pytest.mark.slow
 def test_first_calls_come_from_fresh_processes():
     rows, skipped = measure_first_calls(
         [contender(sleeping, seconds=0.02), contender(broken)], 2, log=lambda text: None
@@ -123,6 +126,7 @@ def test_first_calls_come_from_fresh_processes():
     assert min(rows[0]["seconds"]) >= 0.02
 
 
+@pytest.mark.slow
 def test_memory_is_what_the_calls_need_beside_the_process():
     if resident_memory() is None:
         pytest.skip("this system does not tell the peak memory of a process")

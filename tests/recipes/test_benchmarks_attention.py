@@ -183,6 +183,7 @@ def test_local_attention_meets_its_own_and_the_previous_block():
     np.testing.assert_allclose(*results(ours), *results(theirs), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_of_table_1_keep_the_shape():
     for layer in complexity.LAYERS.values():
         task = getattr(attention_complexity, layer.function)(length=20, width=128)
@@ -190,6 +191,7 @@ def test_layers_of_table_1_keep_the_shape():
         assert task.call().shape == shape
 
 
+@pytest.mark.slow
 def test_table_1_is_measured(tmp_path, monkeypatch):
     """On layers whose times are those of the paper's orders."""
 

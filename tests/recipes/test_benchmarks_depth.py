@@ -10,12 +10,15 @@ from recipes.benchmarks.contenders import gradient
 from recipes.benchmarks.contenders import segment_memory as contenders
 
 
-@pytest.mark.parametrize("kind", ["plain", "remat", "reversible"])
+@pytest.mark.parametrize(
+    "kind", ["plain", *(pytest.param(k, marks=pytest.mark.slow) for k in ("remat", "reversible"))]
+)
 def test_a_training_step_has_a_gradient(kind):
     task = gradient.stack_step(kind, num_layers=1, batch=2, length=67, width=64)
     assert task.units == 2 * 67 and 0 < task.call() < math.inf
 
 
+@pytest.mark.slow
 def test_a_step_computes_what_the_layers_choose_for_its_length():
     """A causal layer holds no matrix of the scores of so many positions."""
     length, megabytes = 1031, {}
@@ -28,9 +31,8 @@ def test_a_step_computes_what_the_layers_choose_for_its_length():
     assert 0 < megabytes["auto"] < megabytes["dense"] - scores < megabytes["dense"]
 
 
-@pytest.mark.parametrize(
-    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_training_step_in_mixed_precision(policy):
     """It computes in low precision, and adds gradients of float32 weights."""
     found = []

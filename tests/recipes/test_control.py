@@ -31,12 +31,7 @@ def new_rollouts(name, options):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "gtrxl",
-        "lstm",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("transformer_xl", "memoryless")),
-    ],
+    "name", ["lstm", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gtrxl", "memoryless"))]
 )
 def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     """Log-probabilities of a whole rollout equal those of its single steps.
@@ -56,7 +51,11 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
 
 @pytest.mark.parametrize(
     "name, kind, bias",
-    [("gtrxl", "gru", 2), ("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1), ("trxl_i", "sum", None)],
+    [
+        ("gtrxl", "gru", 2),
+        pytest.param("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1, marks=pytest.mark.slow),
+        pytest.param("trxl_i", "sum", None, marks=pytest.mark.slow),
+    ],
 )
 def test_a_gate_has_the_initial_bias_of_the_paper(name, kind, bias, options):
     """Section 4.3.4: 2 for GRU, 1 for the others; TrXL-I adds without a gate."""
@@ -68,7 +67,7 @@ def test_a_gate_has_the_initial_bias_of_the_paper(name, kind, bias, options):
     assert all((keras.ops.convert_to_numpy(b) == bias).all() for b in biases)
 
 
-@pytest.mark.parametrize("name", ["gtrxl", "transformer_xl", "lstm"])
+@pytest.mark.parametrize("name", ["gtrxl", pytest.param("lstm", marks=pytest.mark.slow)])
 def test_an_episode_starts_without_a_memory(name, options):
     """Earlier states have no influence after `starts`."""
     _, agent = new_rollouts(name, options)
@@ -153,6 +152,7 @@ def test_a_window_ends_within_its_episode(stored):
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_an_actor_reads_what_training_reads(tmp_path):
     """Its logits are those of the windows of its episode, if that has the return asked for."""
     options = recipe_runs.parse(

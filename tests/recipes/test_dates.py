@@ -70,6 +70,7 @@ def test_locales_are_many_and_of_many_scripts(drawn):
         assert re.search(script, letters)
 
 
+@pytest.mark.slow
 def test_no_text_has_two_answers():
     """Over all days of some years of either kind, by Babel itself; the year is always written."""
     meaning = {}
@@ -86,6 +87,7 @@ def test_no_text_has_two_answers():
 CONFLICTING = ("pt_PT", "es_PA")
 
 
+@pytest.mark.slow
 def test_ambiguous_texts_are_never_drawn():
     options = {"locales": CONFLICTING, "formats": ["medium"]}
     days = [datetime.date(1950, 1, 1) + datetime.timedelta(n) for n in range(36_890)]
@@ -103,6 +105,7 @@ def test_ambiguous_texts_are_never_drawn():
     assert date_pairs(1, 0, 0, locales=CONFLICTING[:1], formats=["medium"])["val"] == []
 
 
+@pytest.mark.slow
 def test_the_whole_population_is_every_text_of_every_day():
     texts = {
         format_date(datetime.date(1950, 1, 1) + datetime.timedelta(n), "full", locale="tr")

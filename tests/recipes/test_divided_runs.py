@@ -54,7 +54,6 @@ def test_a_run_divided_among_processes_ends_as_on_one_device(tmp_path):
     places = {
         "alone": ((), {}),
         "tensor": (("--mesh", "model=4"), {"processes": 2, "devices": 2}),
-        "both": (("--mesh", "data=2,model=2", "--shard-parameters"), {"devices": 4}),
     }
     for name, (mesh, where) in places.items():
         out = shutil.copytree(first, tmp_path / name)

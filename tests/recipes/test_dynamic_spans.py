@@ -26,6 +26,7 @@ def data(tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_the_card_has_the_mean_of_dynamic_spans_over_held_out_text(data, tmp_path):
     """Each query has a span of its own: sigmoid(w . x + b) of the longest."""
     options = recipe_runs.parse("language_model", "--data-dir", data, "--out", tmp_path, *OPTIONS)

@@ -55,7 +55,7 @@ def sums(epoch, begin):
     return [(i + 1) * (100.0 * epoch + i) for i in range(begin, 5)]
 
 
-@pytest.mark.parametrize("first, done, epochs", [(0, 0, 3), (2, 0, 4), (3, 2, 4), (1, 4, 2)])
+@pytest.mark.parametrize("first, done, epochs", [(0, 0, 2), (2, 3, 4)])
 def test_fit_reads_the_batches_of_each_epoch(first, done, epochs):
     expected = [x for epoch in range(first, epochs) for x in sums(epoch, done)]
     assert trained(first, done, epochs) == expected

@@ -15,7 +15,7 @@ from keras_attn import convert, generation, text
 from recipes.fine_tune.training import FineTuneRun
 from recipes.history import read_history
 
-TOKENIZERS = {"marian": "marian", "t5": "t5", "bart": "roberta"}
+TOKENIZERS = {"marian": "marian", "t5": "t5"}
 WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four"}
 
 
@@ -27,9 +27,8 @@ def folder_of(name, path):
     size = tokenizer.vocabulary_size
     config, weights = checkpoint_folders.with_vocabulary(config, weights, size)
     pad_id, eos_id = tokenizer.pad_id, tokenizer.eos_id
-    start_id = eos_id if name == "bart" else pad_id
-    ids = {"pad_token_id": pad_id, "eos_token_id": eos_id, "decoder_start_token_id": start_id}
-    ids |= {"bos_token_id": start_id, "forced_eos_token_id": None, "max_length": 30}
+    ids = {"pad_token_id": pad_id, "eos_token_id": eos_id, "decoder_start_token_id": pad_id}
+    ids |= {"bos_token_id": pad_id, "forced_eos_token_id": None, "max_length": 30}
     checkpoint_folders.write_folder(path, {**config, **ids}, weights)
     for file in files.iterdir():
         if file.suffix != ".npz":
@@ -50,7 +49,7 @@ COLUMNS = ("--task", "translation", "--text-column", "de", "--label-column", "en
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("name", ["marian", "t5"])
 def test_a_folder_learns_and_its_export_answers_as_generate(name, tmp_path):
     import tensorflow as tf
 
@@ -71,29 +70,6 @@ def test_a_folder_learns_and_its_export_answers_as_generate(name, tmp_path):
         ids, _ = generation.generate(model, tokenizer.encode([source])[0], **decoding)
         targets = getattr(tokenizer, "for_targets", lambda: tokenizer)()
         assert found[row].numpy().decode() == targets.decode(ids)[0].numpy().decode()
-
-
-@pytest.mark.parametrize(
-    "content, options, message",
-    [
-        (b"", (), "rows.csv is empty"),
-        (b"de,en\n", (), "has no row after the names of its columns"),
-        (b"de,fr\neins,un\n", (), "There is no column 'en' in line 2"),
-        (b"de,en\neins,one\n\xff,two\n", (), "Line 3 of the file .* is not UTF-8"),
-        (b"de,en\neins,\n", (), "The column 'en' is empty in line 2"),
-        (b"de,en\neins,one\n", (), "--valid-share must hold out a row and leave one"),
-        (None, (), "rows.csv"),
-        (b"de,en\neins,one\nzwei,two\n", ("--model", "nowhere"), "nowhere does not exist"),
-    ],
-)
-def test_bad_input_is_refused_in_one_sentence(content, options, message, tmp_path):
-    path = tmp_path / "rows.csv"
-    if content is not None:
-        path.write_bytes(content)
-    given = (*COLUMNS, "--train", path, "--valid-share", 0.5, "--out", tmp_path / "out", *options)
-    with pytest.raises(ValueError, match=message) as error:
-        FineTuneRun(recipe_runs.parse("fine_tune", *map(str, given)))
-    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

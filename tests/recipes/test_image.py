@@ -1,9 +1,8 @@
-"""The recipe from the command line: whole runs, interrupted ones, files of images, bad input."""
+"""The recipe from the command line: whole runs, files of images, bad input."""
 
 import math
 import sys
 
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -13,7 +12,6 @@ from matplotlib.image import imread
 from recipe_runs import card, error_of
 
 from keras_attn import patterns
-from recipes.history import read_history
 from recipes.image.architectures import build
 from recipes.image.batches import ShuffledBatches
 from recipes.image.data import Images, read_images
@@ -39,27 +37,6 @@ def parse(*options):
 def new_run(out, *options):
     """A run that has not started."""
     return ImageRun(parse("--out", out, *SMALL, *options))
-
-
-def train(out):
-    """Train a new run; return its weights and losses."""
-    keras.utils.set_random_seed(0)
-    started = new_run(out)
-    started.train()
-    losses = [row["loss"] for row in read_history(out / "history.csv")]
-    return started.model.get_weights(), losses
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_like_an_undisturbed_one(tmp_path, monkeypatch):
-    with recipe_runs.killed_after_an_epoch(monkeypatch):
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "killed")
-    weights, losses = train(tmp_path / "killed")
-    calm_weights, calm_losses = train(tmp_path / "calm")
-    assert len(losses) == 3 and losses == pytest.approx(calm_losses, abs=1e-5)
-    for found, expected in zip(weights, calm_weights, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -109,9 +86,8 @@ def test_super_resolution_draws_the_small_image_the_sample_and_the_truth(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["vit", "perceiver"])
-def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys, model):
-    options = ("--model", model, "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
+def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
+    options = ("--model", "vit", "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
     assert run(tmp_path, *options, "--batch-size", "16") == 0
     value = card(tmp_path)["results"]["test"]["value"]
     assert value > 0.5 and f"accuracy {value:.4g} (179 images)" in capsys.readouterr().out
@@ -123,6 +99,7 @@ def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys, model):
     np.testing.assert_allclose(tf.reduce_sum(found["probabilities"], axis=-1), 1, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_perceiver_reads_single_pixels_with_few_latents():
     options = parse("--model", "perceiver", *SMALL, "--with", "num_latents=3")
     model = build(options, DATASETS["digits"])
@@ -145,7 +122,9 @@ def test_labels_are_those_of_the_images():
             assert label in digits.target[same]
 
 
-@pytest.mark.parametrize("pattern", ["dense", "strided", "fixed"])
+@pytest.mark.parametrize(
+    "pattern", ["strided", *(pytest.param(p, marks=pytest.mark.slow) for p in ("dense", "fixed"))]
+)
 def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
     """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17 after the start 18."""
     run = new_run(tmp_path, "--model", "sparse_transformer", "--pattern", pattern)

@@ -130,6 +130,7 @@ def test_a_run_is_not_resumed_with_other_options_or_data(capsys, broken, tmp_pat
     assert "settings.json is damaged; give another --out" in fails(capsys, broken, out)
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_leaves_no_settings(capsys, broken, tmp_path):
     """A model that can be made, and not trained."""
     assert run(broken, tmp_path, "--with", "max_length=5") == 2

@@ -79,12 +79,17 @@ def test_output_equals_the_formulas_token_after_token(model):
         np.testing.assert_allclose(logits[row], expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_padding_and_other_rows_have_no_influence(model):
     alone = model({"source_ids": SOURCE[1:, :3], "target_ids": TARGET[1:]})
     np.testing.assert_allclose(model(IDS)[1:], alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots, chunks", [(None, [1, 1, 1]), (5, [1, 1, 1]), (5, [2, 1])], ids=str)
+@pytest.mark.parametrize(
+    "slots, chunks",
+    [pytest.param(None, [1, 1, 1], marks=pytest.mark.slow), (5, [2, 1])],
+    ids=str,
+)
 def test_cached_steps_equal_one_pass(model, slots, chunks):
     whole, start = np.asarray(model(IDS)), 0
     constants, cache = model.start(IDS, slots)
@@ -95,6 +100,7 @@ def test_cached_steps_equal_one_pass(model, slots, chunks):
         start = end
 
 
+@pytest.mark.slow
 def test_greedy_decoding_takes_the_likeliest_token_of_each_pass(model):
     ids, scores = generate(model, SOURCE, max_length=6, eos_id=-1)
     for row in range(2):
@@ -108,15 +114,13 @@ def test_greedy_decoding_takes_the_likeliest_token_of_each_pass(model):
         np.testing.assert_allclose(scores[row], total, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["growing", "fixed"]
-)
-def test_a_beam_for_each_sequence_finds_the_best_one(jit_compile):
+@pytest.mark.slow
+def test_a_beam_for_each_sequence_finds_the_best_one():
     """All sequences of three tokens of a vocabulary of five, scored by whole passes."""
     model, size, end = made(1, 5), 5, 3
     source = np.array([[1, 4, 3], [2, 1, 3]])
     ids, scores = generate(
-        model, source, Beam(size**2, 0.6), max_length=3, eos_id=end, jit_compile=jit_compile
+        model, source, Beam(size**2, 0.6), max_length=3, eos_id=end, jit_compile=True
     )
     for row in range(2):
         best = {}
@@ -134,6 +138,7 @@ def test_a_beam_for_each_sequence_finds_the_best_one(jit_compile):
         np.testing.assert_allclose(scores[row], best[expected], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_attention_is_captured_and_each_row_sums_to_one(model):
     whole = np.asarray(model(IDS))
     with capture_attention(model) as scores:
@@ -150,6 +155,7 @@ def test_a_step_with_positions_alone_is_refused(model):
         model.step(TARGET[:, :1], constants, cache, np.arange(1), key_positions=np.arange(1))
 
 
+@pytest.mark.slow
 def test_a_saved_model_gives_the_same_output(model, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")

@@ -1,4 +1,4 @@
-"""The recipe from the command line: a whole run, an interrupted one, its masking, bad input."""
+"""The recipe from the command line: a whole run, its masking, bad input."""
 
 import keras
 import numpy as np
@@ -75,30 +75,6 @@ def test_other_models_read_both_sides(text, tmp_path, model):
     ids[[1, 2], [4, 6]] = 8  # the mask, before and after the place 5
     found, before, after = np.asarray(built({"token_ids": ids}))[:, 5]
     assert min(np.abs(found - before).max(), np.abs(found - after).max()) > 1e-4
-
-
-# Longformer and BigBird differ from BERT by their patterns of attention only.
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["modern_bert", "perceiver"])
-def test_other_models_learn(text, tmp_path, model):
-    assert run(text, tmp_path, "--steps", "600", "--model", model) == 0
-    result = card(tmp_path)["results"]["test"]
-    assert result["value"] > result["baseline"] + 0.1
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_like_an_undisturbed_one(monkeypatch, text, tmp_path):
-    def train(out):
-        keras.utils.set_random_seed(0)
-        started = MaskedLanguageModelRun(parse("--text", text, "--out", tmp_path / out, *SMALL))
-        started.train()
-        return started.model.get_weights()
-
-    with recipe_runs.killed_after_an_epoch(monkeypatch):
-        with pytest.raises(KeyboardInterrupt):
-            train("killed")
-    for one, other in zip(train("killed"), train("whole"), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_a_corpus_without_a_test_split_is_refused_before_the_training(text, tmp_path, monkeypatch):

@@ -85,15 +85,6 @@ def test_one_process_writes(calm):
     assert workers == {"0-of-2", "1-of-2"}
 
 
-def test_a_finished_run_is_tested_again_by_the_first_process(calm, data, tmp_path):
-    out = shutil.copytree(calm[0], tmp_path / "out")
-    first, second = finished(workers(data, out))
-    assert "Epoch" not in first + second and "Card:" in first
-    values = [card(found)["results"]["test"]["value"] for found in (out, calm[0])]
-    assert values[0] == values[1]
-    assert (out / "export" / "2" / "saved_model.pb").exists()
-
-
 def test_two_processes_end_as_one_does(calm, data, tmp_path):
     finished([start(data, tmp_path)])
     for name in ("loss", "bits_per_character", "val_loss"):
@@ -131,14 +122,6 @@ def test_processes_with_other_options_are_refused(data, out):
     said = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [2, 2], said
     assert all("same options" in text for text in said)
-
-
-@needs_jax
-def test_a_dry_run_of_two_processes_writes_nothing(data, out):
-    before = sorted(path.name for path in out.iterdir())
-    first, second = finished(workers(data, out, *[("--dry-run",)] * 2, backend="jax"))
-    assert "Steps:  40" in first and "the median of 4" in first and "Steps" not in second
-    assert sorted(path.name for path in out.iterdir()) == before
 
 
 def test_processes_do_not_tokenise(data, tmp_path):

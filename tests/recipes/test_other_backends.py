@@ -15,8 +15,7 @@ TRANSLATE = [
 CONTROL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
     *("--num-envs", "2", "--rollout", "13", "--memory", "17", "--steps", "100", "--epochs", "2"),
-    *("--passes", "2", "--episodes", "3", "--seeds", "1", "--models", "gtrxl", "memoryless"),
-    *("decision_transformer", "--behaviour", "memoryless"),
+    *("--passes", "2", "--episodes", "3", "--seeds", "1", "--models", "gtrxl"),
 ]
 
 RECIPE = "import runpy; runpy.run_module('recipes.{}', run_name='__main__', alter_sys=True)"

@@ -28,25 +28,14 @@ TABLE = "--train {data}/rows.csv --max-length 13 --vocabulary-size 40".split()
 SAVED = "--train {data}/rows.csv --max-length 13 --model {data}/saved.keras".split()
 RUNS = {
     "translate": ("translate", *PAIRS, *BATCHES, "--packing", "24"),
-    "translate by length": ("translate", *PAIRS, *BATCHES, "--model", "universal_transformer"),
     "masked": ("masked_language_model", *SIZE, *STEPS, *ON_TEXT),
     "image": ("image", *SIZE, *STEPS, "--valid-images", "6"),
-    "image in color": ("image", *SIZE, *STEPS, "--likelihood", "logistics", "--valid-images", "6"),
-    "classified image": ("image", *SIZE, *STEPS, "--model", "vit", "--valid-images", "6"),
-    "larger image": (
-        *("image", *SIZE, *STEPS, "--model", "super_resolution_transformer"),
-        *("--valid-images", "6"),
-    ),
     "copy": ("algorithmic", *SIZE, *STEPS, "--train-length", "5"),
     "parity": (
         *("algorithmic", *STEPS, "--task", "parity"),
         *("--num-layers", "1", "--hidden-dim", "8"),
     ),
     "classes": ("fine_tune", *SIZE, *STEPS, *TABLE, *WITHOUT_DROPOUT),
-    "new language model": (
-        *("fine_tune", *SIZE, *STEPS, *TABLE, *WITHOUT_DROPOUT),
-        *("--task", "language_model"),
-    ),
     "saved translator": ("fine_tune", *STEPS, *SAVED, *WITHOUT_DROPOUT, "--task", "translation"),
     "compare": (
         *("compare", *SIZE, *STEPS, *ON_TEXT, "--axis", "memory", "--values", "none", "segment"),

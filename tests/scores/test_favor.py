@@ -117,6 +117,7 @@ def test_layers_without_a_seed_have_features_of_their_own():
     np.testing.assert_array_equal(built(11).projection, first.projection)
 
 
+@pytest.mark.slow
 def test_features_are_saved_and_not_trained(tmp_path):
     inputs = keras.Input((T, 2 * H))
     layer = MultiHeadAttention(2, H, score=FAVOR())

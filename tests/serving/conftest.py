@@ -6,6 +6,8 @@ that need other flags, start a process each (`start_server`) and are marked slow
 
 import importlib.util
 import pathlib
+import shutil
+import types
 
 import pytest
 
@@ -38,14 +40,28 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def toys():
-    """The module that writes the toy models."""
+def toys(tmp_path_factory):
+    """Functions that write the toy models; each version is exported once, then copied."""
     spec = importlib.util.spec_from_file_location(
         "toy_models", pathlib.Path(__file__).with_name("toy_models.py")
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    folder = tmp_path_factory.mktemp("toys")
+
+    def export(base_path, version, warmup=()):
+        """Write `base_path/version`, which warm-up requests come with."""
+        if not (folder / str(version)).exists():
+            module.export(folder, version)
+        unfinished = base_path / f"unfinished-{version}"
+        shutil.copytree(folder / str(version), unfinished)
+        if warmup:
+            module.write_warmup(unfinished, warmup)
+        unfinished.rename(base_path / str(version))
+
+    return types.SimpleNamespace(
+        export=export, export_small=module.export_small, write_warmup=module.write_warmup
+    )
 
 
 @pytest.fixture(scope="session", params=programs())

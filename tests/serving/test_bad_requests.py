@@ -1,6 +1,6 @@
 """Malformed requests get an error that says what is wrong, and the next client is served.
 
-KERAS_ATTN_SERVING_REQUESTS sets the number of requests; the default suits a test run.
+KERAS_ATTN_SERVING_REQUESTS sets the number of requests; the defaults suit a test run.
 """
 
 import contextlib
@@ -24,20 +24,26 @@ from bad_requests import (
 )
 from hypothesis import strategies as st
 
-REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 400))
+REQUESTS = os.environ.get("KERAS_ATTN_SERVING_REQUESTS")
 CHECK_EVERY = 50
 PREDICT = "/v1/models/toy:predict"
 # What our server may say over gRPC to a request that it can read.
 OWN_ERRORS = {"INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
 
 
-def made_up(share, strategy):
+@pytest.fixture(params=[60, pytest.param(400, marks=pytest.mark.slow)])
+def count(request):
+    """Number of requests; a fast test sends the first ones of a slow one."""
+    return int(REQUESTS or request.param)
+
+
+def made_up(count, share, strategy):
     """Make a hypothesis test of so many percent of the requests."""
 
     def decorate(function):
         # The same requests in every run: a failure is found again.
         settings = hypothesis.settings(
-            max_examples=max(REQUESTS * share // 100, 1),
+            max_examples=max(count * share // 100, 1),
             deadline=None,
             derandomize=True,
             database=None,
@@ -61,21 +67,19 @@ def ours(server):
 @pytest.fixture
 def check(ours):
     """Function to call after each request: every 50th time a valid request must succeed."""
-    count = 0
+    sent = 0
 
     def check():
-        nonlocal count
-        count += 1
-        if count % CHECK_EVERY == 0:
-            status, answer = ours.predict({"instances": [f"still {count}"]})
-            assert (status, answer["predictions"][0]["translation"]) == (
-                200,
-                f"00000007:still {count}",
-            )
+        nonlocal sent
+        sent += 1
+        if sent % CHECK_EVERY == 0:
+            status, answer = ours.predict({"instances": [f"still {sent}"]})
+            translation = answer["predictions"][0]["translation"]
+            assert (status, translation) == (200, f"00000007:still {sent}")
 
     yield check
-    print(f"{count} requests")  # pytest -rP shows it
-    count = CHECK_EVERY - 1
+    print(f"{sent} requests")  # pytest -rP shows it
+    sent = CHECK_EVERY - 1
     check()
 
 
@@ -109,8 +113,10 @@ def post(ours):
         yield post
 
 
-def test_malformed_json_requests_are_answered_with_400(post, check):
-    @made_up(30, st.one_of(*(strategy.map(lambda b, k=k: (k, b)) for k, strategy in BAD.items())))
+def test_malformed_json_requests_are_answered_with_400(post, check, count):
+    @made_up(
+        count, 30, st.one_of(*(strategy.map(lambda b, k=k: (k, b)) for k, strategy in BAD.items()))
+    )
     def run(request):
         kind, content = request
         status, answer = post(PREDICT, content)
@@ -120,13 +126,13 @@ def test_malformed_json_requests_are_answered_with_400(post, check):
     run()
 
 
-def test_random_json_requests_get_a_valid_answer_or_error(post, check):
+def test_random_json_requests_get_a_valid_answer_or_error(post, check, count):
     path = st.tuples(
         st.sampled_from(["toy", "toy", "toy/versions/7", "foo", "toy/versions/8", "toy/labels/a"]),
         st.sampled_from(["predict", "predict", "classify", "regress"]),
     ).map(lambda parts: f"/v1/models/{parts[0]}:{parts[1]}")
 
-    @made_up(30, st.tuples(path, documents()))
+    @made_up(count, 30, st.tuples(path, documents()))
     def run(request):
         path, content = request
         status, answer = post(path, content)
@@ -162,8 +168,8 @@ def exchange(server, content):
     return received
 
 
-def test_malformed_http_is_answered_or_closed(ours, check):
-    @made_up(20, http_requests() | st.binary(max_size=200))
+def test_malformed_http_is_answered_or_closed(ours, check, count):
+    @made_up(count, 20, http_requests() | st.binary(max_size=200))
     def run(content):
         received = exchange(ours, content)
         if not received:
@@ -181,11 +187,15 @@ def test_malformed_http_is_answered_or_closed(ours, check):
     run()
 
 
-def test_random_grpc_messages_get_a_valid_answer_or_error(ours, check):
+def test_random_grpc_messages_get_a_valid_answer_or_error(ours, check, count):
     with ours.channel() as channel:
         methods = {name: channel.unary_unary(name) for name in METHODS}
 
-        @made_up(20, predict_requests() | predict_requests() | other_requests() | broken_messages())
+        @made_up(
+            count,
+            20,
+            predict_requests() | predict_requests() | other_requests() | broken_messages(),
+        )
         def run(request):
             method, content = request
             try:

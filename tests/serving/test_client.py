@@ -113,7 +113,7 @@ def test_outputs_named_bytes_are_bytes_and_others_text(client):
 def test_refused_inputs_raise_one_sentence_and_are_not_retried(
     client, inputs, signature, words, monkeypatch
 ):
-    monkeypatch.setattr("time.sleep", None)  # nobody waits
+    monkeypatch.setattr("serving.client.retries.time.sleep", lambda seconds: None)
     with pytest.raises(clients.ClientError, match=words) as info:
         client.predict(inputs, signature)
     assert not info.value.is_retryable and "\n" not in str(info.value)

@@ -3,6 +3,7 @@
 import concurrent.futures
 import socket
 
+import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -25,7 +26,7 @@ def test_thirty_two_concurrent_clients_get_their_own_answers(server):
             outputs = stub.Predict(request, timeout=60).outputs
             return [text.decode() for text in outputs["translation"].string_val]
 
-        asked = [[f"{client}-{item}" for item in range(client % 5 + 1)] for client in range(320)]
+        asked = [[f"{client}-{item}" for item in range(client % 5 + 1)] for client in range(96)]
         running = [
             pool.submit(over_rest if client % 2 else over_grpc, texts)
             for client, texts in enumerate(asked)
@@ -34,6 +35,7 @@ def test_thirty_two_concurrent_clients_get_their_own_answers(server):
             assert future.result() == [f"00000007:{text}" for text in texts]
 
 
+@pytest.mark.slow
 def test_a_slow_request_does_not_delay_a_quick_one(server):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         slow = pool.submit(server.predict, {"signature_name": "slow", "instances": [300_000]})

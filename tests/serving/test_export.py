@@ -28,19 +28,21 @@ def translator():
 
 
 @pytest.fixture(scope="module")
-def exported(translator, tmp_path_factory):
+def served(translator, tmp_path_factory):
+    """A server that batches."""
     model, python = translator
-    path = tmp_path_factory.mktemp("served")
+    path, folder = tmp_path_factory.mktemp("served"), tmp_path_factory.mktemp("log")
     export.saved_model(
         model, path, tokenizer=python.tokenizer, strategy=Beam(3), max_length=MAX_LENGTH
     )
-    return path
-
-
-@pytest.fixture(scope="module")
-def served(exported, tmp_path_factory):
-    log = tmp_path_factory.mktemp("log") / "server.log"
-    with running(log, "--model_name=words", f"--model_base_path={exported}") as server:
+    config = folder / "batching.config"
+    config.write_text(
+        "max_batch_size { value: 5 } batch_timeout_micros { value: 500000 } "
+        "pad_variable_length_inputs: true"
+    )
+    flags = ["--model_name=words", f"--model_base_path={path}", "--enable_batching"]
+    flags += [f"--batching_parameters_file={config}", "--rest_api_num_threads=8"]
+    with running(folder / "server.log", *flags) as server:
         wait_for(lambda: server.states("words").get(1) == "AVAILABLE")
         yield server
 
@@ -98,36 +100,22 @@ def test_ids_padded_with_their_first_element_are_decoded_right(served, translato
 
 
 @pytest.mark.point(n=20)
-def test_batched_answers_equal_python(exported, translator, expected, tmp_path):
-    config = tmp_path / "batching.config"
-    config.write_text(
-        "max_batch_size { value: 5 } batch_timeout_micros { value: 500000 } "
-        "pad_variable_length_inputs: true"
-    )
+def test_batched_answers_equal_python(served, translator, expected):
     tokenizer = translator[1].tokenizer
     sources = ["a", QUESTIONS[0], "the cat sat on the mat", "dog", "a hill"]
     alone = translator[1].translate(sources)[0]
 
     def ask(text):
-        _, answer = server.predict({"instances": [text]}, model="words")
+        _, answer = served.predict({"instances": [text]}, model="words")
         return answer["predictions"][0]["translation"], answer["predictions"][0]["score"]
 
     def ask_by_ids(text):
         ids, lengths = (x.numpy() for x in tokenizer.encode([text]))
         inputs = {"source_ids": ids.tolist(), "source_lengths": lengths.tolist()}
-        _, answer = server.predict({"signature_name": "ids", "inputs": inputs}, model="words")
+        _, answer = served.predict({"signature_name": "ids", "inputs": inputs}, model="words")
         return tokenizer.decode(np.array(answer["outputs"]["ids"])).numpy()[0].decode()
 
-    flags = ["--model_name=words", f"--model_base_path={exported}", "--enable_batching"]
-    with (
-        running(
-            tmp_path / "log",
-            *flags,
-            f"--batching_parameters_file={config}",
-            "--rest_api_num_threads=8",
-        ) as server,
-        concurrent.futures.ThreadPoolExecutor(5) as pool,
-    ):
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
         texts, scores = zip(*pool.map(ask, QUESTIONS))
         assert list(texts) == expected[0]
         np.testing.assert_allclose(scores, expected[1], rtol=1e-5, atol=1e-5)

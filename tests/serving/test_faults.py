@@ -8,8 +8,10 @@ import shutil
 import socket
 import time
 
+import grpc
 import pytest
 import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from traffic import Refusal, Traffic, over_grpc, over_rest
 
@@ -207,10 +209,30 @@ def test_a_full_queue_refuses_and_recovers(served):
     assert set(traffic.counts()) <= {version, served.newest, *refusals}
 
 
-def test_sigterm_lets_running_requests_finish(start_server, toys, tmp_path):
+def refused(health):
+    try:
+        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=30)
+    except grpc.RpcError as error:
+        # What comes in at the very moment of the stop is cancelled.
+        assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        return True
+    assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    return False
+
+
+def test_sigterm_lets_running_requests_finish_and_is_seen_by_watchers(
+    start_server, toys, tmp_path, waiting
+):
     toys.export(tmp_path, 1)
     flags = ["--model_name=toy", f"--model_base_path={tmp_path}"]
+    flags.append("--enable_grpc_healthcheck_service")
     with start_server(*flags) as server, server.channel() as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        watched = health.Watch(health_pb2.HealthCheckRequest(service="PredictionService"))
+        assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
+        left = health.Watch(health_pb2.HealthCheckRequest())  # one that does not stay
+        assert next(left).status == health_pb2.HealthCheckResponse.SERVING
+        left.cancel()
         predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
         steps = 100_000
         start = time.monotonic()
@@ -236,6 +258,11 @@ def test_sigterm_lets_running_requests_finish(start_server, toys, tmp_path):
             time.sleep(0.5)
             assert not any(running.done() for running in [*over_http, *calls, *others])
             server.process.terminate()
+            assert next(watched).status == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert not any(running.done() for running in [*over_http, *calls])
+            with pytest.raises(StopIteration):
+                next(watched)
+            waiting(lambda: refused(health), 10)
             for running in over_http:
                 assert running.result() == (200, {"predictions": [steps]})
             for running in calls:
@@ -244,6 +271,8 @@ def test_sigterm_lets_running_requests_finish(start_server, toys, tmp_path):
                 running.result()
         with pytest.raises(Refusal, match="UNAVAILABLE"):
             over_grpc(predict, "late")
-        assert server.process.wait(timeout=30) == 0
+        # Long before the grace is over: who watches does not hold the server up.
+        assert server.process.wait(timeout=15) == 0
+        assert "Traceback" not in server.log.read_text()
         with contextlib.suppress(ConnectionError):
             pytest.fail(f"answered after its end: {server.request('GET', '/v1/models/toy')}")

@@ -1,14 +1,12 @@
 """Versions, hot swap, broken versions, warm-up, stopping (core/, sources/storage_path/)."""
 
-import concurrent.futures
-import shutil
-import threading
 import time
 
 import grpc
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import (
+    classification_pb2,
     model_management_pb2,
     model_service_pb2_grpc,
     predict_pb2,
@@ -17,7 +15,7 @@ from tensorflow_serving.apis import (
 
 from keras_attn.export.versions import find_versions
 from serving.errors import ServingError
-from serving.servable import Servable, warm_up
+from serving.servable import _RUN, warm_up
 
 FAST_RETRY = ["--max_num_load_retries=1", "--load_retry_interval_micros=1000"]
 
@@ -30,72 +28,6 @@ def answer(server, model="toy"):
     """Return the version that answers, or the status code of a refusal."""
     status, body = server.predict({"instances": ["a"]}, model)
     return int(body["predictions"][0]["translation"].split(":")[0]) if status == 200 else status
-
-
-def stream(server, stop):
-    """Send requests until `stop` is set; return the versions that answered."""
-    answers = []
-    while not stop.is_set():
-        answers.append(answer(server))
-    return answers
-
-
-@pytest.mark.point(n=16)
-@pytest.mark.point(n=17)
-def test_versions_come_and_go_under_load(start_server, toys, tmp_path, waiting):
-    toys.export(tmp_path, 1)
-    with start_server(*flags(tmp_path)) as server:
-        stop = threading.Event()
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            streams = [pool.submit(stream, server, stop) for _ in range(4)]
-            toys.export(tmp_path, 2)
-            waiting(lambda: server.states() == {2: "AVAILABLE", 1: "END"})
-            toys.export(tmp_path, 10)  # newer than 2 as a number, older as a string
-            waiting(lambda: server.states().get(10) == "AVAILABLE" and answer(server) == 10)
-            time.sleep(0.2)
-            stop.set()
-            seen = [future.result() for future in streams]
-        for answers in seen:
-            assert answers == sorted(answers), "an old version answered after a new one"
-            assert set(answers) <= {1, 2, 10} and answers[-1] == 10
-        _, body = server.json("GET", "/v1/models/toy")
-        assert [v["version"] for v in body["model_version_status"]] == ["10", "2", "1"]
-        assert server.predict({"instances": ["a"]}, "toy/versions/2") == (
-            404,
-            {"error": "Servable not found for request: Specific(toy, 2)"},
-        )
-
-        # A broken newer version is shown as broken, and 10 goes on.
-        toys.export(tmp_path, "unfinished")
-        (tmp_path / "unfinished" / "saved_model.pb").write_bytes(b"not a graph")
-        (tmp_path / "unfinished").rename(tmp_path / "11")
-        waiting(lambda: server.states().get(11) == "END")
-        _, body = server.json("GET", "/v1/models/toy/versions/11")
-        status = body["model_version_status"][0]["status"]
-        assert status["error_code"] != "OK" and status["error_message"]
-        assert answer(server) == 10
-
-        # One without its variables likewise; a good one after it takes over.
-        toys.export(tmp_path, "variables-missing")
-        shutil.rmtree(tmp_path / "variables-missing" / "variables")
-        (tmp_path / "variables-missing").rename(tmp_path / "12")
-        waiting(lambda: server.states().get(12) == "END")
-        assert answer(server) == 10
-        toys.export(tmp_path, 13)
-        waiting(lambda: answer(server) == 13)
-
-        # The newest goes: the one before, if it can be loaded, is back.
-        for version in (11, 12, 13):
-            shutil.rmtree(tmp_path / str(version))
-        waiting(lambda: answer(server) == 10 and server.states()[13] == "END")
-
-        # Nothing left: unloaded. Something again: served again.
-        for version in (1, 2, 10):
-            shutil.rmtree(tmp_path / str(version))
-        waiting(lambda: answer(server) == 404)
-        toys.export(tmp_path, 3)
-        waiting(lambda: answer(server) == 3)
-        assert server.stop() == 0
 
 
 @pytest.mark.point(n=3)
@@ -182,19 +114,17 @@ def test_integer_directories_are_versions(tmp_path):
 
 
 @pytest.mark.point(n=19)
-@pytest.mark.parametrize("records", [1000, 1001])
-def test_too_many_warmup_records_are_refused(toys, tmp_path, records):
-    request = predict_pb2.PredictRequest()
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
-    toys.export(tmp_path, 1, warmup=[request] * records)
-    servable = Servable("toy", 1, str(tmp_path / "1"))
-    try:
-        warm_up(servable, str(tmp_path / "1"))
-        assert records == 1000
-    except ServingError as error:
-        assert "exceeds the maximum (1000)" in error.message and records == 1001
-    finally:
-        servable.close()
+def test_too_many_warmup_records_are_refused(toys, tmp_path, monkeypatch):
+    run = []
+    monkeypatch.setitem(_RUN, "classify_log", lambda *arguments: run.append(arguments))
+    for records in (1000, 1001):
+        folder = tmp_path / str(records)
+        folder.mkdir()
+        toys.write_warmup(folder, [classification_pb2.ClassificationRequest()] * records)
+    warm_up(None, str(tmp_path / "1000"))
+    assert len(run) == 1000
+    with pytest.raises(ServingError, match=r"exceeds the maximum \(1000\)"):
+        warm_up(None, str(tmp_path / "1001"))
 
 
 @pytest.mark.point(n=19)

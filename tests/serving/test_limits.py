@@ -1,5 +1,6 @@
 """Requests beyond the limits are refused with a sentence, and the server keeps serving."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 import gzip
@@ -24,6 +25,7 @@ from serving.content_encoding import decode_body
 from serving.errors import ServingError
 from serving.limits import Limits
 from serving.predict import run_predict_request
+from serving.rest_api import RestApi
 from serving.tensors import check_tensors
 
 
@@ -167,6 +169,29 @@ def test_brackets_in_strings_do_not_count_as_depth():
     limits.check_depth({"a": [[1], [2], {"b": 1}], "c": "[[[["}, body)
     with pytest.raises(ServingError, match="At most 3 levels"):
         limits.check_depth({"a": [[1], [[2]]]}, body)
+
+
+def test_objects_count_as_depth():
+    with pytest.raises(ServingError, match="At most 3 levels"):
+        Limits(max_json_depth=3).check_depth({"a": {"b": {"c": {}}}}, b'{"a": {"b": {"c": {}}}}')
+
+
+def test_a_body_in_parts_is_read_up_to_the_limit():
+    api = RestApi(None, 1, Limits(max_request_bytes=10), 0)
+    read, sent = [], []
+
+    async def receive():
+        read.append(b"123456")
+        kind = "http.request" if len(read) < 6 else "http.disconnect"
+        return {"type": kind, "body": read[-1], "more_body": len(read) < 5}
+
+    async def send(message):
+        sent.append(message)
+
+    path = "/v1/models/toy:predict"
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+    asyncio.run(api({**scope, "headers": [], "query_string": b""}, receive, send))
+    assert len(read) == 2 and sent[0]["status"] >= 400
 
 
 def test_an_empty_string_tensor_passes_the_limits():

@@ -71,6 +71,18 @@ def loads():
     return Loaded
 
 
+def test_the_greatest_loaded_version_answers(loads, tmp_path):
+    manager, every = ModelManager(loads), {"all": {}}
+    base = {"name": "toy", "base_path": str(tmp_path), "model_version_policy": every}
+    manager.configure([ModelConfig(**base)])
+    for version in ("9", "10"):
+        (tmp_path / version).mkdir()
+    manager.poll()
+    assert sorted(loads.versions) == [9, 10]
+    with manager.use(ModelSpec(name="toy")) as servable:
+        assert servable.version == 10
+
+
 def test_a_version_that_returns_during_unloading_loads_again(loads, tmp_path):
     manager = ModelManager(loads)
     manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
@@ -86,6 +98,29 @@ def test_a_version_that_returns_during_unloading_loads_again(loads, tmp_path):
     manager.poll()
     with manager.use(ModelSpec(name="toy")) as servable:
         assert servable.version == 3 and loads.versions == [3, 3]
+
+
+@pytest.mark.point(n=16)
+@pytest.mark.point(n=17)
+def test_the_newest_version_by_number_is_served_and_the_one_before_when_it_goes(loads, tmp_path):
+    manager = ModelManager(loads)
+    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
+
+    def served_after_a_poll():
+        manager.poll()
+        with manager.use(ModelSpec(name="toy")) as servable:
+            return servable.version
+
+    for version in (2, 10):  # as strings, 10 is older
+        (tmp_path / str(version)).mkdir()
+        assert served_after_a_poll() == version
+    old = ModelSpec(name="toy")
+    old.version.value = 2
+    with pytest.raises(ServingError, match=r"Specific\(toy, 2\)"), manager.use(old):
+        pass
+    assert [x.version for x in manager.versions("toy")] == [10, 2]
+    (tmp_path / "10").rmdir()
+    assert served_after_a_poll() == 2 and loads.versions == [2, 10, 2]
 
 
 def test_a_model_that_fails_to_close_neither_blocks_nor_fails_a_request(loads, tmp_path, caplog):

@@ -275,30 +275,19 @@ def test_streamed_tokens_are_those_of_greedy_decoding(language_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_export_of_a_stream_streams_ids(tmp_path):
+def test_an_export_of_a_stream_streams_ids_up_to_its_end_tokens(tmp_path):
     attention = layers.MultiHeadAttention(2, 4, pattern=patterns.Sinks(2, 5), position="rotary")
     block = layers.TransformerBlock(attention, layers.FeedForward(9))
     model = models.CausalLanguageModel(layers.TokenEmbedding(17, 8), depth.Stack([block]))
     oracles.scramble(model, scale=0.8)
-    servable = Servable("stream", 1, export.saved_model(model, tmp_path, stream=True))
-    *events, _ = stream(servable, token_ids=[5, 9, 3], max_tokens=12, end_tokens=[])
-    servable.close()
-    expected, score = generation.generate(model, [[5, 9, 3]], max_length=12, eos_id=-1)
-    assert [event["token_id"] for event in events] == expected[0].numpy().tolist()
-    assert sum(e["log_probability"] for e in events) == pytest.approx(float(score[0]), rel=1e-4)
-
-
-@pytest.mark.slow
-def test_a_stream_ends_at_the_end_tokens_of_its_export(tmp_path):
-    attention = layers.MultiHeadAttention(2, 4, pattern=patterns.Sinks(2, 5), position="rotary")
-    block = layers.TransformerBlock(attention, layers.FeedForward(9))
-    model = models.CausalLanguageModel(layers.TokenEmbedding(17, 8), depth.Stack([block]))
-    oracles.scramble(model, scale=0.8)
-    whole, _ = generation.generate(model, [[5, 9, 4]], max_length=12, eos_id=-1)
+    whole, score = generation.generate(model, [[5, 9, 4]], max_length=12, eos_id=-1)
     whole = whole[0].numpy().tolist()
     end = whole[3]
     path = export.saved_model(model, tmp_path, stream=True, eos_id=[16, end])
     servable = Servable("stream", 1, path)
+    *events, _ = stream(servable, token_ids=[5, 9, 4], max_tokens=12, end_tokens=[])
+    assert [event["token_id"] for event in events] == whole
+    assert sum(e["log_probability"] for e in events) == pytest.approx(float(score[0]), rel=1e-4)
     *events, last = stream(servable, token_ids=[5, 9, 4], max_tokens=12)
     servable.close()
     read = [event["token_id"] for event in events]

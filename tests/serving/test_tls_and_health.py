@@ -1,9 +1,7 @@
 """TLS for gRPC (server.cc, ssl_config.proto) and the health service."""
 
-import concurrent.futures
 import shutil
 import subprocess
-import time
 
 import grpc
 import pytest
@@ -128,58 +126,3 @@ def test_the_health_service_is_off_unless_asked_for(server):
         stub = health_pb2_grpc.HealthStub(channel)
         stub.Check(health_pb2.HealthCheckRequest(), timeout=30)
     assert info.value.code() == grpc.StatusCode.UNIMPLEMENTED
-
-
-def refused(health):
-    try:
-        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=30)
-    except grpc.RpcError as error:
-        # What comes in at the very moment of the stop is cancelled.
-        assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-        return True
-    assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
-    return False
-
-
-def refused_over_rest(server):
-    try:
-        server.request("GET", "/v1/models/toy")
-    except ConnectionError:
-        return True
-    return False
-
-
-def test_watchers_see_not_serving_while_a_running_request_finishes(
-    start_server, toys, tmp_path, waiting
-):
-    toys.export(tmp_path, 1)
-    flags = ["--model_name=toy", f"--model_base_path={tmp_path}"]
-    with (
-        start_server(*flags, "--enable_grpc_healthcheck_service") as server,
-        server.channel() as channel,
-        concurrent.futures.ThreadPoolExecutor(1) as pool,
-    ):
-        steps = 100_000
-        start = time.monotonic()
-        server.predict({"signature_name": "slow", "instances": [steps]})
-        steps = int(steps * max(2.0 / (time.monotonic() - start), 1))
-        health = health_pb2_grpc.HealthStub(channel)
-        watched = health.Watch(health_pb2.HealthCheckRequest(service="PredictionService"))
-        assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
-        left = health.Watch(health_pb2.HealthCheckRequest())  # one that does not stay
-        assert next(left).status == health_pb2.HealthCheckResponse.SERVING
-        left.cancel()
-        running = pool.submit(server.predict, {"signature_name": "slow", "instances": [steps]})
-        time.sleep(0.5)
-        server.process.terminate()
-        assert next(watched).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        assert not running.done()
-        with pytest.raises(StopIteration):
-            next(watched)
-        # And nobody new comes in.
-        waiting(lambda: refused(health), 10)
-        waiting(lambda: refused_over_rest(server), 10)
-        assert running.result() == (200, {"predictions": [steps]})
-        # Long before the grace is over: who watches does not hold the server up.
-        assert server.process.wait(timeout=15) == 0
-        assert "Traceback" not in server.log.read_text()

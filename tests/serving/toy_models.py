@@ -117,14 +117,8 @@ def export_small(base_path, version):
     unfinished.rename(base_path / str(version))
 
 
-def export(base_path, version, warmup=()):
-    """Writes `base_path/version`, complete or not at all.
-
-    Args:
-        base_path: `pathlib.Path`.
-        version: int or string of digits.
-        warmup: request protos that the version carries as its warm-up file.
-    """
+def export(base_path, version):
+    """Writes `base_path/version`, complete or not at all; the version is an int or digits."""
     toy = Toy(version)
     unfinished = base_path / f"unfinished-{version}"
     signatures = {
@@ -135,19 +129,22 @@ def export(base_path, version, warmup=()):
         ).split()
     }
     tf.saved_model.save(toy, str(unfinished), {"serving_default": toy.translate, **signatures})
-    if warmup:
-        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-
-        (unfinished / "assets.extra").mkdir()
-        path = unfinished / "assets.extra" / "tf_serving_warmup_requests"
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for request in warmup:
-                log = PredictionLog()
-                kind = type(request).__name__.removesuffix("Request").lower()
-                field = {"classification": "classify", "regression": "regress"}.get(kind, kind)
-                getattr(log, f"{field}_log").request.CopyFrom(request)
-                writer.write(log.SerializeToString())
     unfinished.rename(base_path / str(version))
+
+
+def write_warmup(directory, requests):
+    """Writes request protos as the warm-up file of a version."""
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    (directory / "assets.extra").mkdir()
+    path = directory / "assets.extra" / "tf_serving_warmup_requests"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for request in requests:
+            log = PredictionLog()
+            kind = type(request).__name__.removesuffix("Request").lower()
+            field = {"classification": "classify", "regression": "regress"}.get(kind, kind)
+            getattr(log, f"{field}_log").request.CopyFrom(request)
+            writer.write(log.SerializeToString())
 
 
 if __name__ == "__main__":

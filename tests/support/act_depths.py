@@ -3,7 +3,6 @@
 import halting as scalar
 import numpy as np
 import oracles
-import tensorflow as tf
 
 from keras_attn.depth import ACT
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
@@ -71,7 +70,3 @@ def oracle(layer, x=X, real=REAL):
                     output[place] *= 1 - weight
                 output[place] += weight * state[place]
     return output, taken, remainder, probabilities
-
-
-def in_graph(layer, jit_compile=False, **arguments):
-    return tf.function(lambda x: layer(x, **arguments), jit_compile=jit_compile)

@@ -1,14 +1,23 @@
 """Try out what each value of the catalogue supports, on a tiny model, and write the results.
 
     PYTHONPATH=. python tests/support/catalogue_support.py [NAME ...]
+    PYTHONPATH=. python tests/support/catalogue_support.py --stale
 
 writes `keras_attn/catalogue/support.json`, which the catalogue reads; with names, only their lines.
-All of them take five minutes.
+All of them take five minutes. `--stale` measures those whose code, or whose libraries, have changed
+since: `tests/catalogue/measured.json` keeps a digest for each.
 """
 
+import ast
+import functools
+import hashlib
+import importlib
+import inspect
 import json
+import re
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 import keras
@@ -28,6 +37,8 @@ from keras import ops
 from keras_attn import memory
 
 FILE = Path(__file__).resolve().parents[2] / "keras_attn/catalogue/support.json"
+DIGESTS = Path(__file__).resolve().parents[1] / "catalogue/measured.json"
+LIBRARIES = "keras", "tensorflow", "tf2onnx", "onnxruntime"
 NAMES = [*BLOCKS, *MODELS, *LOSSES]
 FIRST = LENGTH - 2
 
@@ -35,6 +46,53 @@ FIRST = LENGTH - 2
 def recorded():
     """Return the results in the committed file, by name."""
     return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+
+
+def digest(name):
+    """Return a digest of the code of a value, of what it imports, and of the libraries."""
+    package, attribute = name.split(".")
+    value = getattr(importlib.import_module(f"keras_attn.{package}"), attribute)
+    modules = {value.__module__, *imported(value.__module__)}
+    # A module that only moves keeps its digest: its name does not count.
+    parts = sorted(code_of(module) for module in modules)
+    parts += [".".join(version(library).split(".")[:2]) for library in LIBRARIES]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+@functools.cache
+def code_of(module):
+    return statements(inspect.getsource(sys.modules[module]))
+
+
+@functools.cache
+def imported(module):
+    """Return the modules of keras_attn that define what a module imports."""
+    nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+    modules = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("keras_attn"):
+            source = importlib.import_module(node.module)
+            values = [getattr(source, alias.name) for alias in node.names]
+            for value in values:
+                place = value.__name__ if inspect.ismodule(value) else node.module
+                modules.add(getattr(value, "__module__", place) or place)
+    return {name for name in modules if name.startswith("keras_attn")}
+
+
+def statements(source):
+    """Return the source without imports, docstrings, comments and spaces."""
+    lines = re.sub(r"(?m)^[ ]*#.*|  # .*", "", source).splitlines()
+    for node in ast.walk(ast.parse(source)):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text or isinstance(node, (ast.Import, ast.ImportFrom)):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "".join("".join(lines).split())
+
+
+def stale():
+    """Return the names whose digests are not those of their last measurement."""
+    digests = json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.exists() else {}
+    return [name for name in NAMES if digests.get(name) != digest(name)]
 
 
 def scrambled(model):
@@ -239,15 +297,22 @@ def trains_on_jax(*names):
 
 
 def main():
-    found, names = {}, sys.argv[1:] or NAMES
+    names = stale() if sys.argv[1:] == ["--stale"] else sys.argv[1:] or NAMES
+    measured = {}
     for name in names:
-        found[name] = support_of(name)
-        print(name, found[name], flush=True)
-    for name, works in trains_on_jax(*names).items():
-        found[name]["jax"] = works
-    found = {**{name: kept for name, kept in recorded().items() if name in NAMES}, **found}
-    lines = [f'"{name}": {json.dumps(found[name], sort_keys=True)}' for name in sorted(found)]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        measured[name] = support_of(name)
+        print(name, measured[name], flush=True)
+    for name, works in (trains_on_jax(*names) if names else {}).items():
+        measured[name]["jax"] = works
+    kept = {name: row for name, row in recorded().items() if name in NAMES}
+    write(FILE, {**kept, **measured})
+    digests = json.loads(DIGESTS.read_text(encoding="utf-8")) if DIGESTS.exists() else {}
+    write(DIGESTS, {**digests, **{name: digest(name) for name in names}})
+
+
+def write(file, rows):
+    lines = [f'"{name}": {json.dumps(rows[name], sort_keys=True)}' for name in sorted(rows)]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

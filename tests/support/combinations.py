@@ -233,9 +233,12 @@ NORMS = {
     "rms": (norms.RMSNorm, rms),
     "dyt": (norms.DyT, dyt),
 }
+# What another value has in it is combined with fewer: a sum has ALiBi and a user's own bias, and
+# unions have dense, random and local keys; each is in a row of its own below.
+PARTS = ("alibi", "own bias", "dense", "big bird", "random", "longformer")
 VALUES = {
-    "score": list(SCORES),
-    "pattern": list(PATTERNS),
+    "score": [name for name in SCORES if name not in PARTS],
+    "pattern": [name for name in PATTERNS if name not in PARTS],
     "position": list(POSITIONS),
     "qk_norm": list(NORMS),
     "sinks": [False, True],
@@ -315,6 +318,14 @@ LINEAR_ROWS = [
 ]
 
 
+PLAIN = {name: values[0] for name, values in VALUES.items()}
+PART_ROWS = [
+    {**PLAIN, "score": "alibi", "pattern": "big bird", "position": "rotary"},
+    {**PLAIN, "score": "own bias", "pattern": "random", "num_key_value_heads": 2},
+    {**PLAIN, "score": "own bias", "pattern": "longformer", "rows": "packed"},
+]
+
+
 def is_refused(row):
     """True for the only combination that the layer refuses: a grid cannot move a query."""
     return row["pattern"] == "first keys" and row["position"] == "grid"
@@ -334,7 +345,7 @@ def covering_rows():
         for pair in pairs_of({a: x, b: y})
         if not is_refused({"pattern": None, "position": None, a: x, b: y})
     }
-    for row in LINEAR_ROWS:
+    for row in (*LINEAR_ROWS, *PART_ROWS):
         missing -= pairs_of(row)
         yield row
     while missing:

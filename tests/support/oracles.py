@@ -289,3 +289,10 @@ def scramble_decoder(model):
         if weight.name in ("table", "beta") or "bias" in weight.name:
             weight.assign(0.1 * weight)
     return model
+
+
+def check_each(results, expected, atol, scaled=False):
+    """Check that arrays equal others, one by one; `scaled` ones at most to the largest entry."""
+    for result, wanted in zip(results, expected, strict=True):
+        scale = max(1.0, np.abs(wanted).max()) if scaled else 1.0
+        np.testing.assert_allclose(result / scale, wanted / scale, atol=atol)

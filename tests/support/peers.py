@@ -16,6 +16,19 @@ PACKAGES = {"local_attention", "reformer_pytorch", "torch", "transformers", "x_t
 PYTHON = os.environ.get("KERAS_ATTN_PEERS_PYTHON", sys.executable)
 
 
+@functools.cache
+def _missing(packages):
+    program = f"import {', '.join(packages)}"
+    done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, check=False)
+    return done.stderr.splitlines()[-1] if done.returncode else None
+
+
+def require(*packages):
+    """Skip the test if the peer's Python lacks a package."""
+    if missing := _missing(packages):
+        pytest.skip(f"{missing}; KERAS_ATTN_PEERS_PYTHON may name another Python")
+
+
 def results_of(script, case, *arguments):
     """Return the arrays of a case by name; skip the test if that Python lacks a package.
 

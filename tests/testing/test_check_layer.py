@@ -3,24 +3,48 @@
 import keras
 import numpy as np
 import pytest
+from marks import all_slow, slow_but
 from testing import toys
 
-from keras_attn.depth import Stack
+from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.layers import (
+    AdaptiveEmbedding,
+    AdaptiveSoftmax,
+    CrossAttentionBlock,
     FeedForward,
     GatedFeedForward,
     MaskedTokenHead,
     MixtureOfExperts,
     MultiHeadAttention,
+    ParallelBlock,
     PatchEmbedding,
+    PixelEmbedding,
+    PositionedBlock,
     SegmentEmbedding,
+    SeparableConvTransition,
     TokenEmbedding,
     TokenHead,
     TransformerBlock,
 )
 from keras_attn.norms import DyT, RMSNorm
-from keras_attn.positions import Learned, Sinusoidal
-from keras_attn.residuals import DeepNorm, LayerScale, OutputNorm, PostNorm, PreNorm, SandwichNorm
+from keras_attn.positions import (
+    Axial,
+    AxialRotary,
+    ImageCoordinates,
+    Learned,
+    Rotary,
+    Sinusoidal,
+    Timestep,
+)
+from keras_attn.residuals import (
+    DeepNorm,
+    Gate,
+    LayerScale,
+    OutputNorm,
+    PostNorm,
+    PreNorm,
+    SandwichNorm,
+)
 from keras_attn.testing import check_layer
 
 X, CONTEXT = (2, 5, 6), (2, 7, 6)
@@ -56,6 +80,47 @@ OURS = {
     "patch embedding": lambda: (PatchEmbedding(2, 6, class_token=True), (2, 4, 6, 3)),
     "block with a sandwich": lambda: (block(residual=SandwichNorm(RMSNorm())), X),
     "block with a scale": lambda: (block(residual=LayerScale(0.1)), X),
+    "block with a gate": lambda: (
+        TransformerBlock(
+            MultiHeadAttention(2, 4, pattern="causal", position="rotary"),
+            FeedForward(7, chunks=2),
+            residual=Gate(bias=1.0),
+        ),
+        X,
+    ),
+    "gates": lambda: (Gate("highway"), X, X),
+    "positioned block": lambda: (PositionedBlock(block(), Learned(16)), X),
+    "block of a context": lambda: (
+        CrossAttentionBlock(MultiHeadAttention(3, 4), FeedForward(11)),
+        *(X, (2, 7, 9)),
+    ),
+    "parallel block": lambda: (
+        ParallelBlock(MultiHeadAttention(2, 3), FeedForward(7), residual="pre_norm"),
+        X,
+    ),
+    "reversible": lambda: (Reversible(lambda index: block(residual="pre_norm"), 1), X),
+    "adaptive computation time": lambda: (
+        ACT(block(residual="pre_norm"), 3, position="timestep"),
+        X,
+    ),
+    "adaptive embedding": lambda: (AdaptiveEmbedding(23, 12, [5, 11], 2), IDS),
+    "adaptive softmax": lambda: (
+        AdaptiveSoftmax(AdaptiveEmbedding(23, 12, [5, 11], 2)),
+        (2, 5, 12),
+    ),
+    "losses of an adaptive softmax": lambda: (
+        AdaptiveSoftmax(AdaptiveEmbedding(23, 12, [5, 11], 2)),
+        *((2, 5, 12), IDS),
+    ),
+    "pixel embedding": lambda: (PixelEmbedding(256, 3, 5), IDS * 1000 + 1),
+    "convolution": lambda: (SeparableConvTransition(7, dropout=0.1), X),
+    "gated feed forward": lambda: (GatedFeedForward(7, dropout=0.1), X),
+    "feed forward in chunks": lambda: (FeedForward(7, dropout=0.1, chunks=3), X),
+    "timestep": lambda: (Timestep("concat", 100), X),
+    "rotary": lambda: (Rotary(), (2, 3, 5, 6)),
+    "axial rotary": lambda: (AxialRotary((3, 5)), (2, 3, 15, 12)),
+    "axial": lambda: (Axial((3, 4), (2, 4)), X),
+    "image coordinates": lambda: (ImageCoordinates(4, 2, 2), X),
 }
 
 
@@ -63,20 +128,19 @@ SKIPPED = {
     "stack": ["gradients", "precision", "xla"],  # those of "block with a context"
     "patch embedding": ["xla", "unknown_sizes", "saving"],  # with images of unknown size
     "pre norm": ["gradients"],  # the layer's own call does not apply the norm before the sublayer
+    "gates": ["gradients"],
+    "adaptive computation time": ["precision", "xla", "unknown_sizes"],
+    "reversible": ["precision"],
+    "axial rotary": ["precision", "unknown_sizes", "implicit_mask", "batch_independence"],
 }
+COMPILED = ("gated feed forward", "convolution", "gates", "experts")
+FAST = ("token embedding", "feed forward", "rotary", "post norm")
 
 
-SLOW = (
-    *("block with a context", "block with a sandwich", "block with a scale", "experts"),
-    *("rms norm", "dyt", "output norm", "deep norm"),
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in OURS]
-)
+@pytest.mark.parametrize("name", slow_but(FAST, OURS))
 def test_our_layers_have_no_defect(name):
     skip = ["graph", *SKIPPED.get(name, ())]  # `unknown_sizes` is a graph
+    skip += [] if name in COMPILED else ["xla"]
     check_layer(*OURS[name](), skip=skip, slow=False).raise_if_any()
 
 
@@ -88,7 +152,14 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda toy: toy.__name__)
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(toy, marks=[pytest.mark.slow] * (toy is not toys.ReusesDropout))
+        for toy in BROKEN
+    ],
+    ids=lambda toy: toy.__name__,
+)
 def test_each_defect_fails_exactly_its_checks(broken):
     report = check_layer(broken(), X, skip=["implicit_mask"], slow=False)
     assert {defect.check for defect in report.defects} == BROKEN[broken]
@@ -99,11 +170,13 @@ def test_each_defect_fails_exactly_its_checks(broken):
     [
         (toys.FixesBatch, "unknown_sizes"),
         (toys.ForgetsAState, "config"),
-        (toys.ForgetsAState, "saving"),
-        (toys.CallsPython, "export"),
-        (toys.CallsPython, "xla"),
         (toys.CallsPython, "gradients"),
-        (keras.layers.ZeroPadding1D, "implicit_mask"),
+        *all_slow(
+            (
+                *((toys.ForgetsAState, "saving"), (toys.CallsPython, "export")),
+                *((toys.CallsPython, "xla"), (keras.layers.ZeroPadding1D, "implicit_mask")),
+            )
+        ),
     ],
 )
 def test_a_single_check_finds_its_defect(broken, check):
@@ -111,6 +184,7 @@ def test_a_single_check_finds_its_defect(broken, check):
     assert {defect.check for defect in report.defects} == {check}
 
 
+@pytest.mark.slow
 def test_fresh_process_check_finds_state_outside_the_file(monkeypatch):
     monkeypatch.setattr(toys.ReadsAGlobal, "factor", 2.0)
     report = check_layer(toys.ReadsAGlobal(), X, only=["saving", "fresh_process"])

@@ -211,7 +211,7 @@ def fitted(pairs, initial_epoch, epochs, as_dataset):
     return list(map(list, model.seen))
 
 
-@pytest.mark.parametrize("as_dataset", [True, False])
+@pytest.mark.parametrize("as_dataset", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_resumed_fit_sees_what_an_undisturbed_one_sees(as_dataset):
     pairs = sentence_pairs(200)
     undisturbed = TokenBatches(*pairs, 200)
@@ -229,6 +229,7 @@ def test_batches_need_no_tensorflow(monkeypatch):
     assert anew([np.array([5])], [np.array([6])], multiple=1)[0][1].tolist() == [[6, EOS]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs Multi30k")
 def test_little_of_multi30k_is_padding():
     def lines(language):

@@ -156,6 +156,7 @@ def test_dataset_gives_the_same_batches_of_one_shape_and_advances():
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_sources", [False, True])
 def test_a_model_trains_on_them_and_traces_once(has_sources):
     pairs = sentence_pairs(40)

@@ -117,6 +117,7 @@ def test_bytes_that_are_no_model_are_refused(model):
         SentencePiece(model)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs Multi30k")
 def test_tokenised_multi30k_survives():
     def lines(language):

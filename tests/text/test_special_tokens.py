@@ -134,11 +134,13 @@ from keras_attn import text
 
 for path in json.loads(sys.argv[1]):
     tokenizer = text.load(path)
+    tokenizer = type(tokenizer).from_bytes(tokenizer.to_bytes())
     sentences = json.loads(sys.argv[2])
     ids, lengths = tokenizer.encode(sentences)
     pairs, _, segments = tokenizer.encode_pair(sentences, sentences[::-1], 9)
     texts = [line.decode() for line in tokenizer.decode(ids)]
-    print(json.dumps([x.tolist() for x in (ids, lengths, pairs, segments)] + [texts]))
+    tokens = [[token.hex() for token in row] for row in tokenizer.tokens(ids)]
+    print(json.dumps([x.tolist() for x in (ids, lengths, pairs, segments)] + [texts, tokens]))
 assert "tensorflow" not in sys.modules
 """
 
@@ -146,18 +148,27 @@ assert "tensorflow" not in sys.modules
 @pytest.mark.slow
 @needs_jax
 def test_tokenizers_work_without_tensorflow(tmp_path):
-    paths = []
-    for name, make in TOKENIZERS.items():
+    paths, plain = (
+        [],
+        {
+            "bpe": lambda: SentencePiece.train(SENTENCES, 90, "bpe"),
+            "characters": lambda: text.Characters.train(SENTENCES),
+        },
+    )
+    for name, make in {**TOKENIZERS, **plain}.items():
         paths.append(str(tmp_path / name))
         make().save(paths[-1])
     done = start_on("jax", ON_ANOTHER_BACKEND, json.dumps(paths), json.dumps(SENTENCES))
     assert done.returncode == 0, done.stderr
     for path, line in zip(paths, done.stdout.splitlines(), strict=True):
-        result = Service(text.load(path))(tf.constant(SENTENCES))
+        tokenizer = text.load(path)
+        result = Service(tokenizer)(tf.constant(SENTENCES))
         names = ("ids", "lengths", "pairs", "segments")
         expected = [result[name].numpy().tolist() for name in names]
         texts = [line.decode() for line in result["text"].numpy()]
-        assert json.loads(line) == [*expected, texts]
+        rows = tokenizer.tokens(result["ids"]).numpy()
+        tokens = [[token.hex() for token in row] for row in rows]
+        assert json.loads(line) == [*expected, texts, tokens]
 
 
 def test_a_prompt_loses_its_end_tokens_alone():

@@ -1,6 +1,6 @@
 import importlib
 
-import pytest
+from each import check_each
 
 from keras_attn.viz import axes, plot_axes
 
@@ -26,8 +26,11 @@ def test_every_axis_question_and_value_is_drawn():
         assert {axis, question, *values} <= set(drawn)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_value_of_the_package_is_in_the_picture(name):
+def test_every_value_of_the_packages_is_in_the_picture():
+    check_each(check_package, MODULES)
+
+
+def check_package(name):
     module = importlib.import_module(f"keras_attn.{name}")
     classes = {n for n in module.__all__ if isinstance(getattr(module, n), type)}
     drawn = {

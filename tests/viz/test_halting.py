@@ -23,7 +23,14 @@ def model():
 MASKED = np.where(REAL[..., None], X, 0).astype("float32")
 
 
-@pytest.mark.parametrize("run", ["call", "predict", "batches", "function"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        "call",
+        "batches",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("predict", "function")),
+    ],
+)
 def test_a_model_gives_its_halting_and_the_same_outputs(run):
     layer, whole = model()
     runs = {
