@@ -1,9 +1,9 @@
 """Run of any task: data, training, results by length and a card."""
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..plots import draw_lines
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.plots import draw_lines
+from ..common.run import TrainingRun
 from .batches import Batches
 
 _VALIDATION_BATCHES = 8

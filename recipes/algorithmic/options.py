@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
+from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
 SEQUENCES = ("copy", "reverse", "addition")
 MODELS = {

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from ..plots import draw_lines
+from ..common.plots import draw_lines
 from ..predict import compiled
 from .algorithmic_run import AlgorithmicRun
 from .architectures import parity_rnn

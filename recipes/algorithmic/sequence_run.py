@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn import losses, metrics, text, viz
 from keras_attn.depth import Halting
 
-from ..plots import draw_lines, save
+from ..common.plots import draw_lines, save
 from ..text.tokens import FIRST_ID
 from .algorithmic_run import AlgorithmicRun
 from .architectures import encoder_decoder

@@ -2,7 +2,7 @@
 
 import itertools
 
-from ..provenance import cores
+from ..common.machine import cores
 from .card import add_against_argument, card_parser, execute, new_card, positive
 from .harness import Contender, beside, compare, compare_twins, measure
 

@@ -3,7 +3,7 @@
 import statistics
 import tempfile
 
-from .. import provenance
+from ..common import machine as provenance
 from . import requirements
 from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure_first_calls

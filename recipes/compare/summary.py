@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..plots import new_axes, save
+from ..common.plots import new_axes, save
 
 LABEL = "bits per character, validation"
 

@@ -14,12 +14,12 @@ from keras_attn import distribution
 from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.memory import StatefulSegments
 
-from .. import dry_run, files
-from ..card import provenance
-from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE, adam
-from ..progress import duration, fit_verbosity
-from ..settings import check_agreement, check_out, check_settings, save_settings
+from ..common import dry_run, files
+from ..common.card import provenance
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import JIT_COMPILE, adam
+from ..common.progress import duration, fit_verbosity
+from ..common.settings import check_agreement, check_out, check_settings, save_settings
 from ..text.corpus import Corpus
 from ..text.data import read_text
 from ..text.segments import make_segments, make_validation

@@ -7,10 +7,10 @@ import keras
 
 from keras_attn import losses, metrics, models, optimizers
 
-from .. import dry_run, files
-from ..epoch_dataset import EpochDataset
-from ..run import MODEL, TrainingRun
-from ..settings import check_settings
+from ..common import dry_run, files
+from ..common.epoch_dataset import EpochDataset
+from ..common.run import MODEL, TrainingRun
+from ..common.settings import check_settings
 from .agents import build
 from .environments import TEST_SEED, Environments, training_seed
 from .episodes import MAX_STEPS, Episodes, Windows

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..plots import new_axes, save
+from ..common.plots import new_axes, save
 
 
 def first_returns(environments, step, number):

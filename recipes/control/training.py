@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_attn import optimizers
 
-from .. import dry_run, files
-from ..progress import duration, fit_verbosity
-from ..run import FILES, TrainingRun
-from ..settings import check_out, check_settings
+from ..common import dry_run, files
+from ..common.progress import duration, fit_verbosity
+from ..common.run import FILES, TrainingRun
+from ..common.settings import check_out, check_settings
 from .agents import build
 from .environments import TEST_SEED, Environments, training_seed
 from .offline import OfflineRun

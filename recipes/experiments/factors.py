@@ -5,8 +5,8 @@ from functools import partial
 
 from keras_attn import losses, models
 
-from ..optimizer import adam
-from ..options import ScheduleOptions
+from ..common.optimizer import adam
+from ..common.options import ScheduleOptions
 from .characters import bits_by_position, characters, train, windows
 from .experiment import Experiment
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from ..translate.dates import date_pairs
 from .python_source import code_lines, docstrings_by_package
 from .tables import read_columns

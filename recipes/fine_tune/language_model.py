@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn import metrics, models
 from keras_attn.backend.replicas import model_scope
 
-from ..epoch_dataset import EpochDataset
+from ..common.epoch_dataset import EpochDataset
 from ..masked_language_model.batches import mask_tokens
 from .encoded_texts import EncodedTexts, TextBatches, encode
 from .task import Task, token_loss

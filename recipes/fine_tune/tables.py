@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from .. import files
+from ..common import files
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # Python's own limit of a field is 131,072 characters.

@@ -3,10 +3,10 @@
 import dataclasses
 import json
 
-from ..epoch_dataset import EpochDataset
-from ..files import digest, write
-from ..optimizer import adam
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.files import digest, write
+from ..common.optimizer import adam
+from ..common.run import TrainingRun
 from .best_epoch import BestEpoch
 from .classification import Classification
 from .examples import read_examples

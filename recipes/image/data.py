@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from .shapes import DATASETS
 
 # Share of the images for each split that the data set does not hold out itself.

@@ -3,8 +3,8 @@
 import dataclasses
 import math
 
-from ..model_arguments import ModelArguments
-from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
+from ..common.model_arguments import ModelArguments
+from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 from .shapes import CLASSIFIERS, DATASETS, ENLARGER, MODELS, PATTERNS, pattern_sizes
 
 _SHAPE = {"metavar": ("ROWS", "COLUMNS")}

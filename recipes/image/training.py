@@ -7,11 +7,11 @@ import numpy as np
 
 from keras_attn import generation, losses, metrics, models
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..plots import write_image_grid
-from ..progress import evaluate_verbosity
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.plots import write_image_grid
+from ..common.progress import evaluate_verbosity
+from ..common.run import TrainingRun
 from .architectures import build
 from .batches import OrderedBatches, ShuffledBatches
 from .data import Images, digest, read_images, shrink

@@ -9,11 +9,11 @@ import numpy as np
 from keras_attn import generation, losses, metrics, viz
 from keras_attn.memory import StatefulSegments
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..plots import save
-from ..progress import evaluate_verbosity
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.plots import save
+from ..common.progress import evaluate_verbosity
+from ..common.run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text
 from ..text.segments import StridedWindows, make_segments, make_validation

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from ..cli import sentence
+from ..common.cli import sentence
 
 BATCH_SIZE = 32
 
@@ -76,7 +76,7 @@ def nearest(run, query, sentences, count=5):
     from keras_attn import text
     from keras_attn.export.versions import find_versions
 
-    from .. import files
+    from ..common import files
 
     export = os.path.join(run, "export")
     versions = find_versions(export) if os.path.isdir(export) else {}

@@ -4,10 +4,10 @@ import numpy as np
 
 from keras_attn import losses, metrics, models
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..progress import evaluate_verbosity
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.progress import evaluate_verbosity
+from ..common.run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text
 from ..text.tokens import FIRST_ID

@@ -3,8 +3,8 @@
 import dataclasses
 import os
 
-from ..options import CommandOptions, OptionError, option
-from ..provenance import cores
+from ..common.machine import cores
+from ..common.options import CommandOptions, OptionError, option
 
 DOCUMENTS = ("file", "blank_lines", "lines")  # what a `.txt` holds
 KINDS = ("characters", "bpe", "unigram")

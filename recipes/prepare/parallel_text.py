@@ -2,7 +2,7 @@
 
 import os
 
-from .. import files
+from ..common import files
 from .open_text import CHUNK, open_text
 from .sources import Source, boundary, find_files
 

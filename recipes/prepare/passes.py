@@ -9,7 +9,7 @@ import numpy as np
 from keras_attn.text.corpus.manifest import TOKENIZER
 from keras_attn.text.corpus.token_writer import TokenWriter
 
-from ..splits import SPLITS
+from ..common.files import SPLITS
 from . import cleaning, encoding
 from . import problems as kinds
 from .documents import Documents

@@ -7,8 +7,8 @@ import re
 
 from keras_attn.text.corpus.manifest import MANIFEST, Manifest
 
-from .. import files
-from ..files import PLAN, WORK
+from ..common import files
+from ..common.files import PLAN, WORK
 from .division import divide
 from .parallel_text import PARALLEL_TEXT, find_pairs
 from .passes import Part, Rules

@@ -5,8 +5,8 @@ import os
 
 from keras_attn.text.corpus.manifest import TOKENIZER, Manifest
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from . import problems
 from .encoding import Encoder
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from keras_attn.text.corpus.manifest import MANIFEST
 
-from .. import files
+from ..common import files
 
 LONGEST = 2**23  # bytes of a document; a longer one is cut into several
 JSON_LINES = (".jsonl", ".ndjson", ".json")

@@ -22,8 +22,8 @@ import numpy as np
 from keras_attn.files import atomic_file
 from keras_attn.text.corpus.manifest import TOKENIZER, Shard
 
-from .. import files
-from ..cli import sentence
+from ..common import files
+from ..common.cli import sentence
 from . import cleaning, encoding, passes
 from .plan import PLAN, WORK, check_out, is_complete, read_parts
 from .pool import Pool

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_attn import metrics, text
 
-from ..splits import SPLITS
+from ..common.files import SPLITS
 from .subwords import count_characters
 from .tokens import TokenFolder, save_tokenizer, write_shard
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from keras_attn.text.corpus.array_files import hash_of
 from keras_attn.text.corpus.manifest import MANIFEST
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from . import text_files
 from .text_files import TextFiles
 

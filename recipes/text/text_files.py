@@ -7,7 +7,7 @@ from pathlib import Path
 
 from keras_attn.text.corpus.array_files import hash_of
 
-from .. import files
+from ..common import files
 
 ENDINGS = (".txt", ".jsonl")
 FIELD = "text"  # of a JSON object

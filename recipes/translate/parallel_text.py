@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from keras_attn import text
 
-from .. import files
+from ..common import files
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
 from .prepared_pairs import PREPARED_SPLITS

@@ -8,7 +8,7 @@ from keras_attn.text import Manifest
 from keras_attn.text.corpus.array_files import hash_of
 from keras_attn.text.corpus.manifest import MANIFEST
 
-from .. import files
+from ..common import files
 from ..text.text_files import hash_files
 from .dates import date_pairs
 from .parallel_text import SPLITS, ParallelText

@@ -5,9 +5,9 @@ import keras
 from keras_attn import callbacks, generation, losses, metrics, optimizers, text
 from keras_attn.distribution.workers import worker_of
 
-from .. import files
-from ..epoch_dataset import EpochDataset
-from ..run import TrainingRun
+from ..common import files
+from ..common.epoch_dataset import EpochDataset
+from ..common.run import TrainingRun
 from . import architectures
 from .dates import iso_dates
 from .parallel_text import ParallelCorpus

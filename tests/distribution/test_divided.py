@@ -11,7 +11,7 @@ from fork_server import run_python
 from other_backend import needs_jax
 
 from keras_attn.callbacks import average_weights
-from recipes.local_ports import cluster_settings
+from recipes.common.machine import cluster_settings
 
 pytestmark = [pytest.mark.slow, needs_jax]
 

@@ -63,7 +63,7 @@ MODELS = {
 # The parts of the others are in those, or in tests of their own.
 IN_FILES = ("gemma", "modern_bert", "perceiver", "decision_transformer", "vit")
 TRAINED = ("llama", "modern_bert", "decision_transformer", "vit")
-# tests/catalogue exports the parts of the others.
+# tests/recipes/catalogue exports the parts of the others.
 EXPORTED = ("gpt_oss", "t5", "perceiver", "vit")
 
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tests/support/catalogue_support.py [NAME ...]
 
-writes `keras_attn/catalogue/support.json`, which the catalogue reads; with names, only their lines.
+writes `recipes/catalogue/support.json`, which the catalogue reads; with names, only their lines.
 All of them take five minutes.
 """
 
@@ -27,7 +27,7 @@ from keras import ops
 
 from keras_attn import memory
 
-FILE = Path(__file__).resolve().parents[2] / "keras_attn/catalogue/support.json"
+FILE = Path(__file__).resolve().parents[2] / "recipes/catalogue/support.json"
 NAMES = [*BLOCKS, *MODELS, *LOSSES]
 FIRST = LENGTH - 2
 

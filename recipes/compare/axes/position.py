@@ -2,7 +2,7 @@
 
 from keras_attn import positions, scores
 
-from ...grid import grid
+from ...common.model_arguments import grid
 from ..model import PLAIN, Changes
 
 

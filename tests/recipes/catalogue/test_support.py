@@ -16,7 +16,7 @@ from catalogue_support import (
 from other_backend import needs_jax
 
 from keras_attn import depth
-from keras_attn.catalogue.entries import OUTSIDE_MODELS, sections
+from recipes.catalogue.entries import OUTSIDE_MODELS, sections
 
 RECORDED = recorded()
 MEASURED = [name for name in NAMES if "causal" in RECORDED[name]]

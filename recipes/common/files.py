@@ -10,6 +10,7 @@ from pathlib import Path
 
 from keras_attn.files import atomic_file
 
+SPLITS = ("train", "valid", "test")  # that a recipe trains, validates and tests on
 # A folder that `recipes.prepare` has not finished has this file.
 WORK, PLAN = "work", "plan.json"
 _MAX_NAMES = 30

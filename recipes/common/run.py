@@ -15,13 +15,10 @@ from keras_attn.distribution.workers import worker_of
 from keras_attn.files import atomic_file
 
 from . import dry_run, files
-from .callbacks import AfterFirstStep
-from .card import provenance, write_card
-from .compilation_cache import keep_compiled_programs
-from .history import EpochSeconds, History, read_history
+from .card import EpochSeconds, History, provenance, read_history, write_card
 from .optimizer import JIT_COMPILE
 from .progress import duration, fit_verbosity
-from .results import result as result_text
+from .progress import result as result_text
 from .settings import check_agreement, check_out, check_settings, save_settings
 
 MODEL = "model.keras"
@@ -332,3 +329,34 @@ class TrainingRun:
             **entries,
             seconds=round(time.monotonic() - started, 1),
         )
+
+
+class AfterFirstStep(keras.callbacks.Callback):
+    """Call a function after the first step, so that a start that fails leaves no settings."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._function, self._is_called = function, False
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not self._is_called:
+            self._function()
+            self._is_called = True
+
+
+def keep_compiled_programs(directory):
+    """Keep JAX's compiled programs in a directory, so that a restart finds them.
+
+    By JAX's default a program that takes less than a second to compile is not kept. A directory
+    that the user has named stays. Other backends need nothing.
+    """
+    if keras.backend.backend() != "jax":
+        return
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return
+    jax.config.update("jax_compilation_cache_dir", os.path.abspath(directory))
+    # JAX looks for the directory once, when it compiles for the first time.
+    compilation_cache.reset_cache()

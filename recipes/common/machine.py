@@ -1,10 +1,14 @@
-"""Entries that make a number repeatable: the command, the machine and the versions."""
+"""The machine and the process that make a number: command, hardware, versions, memory and ports."""
 
 import collections
+import contextlib
+import json
 import os
 import pathlib
 import platform
+import resource
 import shlex
+import socket
 import subprocess
 import sys
 from importlib import metadata
@@ -77,3 +81,50 @@ def versions(*names):
             if version := getattr(sys.modules.get(name), "__version__", None):
                 found[name] = version
     return found
+
+
+def resident_memory(pid="self"):
+    """Return the memory that a process, by default this one, has now; None where it is unknown."""
+    return _status("VmRSS", pid)
+
+
+def peak_memory():
+    """Return the largest memory of this process so far, or since `restart_peak`."""
+    peak = _status("VmHWM")  # unlike ru_maxrss not inherited from the parent
+    if peak is None:
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return peak
+
+
+def restart_peak():
+    """Let `peak_memory` start again from the present memory; return False where it cannot."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        return False
+    return True
+
+
+def _status(name, pid="self"):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024 / 1e6
+    return None
+
+
+def free_ports(count):
+    """Return different ports on which nothing listens: all are held before any is released."""
+    with contextlib.ExitStack() as held:
+        address = ("127.0.0.1", 0)
+        listeners = [held.enter_context(socket.create_server(address)) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+def cluster_settings(count):
+    """Return the TF_CONFIG of each of so many processes on this machine."""
+    workers = [f"localhost:{port}" for port in free_ports(count)]
+    tasks = [{"type": "worker", "index": index} for index in range(count)]
+    return [json.dumps({"cluster": {"worker": workers}, "task": task}) for task in tasks]

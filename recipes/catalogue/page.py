@@ -2,8 +2,8 @@
 
 import re
 
-from keras_attn.catalogue.entries import OUTSIDE_MODELS, sections
-from keras_attn.catalogue.needs import NEEDS
+from .entries import OUTSIDE_MODELS, sections
+from .needs import NEEDS
 
 IMAGES = ".github/images/catalogue"
 HEAD = """\
@@ -29,7 +29,7 @@ model = models.CausalLanguageModel(layers.TokenEmbedding(100, 16), depth.Stack([
 Letters: B batch, T query length, S key length, N heads, H head size, D hidden size, F intermediate
 size, V vocabulary, M memory length, L layers.
 
-`python -m keras_attn.catalogue` makes this page from the docstrings. The lines on causality,
+`python -m recipes.catalogue` makes this page from the docstrings. The lines on causality,
 caches, exports and backends are results of `tests/support/catalogue_support.py`, which tries a tiny
 model with each value."""
 CAUSAL = {

@@ -6,10 +6,11 @@ import numpy as np
 from keras import ops
 
 from keras_attn import layers, losses, patterns, positions, scores, viz
-from keras_attn.catalogue.diagrams import DIAGRAMS, draw_diagram, model_row
-from keras_attn.catalogue.entries import sections
 from keras_attn.viz.figure import new_figure
 from keras_attn.viz.patterns import examples
+
+from .diagrams import DIAGRAMS, draw_diagram, model_row
+from .entries import sections
 
 LENGTH = 24
 

@@ -6,18 +6,18 @@ import re
 import keras
 import pytest
 
-from keras_attn.catalogue import files, page
-from keras_attn.catalogue.__main__ import main
-from keras_attn.catalogue.drawings import DRAWINGS
-from keras_attn.catalogue.entries import (
+from keras_attn.models.paper_sizes import PRESETS
+from recipes.catalogue import files, page
+from recipes.catalogue.__main__ import main
+from recipes.catalogue.drawings import DRAWINGS
+from recipes.catalogue.entries import (
     NOT_VALUES,
     OUTSIDE_MODELS,
     SECTIONS,
     Entry,
     sections,
 )
-from keras_attn.catalogue.needs import NEEDS
-from keras_attn.models.paper_sizes import PRESETS
+from recipes.catalogue.needs import NEEDS
 
 ENTRIES = {entry.name: entry for _, _, entries in sections() for entry in entries}
 VALUES = [name for name in ENTRIES if not name.startswith(OUTSIDE_MODELS)]
@@ -42,7 +42,7 @@ def _public(package):
 
 
 def missing(entry):
-    """What to add for an entry, as sentences; see the docstring of `keras_attn.catalogue`."""
+    """What to add for an entry, as sentences; see the docstring of `recipes.catalogue`."""
     is_loss = entry.name.startswith("losses.")
     has_cost = entry.cost or entry.name.startswith("testing.")
     needs = {name for _, names in NEEDS for name in names.split()}
@@ -59,15 +59,15 @@ def missing(entry):
         "The docstring of a model needs a table of its choices.": (
             entry.table or not entry.name.startswith("models.")
         ),
-        "keras_attn/catalogue/drawings.py needs a line in `DRAWINGS`.": entry.name in DRAWINGS,
-        "keras_attn/catalogue/needs.py needs its name.": entry.name in needs,
+        "recipes/catalogue/drawings.py needs a line in `DRAWINGS`.": entry.name in DRAWINGS,
+        "recipes/catalogue/needs.py needs its name.": entry.name in needs,
         "tests/support/catalogue_models.py needs a tiny model; then run "
         f"PYTHONPATH=. python tests/support/catalogue_support.py {entry.name}": (
             "jax" in entry.support and (is_loss or "onnx" in entry.support)
         ),
     }
     if entry.name.startswith(OUTSIDE_MODELS):
-        places = "keras_attn/catalogue/drawings.py", "tests/"
+        places = "recipes/catalogue/drawings.py", "tests/"
         checks = {k: v for k, v in checks.items() if not k.startswith(places)}
     return [sentence for sentence, is_met in checks.items() if not is_met]
 
@@ -90,7 +90,7 @@ def test_what_a_new_value_lacks_is_named():
 
 
 def test_the_files_are_up_to_date():
-    assert files.outdated() == [], "run: python -m keras_attn.catalogue"
+    assert files.outdated() == [], "run: python -m recipes.catalogue"
 
 
 def test_a_changed_docstring_or_drawing_is_detected(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Progress of a run as the terminal shows it, and numbers as its lines show them."""
+"""Progress of a run as the terminal shows it, and numbers and results as its lines show them."""
 
 import os
 
@@ -27,3 +27,17 @@ def byte_size(count):
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{count} bytes"
+
+
+def result(card):
+    """Return the first split's number and metric, and the other splits' numbers."""
+    measured = first_result(card)["metric"].replace("_", " ")
+    (first, own), *others = card["results"].items()
+    parts = [f"{own['value']:.3f} {measured}" + (f" ({first})" if others else "")]
+    return ", ".join([*parts, *(f"{other['value']:.3f} ({name})" for name, other in others)])
+
+
+def first_result(card):
+    """Return the result of the first split."""
+    first, *_ = card["results"].values()
+    return first
