@@ -202,10 +202,7 @@ class ModelManager:
     def _retire(self, records):
         """Unload what is not wanted, unless it is the last version that can answer."""
         with self._lock:
-            wanted = [record for record in records if record.wanted]
-            unwanted = [record for record in records if record.loaded and not record.wanted]
-            if wanted and not any(record.loaded for record in wanted):
-                unwanted = unwanted[1:]
+            unwanted = _unwanted(records)
             for record in unwanted:
                 record.state = State.UNLOADING
             unused = [self._take_if_unused(record) for record in unwanted]
@@ -227,6 +224,13 @@ class ModelManager:
         if self._complaints.get(name) != complaint:
             self._complaints[name] = complaint
             _log.warning(complaint)
+
+
+def _unwanted(records):
+    """Return the loaded versions to unload: all but one while none of the wanted is loaded."""
+    unwanted = [record for record in records if record.loaded and not record.wanted]
+    wanted = [record.loaded for record in records if record.wanted]
+    return unwanted[1:] if wanted and not any(wanted) else unwanted
 
 
 def _close(servable):

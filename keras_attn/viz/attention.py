@@ -49,7 +49,28 @@ def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, r
     """
     maps = maps_of(scores, layers, row)
     tokens, key_tokens = check_tokens(maps, tokens, key_tokens)
-    panels = {title: choose_head(of_layer, head) for title, of_layer in maps.items()}
+    panels = {title: choose_head(layer_scores, head) for title, layer_scores in maps.items()}
+    figure, grid = _panel_grid(panels, tokens, key_tokens)
+    rotation = 90 if max(map(len, key_tokens), default=0) > 2 else 0
+    most = max(float(weights.max()) for heads in panels.values() for _, weights in heads)
+    families = families_for([shown(name) for name in [*tokens, *key_tokens]])
+    for line, (title, heads) in enumerate(panels.items()):
+        for column, (axes, (name, weights)) in enumerate(zip(grid[line], heads)):
+            image = _draw_weights(axes, weights, most or 1)
+            lines = [title, name] if column == 0 else [name]
+            axes.set_title("\n".join(filter(None, lines)), size=8, loc="left")
+            is_lowest = all(len(below) <= column for below in list(panels.values())[line + 1 :])
+            write_names(axes.xaxis, key_tokens if is_lowest else [], families, rotation=rotation)
+            write_names(axes.yaxis, tokens if column == 0 else [], families)
+        for axes in grid[line][len(heads) :]:
+            axes.axis("off")
+    grid[-1][0].set(xlabel="key", ylabel="query")
+    figure.colorbar(image, ax=grid, label="weight", fraction=0.03, aspect=30)
+    return figure
+
+
+def _panel_grid(panels, tokens, key_tokens):
+    """Return a figure and its axes (panels, heads), as large as the tokens need."""
     columns = max(len(heads) for heads in panels.values())
     width, height = (
         min(max(TOKEN * len(names), SMALLEST), LARGEST) for names in (key_tokens, tokens)
@@ -57,30 +78,17 @@ def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, r
     longest = max(len(name) for name in [*tokens, *key_tokens, ""])
     margin = 0.8 + 0.09 * min(longest, 20)
     figure = new_figure(columns * (width + 0.2) + margin, len(panels) * (height + 0.4) + margin)
-    rotation = 90 if max(map(len, key_tokens), default=0) > 2 else 0
-    grid = figure.subplots(len(panels), columns, squeeze=False)
-    most = max(float(weights.max()) for heads in panels.values() for _, weights in heads)
-    families = families_for([shown(name) for name in [*tokens, *key_tokens]])
-    for line, (title, heads) in enumerate(panels.items()):
-        for column, axes in enumerate(grid[line]):
-            if column >= len(heads):
-                axes.axis("off")
-                continue
-            name, weights = heads[column]
-            cells, extent = _cells(weights)
-            image = axes.imshow(
-                cells, cmap="Blues", vmin=0, vmax=most or 1, interpolation="nearest", extent=extent
-            )
-            length, num_keys = weights.shape
-            axes.set(aspect="auto", xlim=(-0.5, num_keys - 0.5), ylim=(length - 0.5, -0.5))
-            of_layer = title if column == 0 else ""
-            axes.set_title("\n".join(x for x in (of_layer, name) if x), size=8, loc="left")
-            is_lowest = all(len(below) <= column for below in list(panels.values())[line + 1 :])
-            write_names(axes.xaxis, key_tokens if is_lowest else [], families, rotation=rotation)
-            write_names(axes.yaxis, tokens if column == 0 else [], families)
-    grid[-1][0].set(xlabel="key", ylabel="query")
-    figure.colorbar(image, ax=grid, label="weight", fraction=0.03, aspect=30)
-    return figure
+    return figure, figure.subplots(len(panels), columns, squeeze=False)
+
+
+def _draw_weights(axes, weights, most):
+    cells, extent = _cells(weights)
+    image = axes.imshow(
+        cells, cmap="Blues", vmin=0, vmax=most, interpolation="nearest", extent=extent
+    )
+    length, num_keys = weights.shape
+    axes.set(aspect="auto", xlim=(-0.5, num_keys - 0.5), ylim=(length - 0.5, -0.5))
+    return image
 
 
 def _cells(weights):
