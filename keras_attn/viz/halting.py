@@ -11,9 +11,8 @@ from keras_attn.depth import ACT, ACTRNN, Halting
 from keras_attn.depth.halting import record_halting
 from keras_attn.ops.checks import check_that
 from keras_attn.viz.attention_maps import describe, numbers_of, row_of, runs_by_title
-from keras_attn.viz.figure import new_figure
-from keras_attn.viz.fonts import families_for, shown, write_names
-from keras_attn.viz.recorder import Recorder, paths_of
+from keras_attn.viz.capture import Recorder, paths_of
+from keras_attn.viz.figure import families_for, new_figure, shown, write_names
 
 STEPS, REMAINDER = "#2f6690", "#9fc9e3"
 ROUNDING = 1e-5
@@ -59,8 +58,8 @@ def capture_halting(model):
     recorder = _Recorder(paths_of(model, (ACT, ACTRNN), wanted))
     try:
         with record_halting(recorder.record), recorder.in_predict(model):
-            yield recorder.found
-            recorder.check_found()
+            yield recorder.captured
+            recorder.check_captured()
     finally:
         recorder.close()
 
