@@ -154,14 +154,14 @@ def _numbers(layer_spans):
 
 def _token_spans(summaries, num_layers, row):
     """Return the spans of the queries of a row by layer, (L, T), the mean over heads."""
-    by_layer = [summary["queries"] for summary in summaries if "queries" in summary]
-    if len(by_layer) < num_layers:
+    layers = [summary["queries"] for summary in summaries if "queries" in summary]
+    if len(layers) < num_layers:
         raise ValueError(
             "`tokens` need dynamic spans, as `model.span_summary(token_ids)` gives them: a static "
-            f"span is the same at each token. Received: {num_layers - len(by_layer)} of {num_layers} "
+            f"span is the same at each token. Received: {num_layers - len(layers)} of {num_layers} "
             "layers without spans by query."
         )
-    return np.stack([row_of(np.asarray(layer_spans), row).mean(axis=0) for layer_spans in by_layer])
+    return np.stack([row_of(np.asarray(layer_spans), row).mean(axis=0) for layer_spans in layers])
 
 
 def _check_tokens(tokens, token_spans):
