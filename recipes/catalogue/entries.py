@@ -74,14 +74,14 @@ class Entry:
 @functools.cache
 def sections():
     """Return a list of (title, the package's docstring, entries), one for each section."""
-    support, found = json.loads(SUPPORT.read_text(encoding="utf-8")), []
+    support, sections_read = json.loads(SUPPORT.read_text(encoding="utf-8")), []
     for title, package, more in SECTIONS:
         module = importlib.import_module(f"keras_attn.{package}")
         public = [f"{package}.{name}" for name in module.__all__ if name != "get"]
         names = [name for name in public if name not in NOT_VALUES and callable(_value(name))]
         entries = [_entry(name, support.get(name, {})) for name in (*names, *more)]
-        found.append((title, module.__doc__.strip(), entries))
-    return found
+        sections_read.append((title, module.__doc__.strip(), entries))
+    return sections_read
 
 
 def _value(name):

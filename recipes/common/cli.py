@@ -58,9 +58,9 @@ def place_of(error, options):
 
 def _is_full(error):
     """True if a disk, or the memory of the host or of a device, is full."""
-    of_tensorflow = type(error).__name__ == "ResourceExhaustedError"
-    of_jax = "RESOURCE_EXHAUSTED" in str(error)
-    return of_tensorflow or of_jax or isinstance(error, MemoryError)
+    is_tensorflows = type(error).__name__ == "ResourceExhaustedError"
+    is_jaxs = "RESOURCE_EXHAUSTED" in str(error)
+    return is_tensorflows or is_jaxs or isinstance(error, MemoryError)
 
 
 def _exit_soon(code):

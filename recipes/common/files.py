@@ -74,9 +74,9 @@ def blocks(path):
     kind = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix, "")
     opened = gzip.open(path) if kind == "gzip" else open(path, "rb")
     with opened as file:
-        found = iter(lambda: file.read(_BLOCK), b"")
+        raw = iter(lambda: file.read(_BLOCK), b"")
         try:
-            for block in decompress_zstd(found, path) if kind == "zstd" else found:
+            for block in decompress_zstd(raw, path) if kind == "zstd" else raw:
                 is_empty = is_empty and not block
                 yield block
         except (OSError, EOFError, zlib.error) as error:
@@ -86,7 +86,7 @@ def blocks(path):
         raise ValueError(f"The file {path} is empty.")
 
 
-def decompress_zstd(found, path):
+def decompress_zstd(raw, path):
     """Yield the content of compressed blocks."""
     try:
         import zstandard
@@ -95,7 +95,7 @@ def decompress_zstd(found, path):
             f"The file {path} needs the package zstandard: pip install 'keras_attn[zstd]'"
         ) from error
     frame = None
-    for block in found:
+    for block in raw:
         while block:
             frame = frame or zstandard.ZstdDecompressor().decompressobj()
             try:
@@ -116,12 +116,12 @@ def read_object(path, remedy, *names):
     The error of a damaged file ends with the `remedy`.
     """
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(name in found for name in names):
+        content = None
+    if not isinstance(content, dict) or not all(name in content for name in names):
         raise ValueError(f"The file {path} is damaged; {remedy}.")
-    return found
+    return content
 
 
 @contextlib.contextmanager
@@ -155,8 +155,8 @@ def digest_of_hashes(hashes):
 
 def digest(*parts):
     """Return the SHA-256 of a sequence of str, with their lengths."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for part in parts:
         content = part.encode()
-        found.update(len(content).to_bytes(8, "big") + content)
-    return found.hexdigest()
+        sha256.update(len(content).to_bytes(8, "big") + content)
+    return sha256.hexdigest()

@@ -49,9 +49,9 @@ def hardware():
     # Processors of one name differ by a factor of two, and TensorFlow uses other kernels.
     vectors = next((f" ({text})" for flag, text in VECTORS.items() if flag in flags), "")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    found = [f"{model}{vectors}", f"{cores()} cores", f"{memory:.0f} GiB"]
+    entries_shown = [f"{model}{vectors}", f"{cores()} cores", f"{memory:.0f} GiB"]
     counts = collections.Counter(accelerators())
-    return ", ".join([*found, *(f"{count} x {name}" for name, count in counts.items())])
+    return ", ".join([*entries_shown, *(f"{count} x {name}" for name, count in counts.items())])
 
 
 def accelerators():
@@ -72,15 +72,15 @@ def accelerators():
 
 def versions(*names):
     """Return the versions of distributions, installed or imported, with that of Python."""
-    found = {"python": platform.python_version()}
+    known = {"python": platform.python_version()}
     for name in names:
         try:
-            found[name] = metadata.version(name)
+            known[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             # A checkout on the path is not installed.
             if version := getattr(sys.modules.get(name), "__version__", None):
-                found[name] = version
-    return found
+                known[name] = version
+    return known
 
 
 def resident_memory(pid="self"):

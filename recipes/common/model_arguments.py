@@ -37,7 +37,7 @@ class ModelArguments(Options):
         """
         from keras_attn.models.paper_sizes import PRESETS  # not for --help, which answers at once
 
-        known = {n: found for n, found in PRESETS.items() if fits(found[0].__name__, found[1])}
+        known = {n: preset for n, preset in PRESETS.items() if fits(preset[0].__name__, preset[1])}
         if self.preset not in known:
             raise OptionError(
                 f"--preset must be one of {', '.join(known)}. Received: {self.preset}."
@@ -79,7 +79,7 @@ def build_model(build, arguments, assignments):
 def _parse_assignments(assignments, build):
     # The data decide the size of the vocabulary.
     known = [name for name in inspect.signature(build).parameters if name != "vocabulary_size"]
-    found = {}
+    arguments = {}
     for assignment in assignments:
         name, _, value = assignment.partition("=")
         if name not in known:
@@ -88,13 +88,13 @@ def _parse_assignments(assignments, build):
                 f"Received: {assignment}."
             )
         try:
-            found[name] = parse_value(value)
+            arguments[name] = parse_value(value)
         except ValueError as error:
             raise ValueError(
                 f"--with {name} must be a value that fits: {str(error).rstrip('.')}. "
                 f"Received: {assignment}."
             ) from error
-    return found
+    return arguments
 
 
 _OPERATORS = {ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.Add: operator.add}

@@ -88,22 +88,22 @@ class CommandOptions:
             program: str. Module that is run, such as "recipes.translate".
         """
         parser = make_parser(cls, program)
-        found, others = parser.parse_known_args([str(argument) for argument in arguments])
-        given = vars(found)
+        namespace, others = parser.parse_known_args([str(argument) for argument in arguments])
+        values = vars(namespace)
         if others:
-            cls.take_others(parser, given, others)
-        given = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+            cls.take_others(parser, values, others)
+        values = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
         command = shlex.join(["python", "-m", str(program), *map(str, arguments)])
         try:
-            options = cls(**given, command=command).resolve()
+            options = cls(**values, command=command).resolve()
             options.check()
         except OptionError as error:
             parser.error(str(error))
         return options
 
     @classmethod
-    def take_others(cls, parser, given, others):
-        """Refuse arguments that are no options of the class; or add them to the dict `given`."""
+    def take_others(cls, parser, values, others):
+        """Refuse arguments that are no options of the class; or add them to the dict `values`."""
         parser.error(f"unrecognized arguments: {' '.join(others)}")
 
     @property
@@ -136,8 +136,8 @@ class CommandOptions:
     def identity(self):
         """Return the recipe and the options that a resumed run must not change, in JSON."""
         fields = option_fields(type(self))
-        found = {f.name: getattr(self, f.name) for f in fields if f.metadata["identity"]}
-        return {"recipe": self.recipe, **json.loads(json.dumps(found))}
+        fixed = {f.name: getattr(self, f.name) for f in fields if f.metadata["identity"]}
+        return {"recipe": self.recipe, **json.loads(json.dumps(fixed))}
 
     @property
     def recipe(self):
@@ -285,10 +285,10 @@ def _mesh_sizes(mesh):
 
 def _check_bounds(field, value):
     bounds = {name: field.metadata[name] for name in _BOUNDS}
-    given = [name for name, bound in bounds.items() if bound is not None]
+    limits = [name for name, bound in bounds.items() if bound is not None]
     numbers = () if value is None else value if isinstance(value, tuple) else (value,)
-    wanted = " and ".join(f"{_BOUNDS[name][0]} {bounds[name]}" for name in given)
-    fits = all(_BOUNDS[name][1](number, bounds[name]) for name in given for number in numbers)
+    wanted = " and ".join(f"{_BOUNDS[name][0]} {bounds[name]}" for name in limits)
+    fits = all(_BOUNDS[name][1](number, bounds[name]) for name in limits for number in numbers)
     if fits and all(math.isfinite(n) for n in numbers if isinstance(n, float)):
         return
     flag, received = f"--{field.name.replace('_', '-')}", " ".join(map(str, numbers))

@@ -75,8 +75,8 @@ def draw_training(rows, metric, path):
 
 def _points(rows, name):
     """Return pairs of epoch and value, of the epochs that have one: not all are validated."""
-    found = ((row["epoch"] + 1, row.get(name)) for row in rows)
-    return [(epoch, value) for epoch, value in found if isinstance(value, float)]
+    points = ((row["epoch"] + 1, row.get(name)) for row in rows)
+    return [(epoch, value) for epoch, value in points if isinstance(value, float)]
 
 
 def write_image_grid(images, num_values, path, columns=None):

@@ -210,9 +210,9 @@ class TrainingRun:
 
         `checkpoint/trained.json` is valid on any backend and for any number of processes.
         """
-        found = self._finished_training()
-        is_done = found is not None and found["epochs"] >= self.epochs and self._has_model()
-        return found["steps"] if is_done else None
+        finished = self._finished_training()
+        is_done = finished is not None and finished["epochs"] >= self.epochs and self._has_model()
+        return finished["steps"] if is_done else None
 
     def _has_model(self):
         return zipfile.is_zipfile(self.path(MODEL))

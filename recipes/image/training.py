@@ -66,11 +66,11 @@ class ImagesRun(TrainingRun):
         """Return the metric of the test split."""
         data, number = self._held_out("test", self.options.test_images)
         started = time.monotonic()
-        found = self.model.evaluate(data.data(), verbose=evaluate_verbosity(), return_dict=True)
+        measured = self.model.evaluate(data.data(), verbose=evaluate_verbosity(), return_dict=True)
         return {
             "test": {
                 "metric": self.metric,
-                "value": found[self.metric],
+                "value": measured[self.metric],
                 "signature": f"{number} images",
                 "images": number,
                 "seconds": round(time.monotonic() - started, 1),
