@@ -1,12 +1,15 @@
-"""The forms in which a model is exported.
+"""A process that holds one opened export: `python -m keras_attn.export.measured_process`.
 
-Each opener returns a function from lines to lines, and the precision that its engine computes in if
-that is known.
+It reads a request in each line of its input and writes an answer in a line, both JSON; it ends when
+its input ends. Engines in one process would slow each other by threads that wait for work.
 """
 
 import contextlib
 import json
 import os
+import subprocess
+import sys
+import time
 
 import numpy as np
 
@@ -14,6 +17,84 @@ from keras_attn import text
 from keras_attn.export.saved_model_files import COMPILATION_FILE
 from keras_attn.export.versions import newest_version
 from keras_attn.ops.checks import check_paths
+
+
+class ExportProcess:
+    """An export opened in a process of its own, with a number of threads.
+
+    Args:
+        path, form: as `form_of` returns them.
+        threads: int.
+        tokenizer: path of the file, for exports that read ids.
+        max_length: int. Longest answer in tokens, where the export leaves it open.
+    """
+
+    def __init__(self, path, form, threads, tokenizer, max_length):
+        options = {"path": path, "form": form, "threads": threads, "tokenizer": tokenizer}
+        variables = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=variables,
+        )
+        self._write({**options, "max_length": max_length})
+
+    def ask(self, lines):
+        """Return the answers to lines, and the seconds that they took."""
+        self._write(lines)
+        answer = self.read()
+        return answer["answers"], answer["seconds"]
+
+    def read(self):
+        """Return what the process writes next; raise a `ValueError` if it is that it cannot."""
+        line = self._process.stdout.readline()
+        if not line:
+            raise ValueError(f"Its process ended with exit code {self._process.wait()}.")
+        message = json.loads(line)
+        if "error" in message:
+            raise ValueError(message["error"])
+        return message
+
+    def stop(self):
+        """End the process."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _write(self, request):
+        with contextlib.suppress(BrokenPipeError):  # `read` says how the process has ended
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+
+
+def main():
+    """Open the export of the first line, then answer all others."""
+    # What libraries print must not come between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        for message in _run(map(json.loads, sys.stdin)):
+            print(json.dumps(message), file=answers, flush=True)
+    except Exception as error:  # any engine's, and shown beside the other forms' times
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(json.dumps({"error": reason}), file=answers, flush=True)
+
+
+def _run(requests):
+    options = next(requests)
+    start = time.perf_counter()
+    answer, precision = OPENERS[options.pop("form")](**options)
+    yield {"seconds": time.perf_counter() - start, "precision": precision}
+    for lines in requests:
+        start = time.perf_counter()
+        answers = answer(lines)
+        yield {"answers": answers, "seconds": time.perf_counter() - start}
+
 
 # Outputs of text signatures that are an answer, by their names.
 ANSWERS = ("translation", "continuation", "label")
@@ -58,13 +139,13 @@ def open_saved_model(path, threads, tokenizer, max_length):
     tf.config.threading.set_inter_op_parallelism_threads(1)
     loaded = tf.saved_model.load(path)  # kept by `answer`, since a signature does not keep it
     function = loaded.signatures["serving_default"]
-    found = [name for name in ANSWERS if name in function.structured_outputs]
-    if not found or list(function.structured_input_signature[1]) != ["text"]:
+    answer_names = [name for name in ANSWERS if name in function.structured_outputs]
+    if not answer_names or list(function.structured_input_signature[1]) != ["text"]:
         raise ValueError("The SavedModel has no signature from a text to a text.")
 
     def answer(lines):
         outputs = loaded.signatures["serving_default"](text=tf.constant(lines))
-        return [line.decode(errors="replace") for line in outputs[found[0]].numpy()]
+        return [line.decode(errors="replace") for line in outputs[answer_names[0]].numpy()]
 
     return answer, None
 
@@ -90,9 +171,9 @@ def open_onnx(path, threads, tokenizer, max_length):
         ids = [[*row, *[0] * (width - len(row))] for row in rows]
         tensors = {"token_ids" if reads_prompt else "source_ids": ids}
         tensors["lengths" if reads_prompt else "source_lengths"] = lengths
-        given = {name: np.asarray(x, "int32") for name, x in tensors.items() if name in names}
-        (found,) = session.run(["ids"], given)
-        answers = _decode(tokenizer, found, rows if reads_prompt else None)
+        feed = {name: np.asarray(x, "int32") for name, x in tensors.items() if name in names}
+        (ids,) = session.run(["ids"], feed)
+        answers = _decode(tokenizer, ids, rows if reads_prompt else None)
         ends = 0 if reads_prompt else len(tokenizer.template.end)
         has_text = [length > ends for length in lengths]
         return [x if is_text else "" for x, is_text in zip(answers, has_text, strict=True)]
@@ -121,8 +202,8 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
             lengths = {"min_decoding_length": 0, "max_decoding_length": max_length}
             results = engine.translate_batch(tokens, beam_size=1, **lengths)
             written = [result.hypotheses[0] for result in results]
-        found = [[ids.get(token, tokenizer.unk_id) for token in row] for row in written]
-        return _decode(tokenizer, found, rows if reads_prompt else None)
+        ids = [[ids.get(token, tokenizer.unk_id) for token in row] for row in written]
+        return _decode(tokenizer, ids, rows if reads_prompt else None)
 
     return answer, engine.compute_type
 
@@ -181,5 +262,9 @@ def _decode(tokenizer, rows, prompts):
     # As in `TextGenerator.text`: alone, the first new piece would lose its space.
     whole = tokenizer.decode_as_strings([a + b for a, b in zip(prompts, rows, strict=True)])
     read = tokenizer.decode_as_strings(prompts)
-    found = zip(whole, read, prompts, strict=True)
-    return [text[len(before) :] if prompt else "" for text, before, prompt in found]
+    parts = zip(whole, read, prompts, strict=True)
+    return [text[len(before) :] if prompt else "" for text, before, prompt in parts]
+
+
+if __name__ == "__main__":
+    main()
