@@ -98,30 +98,15 @@ def measure(
 
     Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3, for BLEU.
     """
-    lines = check_strings(lines=lines)
-    check_that(all(isinstance(line, str) for line in lines), "a list of str", lines=lines)
-    check_that(not isinstance(exports, (str, os.PathLike)), "a list of paths", exports=exports)
     cores = os.cpu_count() or 1
     threads = sorted({1, cores}) if threads is None else threads
-    lists = {"exports": exports, "lines": lines, "batch_sizes": batch_sizes, "threads": threads}
-    for name, values in lists.items():
-        is_list = isinstance(values, (list, tuple)) and len(values) > 0
-        check_that(is_list, "a list that is not empty", **{name: values})
-    if references is not None:
-        references = check_strings(references=references)
-        number, wanted = len(references), len(lines)
-        check_that(number == wanted, f"one for each of {wanted} lines", references=number)
-        corpus_bleu(references, references)  # raises without sacrebleu
+    lines, references = _checked_texts(lines, references)
+    _check_lists(exports=exports, lines=lines, batch_sizes=batch_sizes, threads=threads)
     if tokenizer is not None:
         check_paths(tokenizer=tokenizer)
         tokenizer = os.path.abspath(os.fspath(tokenizer))
-    for name in ("batch_sizes", "threads"):
-        for value in lists[name]:
-            check_sizes(**{name: value})
     check_sizes(max_length=max_length, repetitions=repetitions)
     batch_sizes = list(dict.fromkeys(min(size, len(lines)) for size in batch_sizes))
-    for path in exports:
-        check_paths(exports=path)
     forms = [form_of(os.path.abspath(path)) for path in exports]
     names = [os.fspath(path) for path in exports]
     with contextlib.ExitStack() as stack:
@@ -137,6 +122,31 @@ def measure(
                 run.turn(lines, batch_sizes)
     first = next((run.answers for run in runs if run.failure is None), [])
     return [run.measurement(first, references) for run in runs]
+
+
+def _check_lists(*, exports, **lists):
+    """Refuse lists that are empty or hold something else: paths, texts and sizes."""
+    check_that(not isinstance(exports, (str, os.PathLike)), "a list of paths", exports=exports)
+    for name, values in {"exports": exports, **lists}.items():
+        is_list = isinstance(values, (list, tuple)) and len(values) > 0
+        check_that(is_list, "a list that is not empty", **{name: values})
+    for name in ("batch_sizes", "threads"):
+        for value in lists[name]:
+            check_sizes(**{name: value})
+    for path in exports:
+        check_paths(exports=path)
+
+
+def _checked_texts(lines, references):
+    """Return both as lists; there is one reference for each line, or none at all."""
+    lines = check_strings(lines=lines)
+    check_that(all(isinstance(line, str) for line in lines), "a list of str", lines=lines)
+    if references is not None:
+        references = check_strings(references=references)
+        number, wanted = len(references), len(lines)
+        check_that(number == wanted, f"one for each of {wanted} lines", references=number)
+        corpus_bleu(references, references)  # raises without sacrebleu
+    return lines, references
 
 
 class _Run:
@@ -224,7 +234,18 @@ def format_measurements(measurements, loss=0.5):
     """Return the lines that `python -m keras_attn.export measure` prints."""
     answered = [one for one in measurements if one.failure is None]
     sizes = list(answered[0].seconds) if answered else []
-    has_bleu = bool(answered) and answered[0].bleu is not None
+    failures = dict.fromkeys(  # an export that fails alike with each number of threads fails once
+        f"{one.path}, {one.form}, did not answer: {one.failure}"
+        for one in measurements
+        if one.failure is not None
+    )
+    table = _table(answered, sizes) if answered else []
+    return [*table, *failures, "", *(_advice(answered, size, loss) for size in sizes)]
+
+
+def _table(answered, sizes):
+    """Return the lines of a table of measurements, in columns."""
+    has_bleu = answered[0].bleu is not None
     rows = [
         ["export", "form", "threads", "MB", "s to open"]
         + [_size_name(size) + ", ms a line" for size in sizes]
@@ -237,14 +258,8 @@ def format_measurements(measurements, loss=0.5):
         known = [one.path, one.form, str(one.threads), f"{one.file_bytes / 1e6:.1f}"]
         rows.append([*known, f"{one.seconds_to_open:.1f}", *times, same, *score])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
-    table = [line.rstrip() for line in table] if answered else []
-    failures = dict.fromkeys(  # an export that fails alike with each number of threads fails once
-        f"{one.path}, {one.form}, did not answer: {one.failure}"
-        for one in measurements
-        if one.failure is not None
-    )
-    return [*table, *failures, "", *(_advice(answered, size, loss) for size in sizes)]
+    lines = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
+    return [line.rstrip() for line in lines]
 
 
 def _advice(answered, size, loss):
