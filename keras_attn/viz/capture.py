@@ -1,4 +1,4 @@
-"""What layers of a model compute, captured from outside: attention scores of every layer."""
+"""Capture, from outside, of what layers of a model compute: the attention scores of each layer."""
 
 import contextlib
 import functools
