@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from .cli import sentence
+from .common.cli import sentence
+from .common.progress import first_result, result
 
 COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
 
@@ -75,14 +76,6 @@ def row(name, card):
     )
 
 
-def result(card):
-    """Return the first split's number and metric, and the other splits' numbers."""
-    measured = _first(card)["metric"].replace("_", " ")
-    (first, found), *others = card["results"].items()
-    parts = [f"{found['value']:.3f} {measured}" + (f" ({first})" if others else "")]
-    return ", ".join([*parts, *(f"{other['value']:.3f} ({name})" for name, other in others)])
-
-
 def table(cards):
     """Return a Markdown table of cards by name."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(name, card) for name, card in cards.items())]
@@ -91,21 +84,15 @@ def table(cards):
 
 def draw(cards, path, metric=None):
     """Draw a metric, which each run must have recorded, over the epochs of several runs."""
-    from .plots import draw_curves  # imports Keras, which --help and the table do not need
+    from .common.plots import draw_curves  # imports Keras, which --help and the table do not need
 
     if metric is None:
-        metric = f"val_{_first(next(iter(cards.values())))['metric']}"
+        metric = f"val_{first_result(next(iter(cards.values())))['metric']}"
     curves = {name: [row.get(metric) for row in card["history"]] for name, card in cards.items()}
     lacking = [name for name, values in curves.items() if None in values]
     if lacking:
         raise ValueError(f"There is no {metric} in each epoch of {', '.join(lacking)}.")
     draw_curves(path, curves, metric.replace("_", " "))
-
-
-def _first(card):
-    """Return the result of the first split."""
-    first, *_ = card["results"].values()
-    return first
 
 
 if __name__ == "__main__":

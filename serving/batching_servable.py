@@ -161,7 +161,7 @@ class BatchingServable:
 def _paddable(tasks):
     """Return the tasks whose tensors can be padded to one shape; the others fail."""
     shapes = _common_shapes([task.feeds for task in tasks])
-    found = []
+    batch_tasks = []
     for task in tasks:
         try:
             for name, array in task.feeds.items():
@@ -169,10 +169,10 @@ def _paddable(tasks):
                 require(known, "Only tensors with rank from 1 to 6 can be padded.")
                 has_values = array.size or array.shape[1:] == shapes[name][1:]
                 require(has_values, "Got empty tensor in batch of non-empty tensors.")
-            found.append(task)
+            batch_tasks.append(task)
         except ServingError as error:
             task.future.set_exception(error)
-    return found
+    return batch_tasks
 
 
 def _common_shapes(requests):

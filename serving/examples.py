@@ -51,8 +51,8 @@ def _read_example(value, example):
 
 def _add(item, name, feature):
     if item is None or isinstance(item, list) or is_object(item):
-        found = type_name(item)
-        raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {found}")
+        kind = type_name(item)
+        raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {kind}")
     if isinstance(item, (str, dict)):
         kind, value = "bytes_list", encode(item) if isinstance(item, str) else decode_base64(item)
     elif isinstance(item, float) or not -(2**63) <= item < 2**64:

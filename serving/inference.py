@@ -55,11 +55,11 @@ def multi_inference(servable, request, request_context=None, limits=None):
         method.check(servable.signatures[name])
         tasks[name] = method
     examples = _examples(request.input, limits)
-    found = _run(servable, tasks, examples, request_context)
+    outputs = _run(servable, tasks, examples, request_context)
     response = MultiInferenceResponse()
     for name, method in tasks.items():
         result = response.results.add()
-        method.fill(found[name], len(examples), getattr(result, method.result_field))
+        method.fill(outputs[name], len(examples), getattr(result, method.result_field))
         name_version(result.model_spec, servable, name)
     return response
 
@@ -72,8 +72,8 @@ def _infer(method, servable, request, request_context=None, limits=None):
     method.check(servable.signatures[name])
     examples = _examples(request.input, limits)
     with measure_runtime(servable.name, method.name):
-        found = _run(servable, [name], examples, request_context)
-    method.fill(found[name], len(examples), response.result)
+        outputs = _run(servable, [name], examples, request_context)
+    method.fill(outputs[name], len(examples), response.result)
     name_version(response.model_spec, servable, name)
     return response
 
@@ -89,9 +89,9 @@ def _run(servable, names, examples, request_context):
     }
     feeds = {signature.inputs["inputs"].name: examples for signature in signatures.values()}
     fetches = sorted({tensor for tensors in wanted.values() for tensor in tensors.values()})
-    found = dict(zip(fetches, map(as_array, servable.run(feeds, fetches, request_context))))
+    outputs = dict(zip(fetches, map(as_array, servable.run(feeds, fetches, request_context))))
     return {
-        name: {alias: found[tensor] for alias, tensor in tensors.items()}
+        name: {alias: outputs[tensor] for alias, tensor in tensors.items()}
         for name, tensors in wanted.items()
     }
 
@@ -164,9 +164,9 @@ def _fill_values(outputs, count, result):
 
 
 def _check_dtype(array, wanted, message):
-    found = tf.as_dtype(array.dtype)
-    if found != wanted:
-        names = [DataType.Name(dtype.as_datatype_enum) for dtype in (wanted, found)]
+    received = tf.as_dtype(array.dtype)
+    if received != wanted:
+        names = [DataType.Name(dtype.as_datatype_enum) for dtype in (wanted, received)]
         raise invalid_argument(message.format(*names))
 
 

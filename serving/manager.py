@@ -135,25 +135,25 @@ class ModelManager:
             require(label in labels, f"Unrecognized servable version label: {label}")
             version = labels[label]
         loaded = {key: x for key, x in self._records.get(name, {}).items() if x.loaded}
-        found = loaded.get(max(loaded, default=None) if version is None else version)
-        if found:
-            return found
+        record = loaded.get(max(loaded, default=None) if version is None else version)
+        if record:
+            return record
         request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
         raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {request}")
 
     def _poll_model(self, name):
         config = self._configs.get(name)
         try:
-            found = find_versions(config.base_path) if config else {}
+            available = find_versions(config.base_path) if config else {}
         except OSError as error:
             self._complain(name, f"Could not find base path {config.base_path}: {error.strerror}")
             return
-        wanted = wanted_versions(found, config.model_version_policy) if config else []
+        wanted = wanted_versions(available, config.model_version_policy) if config else []
         if config and not wanted:
             self._complain(name, f"No versions of servable {name} found under {config.base_path}")
         else:
             self._complaints.pop(name, None)
-        records = self._want(name, {version: found[version] for version in wanted})
+        records = self._want(name, {version: available[version] for version in wanted})
         for record in records:
             is_due = record.wanted and time.monotonic() >= record.next_attempt
             if is_due and record.state in _UNLOADED and not self._stopping.is_set():
@@ -202,10 +202,7 @@ class ModelManager:
     def _retire(self, records):
         """Unload what is not wanted, unless it is the last version that can answer."""
         with self._lock:
-            wanted = [record for record in records if record.wanted]
-            unwanted = [record for record in records if record.loaded and not record.wanted]
-            if wanted and not any(record.loaded for record in wanted):
-                unwanted = unwanted[1:]
+            unwanted = _unwanted(records)
             for record in unwanted:
                 record.state = State.UNLOADING
             unused = [self._take_if_unused(record) for record in unwanted]
@@ -227,6 +224,13 @@ class ModelManager:
         if self._complaints.get(name) != complaint:
             self._complaints[name] = complaint
             _log.warning(complaint)
+
+
+def _unwanted(records):
+    """Return the loaded versions to unload: all but one while none of the wanted is loaded."""
+    unwanted = [record for record in records if record.loaded and not record.wanted]
+    wanted = [record.loaded for record in records if record.wanted]
+    return unwanted[1:] if wanted and not any(wanted) else unwanted
 
 
 def _close(servable):

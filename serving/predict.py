@@ -59,13 +59,13 @@ def name_version(model_spec, servable, signature_name):
 
 
 def _feeds(signature, inputs):
-    given, known = set(inputs), set(signature.inputs)
-    if len(given) > len(known) or (len(given) < len(known) and not signature.defaults):
+    sent, known = set(inputs), set(signature.inputs)
+    if len(sent) > len(known) or (len(sent) < len(known) and not signature.defaults):
         raise invalid_argument(
-            f"input size does not match signature: {len(given)}!={len(known)} "
-            f"len({{{_join(given)}}}) != len({{{_join(known)}}}). "
-            f"Sent extra: {{{_join(given - known)}}}. "
-            f"Missing but required: {{{_join(known - given)}}}."
+            f"input size does not match signature: {len(sent)}!={len(known)} "
+            f"len({{{_join(sent)}}}) != len({{{_join(known)}}}). "
+            f"Sent extra: {{{_join(sent - known)}}}. "
+            f"Missing but required: {{{_join(known - sent)}}}."
         )
     feeds = {}
     for index, alias in enumerate(sorted(known)):
@@ -78,14 +78,14 @@ def _feeds(signature, inputs):
             raise invalid_argument(
                 f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
                 "no default value provided. Inputs expected to be in the request "
-                f"{{{_join(given)}}}, or default input alias set: {_join(signature.defaults)}"
+                f"{{{_join(sent)}}}, or default input alias set: {_join(signature.defaults)}"
             )
         wanted, got = tf.as_dtype(info.dtype), tf.as_dtype(array.dtype)
         names = f"{dtype_name(wanted)} but {dtype_name(got)}"
         require(wanted == got, f"Expects arg[{index}] to be {names} is provided")
         feeds[info.name] = array
-    names = f"{_join(given & known)}, request input: {_join(given)}"
-    require(given <= known, f"Inputs contains invalid name. Used request inputs: {names}")
+    names = f"{_join(sent & known)}, request input: {_join(sent)}"
+    require(sent <= known, f"Inputs contains invalid name. Used request inputs: {names}")
     return feeds
 
 

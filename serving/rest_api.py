@@ -192,7 +192,9 @@ class RestApi:
         result = self._infer(classify, request, document, request_context).result
         rows = [row.classes for row in result.classifications]
         scores = [_decimals(item.score for item in row) for row in rows]
-        pairs = [zip([item.label for item in row], found) for row, found in zip(rows, scores)]
+        pairs = [
+            zip([item.label for item in row], row_scores) for row, row_scores in zip(rows, scores)
+        ]
         return {"results": [list(map(list, pair)) for pair in pairs]}
 
     def _regress(self, spec, document, request_context):

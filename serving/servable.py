@@ -113,8 +113,8 @@ def warm_up(servable, path, iterations=1):
 
 def _check_answer(signature, expected, answer):
     for name, proto in expected.outputs.items():
-        found = to_array(name, answer.outputs[name]) if name in answer.outputs else None
-        if found is None or not outputs_match(to_array(name, proto), found):
+        output = to_array(name, answer.outputs[name]) if name in answer.outputs else None
+        if output is None or not outputs_match(to_array(name, proto), output):
             raise ServingError(
                 Code.FAILED_PRECONDITION,
                 f"The export is damaged or runs differently here: its signature {signature!r} no "

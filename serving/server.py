@@ -47,8 +47,9 @@ def serve(flags, stopping):
         # Before the imports that take seconds, so that a wrong path or port is reported at once.
         from . import config_files
 
-        given = flags.model_config_file, flags.model_name, flags.model_base_path
-        configs = config_files.read_model_configs(*given)
+        configs = config_files.read_model_configs(
+            flags.model_config_file, flags.model_name, flags.model_base_path
+        )
         for api, flag in (("gRPC", "port"), ("REST", "rest_api_port")):
             if port := getattr(flags, flag):
                 check_address(f"{api} (--{flag})", flags.host, port)

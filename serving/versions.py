@@ -35,13 +35,13 @@ class VersionRecord:
         return self.state == State.END
 
 
-def wanted_versions(found, policy):
+def wanted_versions(available, policy):
     """Return the version numbers that a policy wants among those found, the newest first.
 
     The policy is a `ServableVersionPolicy` proto: `latest` (one version unless it says more, and
     also when nothing is set), `all` or `specific`.
     """
-    newest_first = sorted(found, reverse=True)
+    newest_first = sorted(available, reverse=True)
     choice = policy.WhichOneof("policy_choice")
     if choice == "all":
         return newest_first

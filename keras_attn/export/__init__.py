@@ -15,15 +15,16 @@ from keras_attn.export._saved_model.writing import saved_model
 from keras_attn.export.inspection import Inspection, inspect
 from keras_attn.export.measurement import Measurement, measure
 from keras_attn.export.servable_ops import unservable_ops
-from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.compiled_decoding import Buckets
+from keras_attn.export.signatures.encoders import (
+    ClassPredictor,
+    TextClassifier,
+    TextTagger,
+    TokenEncoder,
+)
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
-from keras_attn.export.signatures.segment_steps import SegmentSteps
-from keras_attn.export.signatures.text_classifier import TextClassifier
+from keras_attn.export.signatures.steps import SegmentSteps, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
-from keras_attn.export.signatures.text_tagger import TextTagger
-from keras_attn.export.signatures.token_encoder import TokenEncoder
-from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 
 __all__ = [

@@ -2,12 +2,23 @@
 
 import argparse
 import contextlib
+import itertools
+import os
 import signal
 import sys
 import threading
+import zipfile
+import zlib
 
-from keras_attn.export import Buckets, commands
-from keras_attn.export.input_files import check_files
+import keras
+
+from keras_attn import generation, text
+from keras_attn.export import Buckets, ctranslate2, inspect, measure, onnx, saved_model
+from keras_attn.export.golden_outputs import first_line
+from keras_attn.export.inspection import format_report
+from keras_attn.export.measurement import format_measurements
+from keras_attn.export.versions import free_version
+from keras_attn.ops.checks import check_numbers, check_sizes
 
 
 def main(arguments=None):
@@ -59,7 +70,7 @@ def _parser():
         help="a SavedModel from text to text, for TensorFlow Serving",
         description="Write PATH/VERSION/, complete or not at all.",
     )
-    command.set_defaults(run=commands.write_saved_model)
+    command.set_defaults(run=write_saved_model)
     command.add_argument("path", help="directory that holds the versions")
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
@@ -91,7 +102,7 @@ def _parser():
         help="an ONNX file of a model or a part of it, from ids to ids",
         description="Write PATH if ONNX Runtime gives the model's outputs with it.",
     )
-    command.set_defaults(run=commands.write_onnx)
+    command.set_defaults(run=write_onnx)
     command.add_argument("path", help="the file to write")
     command.add_argument(
         "--what",
@@ -109,7 +120,7 @@ def _parser():
         help="a directory for CTranslate2, an engine for CPUs and GPUs",
         description="Write PATH if CTranslate2 gives the model's log-probabilities with it.",
     )
-    command.set_defaults(run=commands.write_ctranslate2)
+    command.set_defaults(run=write_ctranslate2)
     command.add_argument("path", help="the directory to write")
     command.add_argument("--quantize", help="int8 or another of CTranslate2's (default: float32)")
     command.add_argument("--max-length", type=int, default=1024, help="default: %(default)s")
@@ -121,7 +132,7 @@ def _parser():
         "status is 1 if outputs differ from the recorded ones or TensorFlow Serving cannot run the "
         "export, and 2 if there is no readable export.",
     )
-    command.set_defaults(run=commands.inspect_export)
+    command.set_defaults(run=inspect_export)
     command.add_argument("path", help="a version's directory, or the one that holds the versions")
 
     command = subparsers.add_parser(
@@ -131,7 +142,7 @@ def _parser():
         "one, and print which is the fastest here. The answers are compared with references, or "
         "with those of the first export.",
     )
-    command.set_defaults(run=commands.measure_exports)
+    command.set_defaults(run=measure_exports)
     command.add_argument(
         "exports",
         nargs="+",
@@ -167,6 +178,109 @@ def _parser():
         "export may lose (default: %(default)s)",
     )
     return parser
+
+
+def write_saved_model(model, path, version, beams, length_penalty, batches, lengths, **options):
+    """Write the next version of a SavedModel."""
+    free_version(path, version)  # raises before anything slow
+    sizes = {"batches": batches, "lengths": lengths}
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    if sizes and options["compile"] is None:
+        raise ValueError(f"--{next(iter(sizes))} needs --compile.")
+    options["buckets"] = Buckets(**sizes) if sizes else None
+    strategy = None if beams == 1 else generation.Beam(beams, length_penalty)
+    return _write(saved_model, model, path, version=version, strategy=strategy, **options)
+
+
+def write_onnx(model, path, **options):
+    """Write an ONNX file."""
+    return _write(onnx, model, path, **options)
+
+
+def write_ctranslate2(model, path, **options):
+    """Write a directory for CTranslate2."""
+    return _write(ctranslate2, model, path, **options)
+
+
+def _write(export, model, path, **options):
+    """Write an export of a model's file, and print its path."""
+    if options.get("tokenizer") is not None:
+        options["tokenizer"] = _load_tokenizer(options["tokenizer"])
+    print(export(_load_model(model), path, **options))
+    return 0
+
+
+def inspect_export(path):
+    """Print the contents and the faults of an export."""
+    inspection = inspect(path)
+    print("\n".join(format_report(inspection)))
+    for fault in inspection.faults:
+        print(f"keras_attn.export: {fault}", file=sys.stderr)
+    return 1 if inspection.faults else 0
+
+
+def measure_exports(exports, lines, references, num_lines, loss, **options):
+    """Print how fast and how well exports answer the lines of a file, and which to serve."""
+    check_numbers(0, loss=loss)  # raises before anything slow
+    check_sizes(num_lines=num_lines)
+    options["references"] = None if references is None else _read_lines(references, num_lines)
+    measurements = measure(exports, _read_lines(lines, num_lines), **options)
+    print("\n".join(format_measurements(measurements, loss)))
+    return 1 if all(each.failure for each in measurements) else 0
+
+
+def _read_lines(path, number):
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.rstrip("\r\n") for line in itertools.islice(file, number)]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The file must be UTF-8. Received: {path!r}.") from error
+    except OSError as error:
+        raise ValueError(f"Cannot read the file {path!r}: {error.strerror}.") from error
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"The file has no text. Received: {path!r}.")
+    return lines
+
+
+def _load_model(path):
+    try:
+        return keras.models.load_model(path)
+    except (KeyError, OSError, RuntimeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"The model cannot be loaded. Received: {path!r}: {first_line(error)}"
+        ) from error
+
+
+def _load_tokenizer(path):
+    try:
+        return text.load(path)
+    except ValueError as error:
+        raise ValueError(f"The file for --tokenizer does not hold a tokenizer: {error}") from error
+
+
+# Members of a complete file in Keras's format.
+_KERAS_MEMBERS = {"config.json", "metadata.json", "model.weights.h5"}
+
+
+def check_files(model, tokenizer=None):
+    """Raise a `ValueError` if an input file is missing or incomplete, without loading it."""
+    if not os.path.exists(model):
+        raise ValueError(f"The model's file does not exist. Received: {model!r}.")
+    if not _is_complete(model):
+        raise ValueError(
+            "The model's file is not a complete .keras file: it is truncated, damaged or has "
+            f"another format. Received: {model!r}, of {os.path.getsize(model):,} bytes."
+        )
+    if tokenizer is not None and not os.path.isfile(tokenizer):
+        raise ValueError(f"The file for --tokenizer does not exist. Received: {tokenizer!r}.")
+
+
+def _is_complete(path):
+    if os.path.isdir(path) or not path.endswith(".keras"):
+        return True  # Keras loads other formats too
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as file:
+        return _KERAS_MEMBERS <= set(file.namelist())
+    return False
 
 
 if __name__ == "__main__":

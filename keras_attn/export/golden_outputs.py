@@ -18,7 +18,7 @@ TOLERANCE = 1e-3
 _REPLACED = "\ufffd".encode()  # for a token that no text becomes
 
 
-def outputs_match(expected, found, tolerance=TOLERANCE):
+def outputs_match(expected, output, tolerance=TOLERANCE):
     """Compare an output with its golden array.
 
     Floating-point numbers may differ by `tolerance` times the greatest finite magnitude in
@@ -30,12 +30,12 @@ def outputs_match(expected, found, tolerance=TOLERANCE):
         >>> outputs_match(np.array([0.0, 10.0]), np.array([0.009, 10.0]), tolerance=1e-3)
         True
     """
-    if expected.dtype != found.dtype or expected.shape != found.shape:
+    if expected.dtype != output.dtype or expected.shape != output.shape:
         return False
     if expected.dtype.kind != "f":
-        return np.array_equal(expected, found)
+        return np.array_equal(expected, output)
     allowed = tolerance * np.abs(expected[np.isfinite(expected)]).max(initial=1e-6)
-    return np.allclose(expected, found, rtol=0, atol=allowed, equal_nan=True)
+    return np.allclose(expected, output, rtol=0, atol=allowed, equal_nan=True)
 
 
 def prediction_log():
@@ -70,10 +70,10 @@ def write_warmup_records(directory, signatures, model, tokenizer=None, requests=
             record = record_class()
             log = record.predict_log
             log.request.model_spec.signature_name = name
-            for named, found in zip(
+            for named, tensors in zip(
                 (log.request.inputs, log.response.outputs), arrays, strict=True
             ):
-                for key, value in found.items():
+                for key, value in tensors.items():
                     named[key].CopyFrom(tf.make_tensor_proto(value))
             writer.write(record.SerializeToString(deterministic=True))
 

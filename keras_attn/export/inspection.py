@@ -108,8 +108,8 @@ def inspect(path):
         ...     hidden_dim=8, intermediate_dim=16, max_length=32)
         >>> path = tempfile.mkdtemp()
         >>> _ = keras_attn.export.saved_model(model, path)
-        >>> found = keras_attn.export.inspect(path)
-        >>> found.signatures["encode"]["inputs"]["token_ids"], found.outcomes["encode"]
+        >>> inspection = keras_attn.export.inspect(path)
+        >>> inspection.signatures["encode"]["inputs"]["token_ids"], inspection.outcomes["encode"]
         (('int32', (None, None)), 'same')
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
@@ -144,13 +144,13 @@ def inspect(path):
 def _version_in(path):
     if not os.path.isdir(path):
         raise ValueError(f"`path` must be an existing directory. Received: path={path!r}.")
-    found = newest_version(path)
-    if found is None:
+    newest = newest_version(path)
+    if newest is None:
         raise ValueError(
             "`path` must hold a saved_model.pb, or versions: directories whose names are numbers. "
             f"Received: path={path!r}."
         )
-    return found
+    return newest
 
 
 def _signatures(meta_graph):
@@ -250,6 +250,6 @@ def _format_outcomes(outcomes):
         ("runs", "not recorded, the request runs"),
         ("differs", "DIFFERENT from the recorded ones"),
     ):
-        names = sorted(name for name, found in outcomes.items() if found == outcome)
+        names = sorted(name for name, each in outcomes.items() if each == outcome)
         parts += [f"{words}: {', '.join(names)}"] if names else []
     return "; ".join(parts) or "not checked: the export carries no requests"

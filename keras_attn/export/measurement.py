@@ -7,8 +7,7 @@ import pathlib
 import statistics
 
 from keras_attn.callbacks import corpus_bleu
-from keras_attn.export._measurement.forms import form_of
-from keras_attn.export._measurement.process import ExportProcess
+from keras_attn.export.measured_process import ExportProcess, form_of
 from keras_attn.ops.checks import check_numbers, check_paths, check_sizes, check_that
 from keras_attn.text.tokenizers.tokenizer import check_strings
 
@@ -21,7 +20,7 @@ class Measurement:
         path: str. The export.
         form: str. "SavedModel", "compiled SavedModel", "ONNX" or "CTranslate2", with the precision
             where the engine tells it.
-        threads: int. Number of threads that it was given.
+        threads: int. Number of threads of its engine.
         file_bytes: int. Size of all its files.
         seconds_to_open: float. Time until the first line was answered.
         seconds: dict of a batch size and the seconds for a line, a median of all turns.
@@ -92,42 +91,27 @@ def measure(
         >>> model = keras_attn.models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
         >>> path = keras_attn.export.saved_model(
         ...     model, tempfile.mkdtemp(), tokenizer=tokenizer, max_length=4)
-        >>> (found,) = keras_attn.export.measure(
+        >>> (measured,) = keras_attn.export.measure(
         ...     [path], ["ab", "b"], batch_sizes=[2], threads=[1], repetitions=2)
-        >>> found.form, found.same, found.seconds[2] > 0
+        >>> measured.form, measured.same, measured.seconds[2] > 0
         ('SavedModel', 2, True)
 
     Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3, for BLEU.
     """
-    lines = check_strings(lines=lines)
-    check_that(all(isinstance(line, str) for line in lines), "a list of str", lines=lines)
-    check_that(not isinstance(exports, (str, os.PathLike)), "a list of paths", exports=exports)
     cores = os.cpu_count() or 1
     threads = sorted({1, cores}) if threads is None else threads
-    given = {"exports": exports, "lines": lines, "batch_sizes": batch_sizes, "threads": threads}
-    for name, values in given.items():
-        is_list = isinstance(values, (list, tuple)) and len(values) > 0
-        check_that(is_list, "a list that is not empty", **{name: values})
-    if references is not None:
-        references = check_strings(references=references)
-        found, wanted = len(references), len(lines)
-        check_that(found == wanted, f"one for each of {wanted} lines", references=found)
-        corpus_bleu(references, references)  # raises without sacrebleu
+    lines, references = _checked_texts(lines, references)
+    _check_lists(exports=exports, lines=lines, batch_sizes=batch_sizes, threads=threads)
     if tokenizer is not None:
         check_paths(tokenizer=tokenizer)
         tokenizer = os.path.abspath(os.fspath(tokenizer))
-    for name in ("batch_sizes", "threads"):
-        for value in given[name]:
-            check_sizes(**{name: value})
     check_sizes(max_length=max_length, repetitions=repetitions)
     batch_sizes = list(dict.fromkeys(min(size, len(lines)) for size in batch_sizes))
-    for path in exports:
-        check_paths(exports=path)
-    found = [form_of(os.path.abspath(path)) for path in exports]
+    forms = [form_of(os.path.abspath(path)) for path in exports]
     names = [os.fspath(path) for path in exports]
     with contextlib.ExitStack() as stack:
         runs = []
-        for name, (path, form) in zip(names, found, strict=True):
+        for name, (path, form) in zip(names, forms, strict=True):
             for count in threads:
                 run = _Run(name, path, form, count, tokenizer, max_length)
                 stack.callback(run.stop)
@@ -138,6 +122,31 @@ def measure(
                 run.turn(lines, batch_sizes)
     first = next((run.answers for run in runs if run.failure is None), [])
     return [run.measurement(first, references) for run in runs]
+
+
+def _check_lists(*, exports, **lists):
+    """Refuse lists that are empty or hold something else: paths, texts and sizes."""
+    check_that(not isinstance(exports, (str, os.PathLike)), "a list of paths", exports=exports)
+    for name, values in {"exports": exports, **lists}.items():
+        is_list = isinstance(values, (list, tuple)) and len(values) > 0
+        check_that(is_list, "a list that is not empty", **{name: values})
+    for name in ("batch_sizes", "threads"):
+        for value in lists[name]:
+            check_sizes(**{name: value})
+    for path in exports:
+        check_paths(exports=path)
+
+
+def _checked_texts(lines, references):
+    """Return both as lists; there is one reference for each line, or none at all."""
+    lines = check_strings(lines=lines)
+    check_that(all(isinstance(line, str) for line in lines), "a list of str", lines=lines)
+    if references is not None:
+        references = check_strings(references=references)
+        number, wanted = len(references), len(lines)
+        check_that(number == wanted, f"one for each of {wanted} lines", references=number)
+        corpus_bleu(references, references)  # raises without sacrebleu
+    return lines, references
 
 
 class _Run:
@@ -211,41 +220,46 @@ def choose(measurements, batch_size, loss=0.5):
             references, the percentage of lines that it may answer otherwise than the first.
     """
     check_numbers(0, loss=loss)
-    answered = [found for found in measurements if found.failure is None]
-    best = max(found.quality for found in answered)
-    good = [found for found in answered if found.quality >= best - loss]
+    answered = [one for one in measurements if one.failure is None]
+    best = max(one.quality for one in answered)
+    good = [one for one in answered if one.quality >= best - loss]
 
-    def speed(found):
-        return found.seconds[batch_size]
+    def speed(one):
+        return one.seconds[batch_size]
 
     return min(good, key=speed), min(answered, key=speed)
 
 
 def format_measurements(measurements, loss=0.5):
     """Return the lines that `python -m keras_attn.export measure` prints."""
-    answered = [found for found in measurements if found.failure is None]
+    answered = [one for one in measurements if one.failure is None]
     sizes = list(answered[0].seconds) if answered else []
-    has_bleu = bool(answered) and answered[0].bleu is not None
+    failures = dict.fromkeys(  # an export that fails alike with each number of threads fails once
+        f"{one.path}, {one.form}, did not answer: {one.failure}"
+        for one in measurements
+        if one.failure is not None
+    )
+    table = _table(answered, sizes) if answered else []
+    return [*table, *failures, "", *(_advice(answered, size, loss) for size in sizes)]
+
+
+def _table(answered, sizes):
+    """Return the lines of a table of measurements, in columns."""
+    has_bleu = answered[0].bleu is not None
     rows = [
         ["export", "form", "threads", "MB", "s to open"]
         + [_size_name(size) + ", ms a line" for size in sizes]
         + ["same answers", *(["BLEU"] if has_bleu else [])]
     ]
-    for found in answered:
-        times = [f"{1e3 * found.seconds[size]:.2f}" for size in sizes]
-        score = [f"{found.bleu:.2f}"] if has_bleu else []
-        same = f"{found.same} of {len(found.answers)}"
-        known = [found.path, found.form, str(found.threads), f"{found.file_bytes / 1e6:.1f}"]
-        rows.append([*known, f"{found.seconds_to_open:.1f}", *times, same, *score])
+    for one in answered:
+        times = [f"{1e3 * one.seconds[size]:.2f}" for size in sizes]
+        score = [f"{one.bleu:.2f}"] if has_bleu else []
+        same = f"{one.same} of {len(one.answers)}"
+        known = [one.path, one.form, str(one.threads), f"{one.file_bytes / 1e6:.1f}"]
+        rows.append([*known, f"{one.seconds_to_open:.1f}", *times, same, *score])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
-    table = [line.rstrip() for line in table] if answered else []
-    failures = dict.fromkeys(  # an export that fails alike with each number of threads fails once
-        f"{found.path}, {found.form}, did not answer: {found.failure}"
-        for found in measurements
-        if found.failure is not None
-    )
-    return [*table, *failures, "", *(_advice(answered, size, loss) for size in sizes)]
+    lines = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
+    return [line.rstrip() for line in lines]
 
 
 def _advice(answered, size, loss):
@@ -255,7 +269,7 @@ def _advice(answered, size, loss):
     if good is fastest:
         return text
     ratio = good.seconds[size] / fastest.seconds[size]
-    lost = max(found.quality for found in answered) - fastest.quality
+    lost = max(one.quality for one in answered) - fastest.quality
     unit = "% of the answers differ" if fastest.bleu is None else "points of BLEU are lost"
     return f"{text} {_describe(fastest)} is {ratio:.2f} times as fast, and {lost:.2g} {unit}."
 
@@ -264,6 +278,6 @@ def _size_name(size):
     return "one line" if size == 1 else f"{size} lines"
 
 
-def _describe(found):
-    plural = "" if found.threads == 1 else "s"
-    return f"{found.path} ({found.form}) on {found.threads} thread{plural}"
+def _describe(one):
+    plural = "" if one.threads == 1 else "s"
+    return f"{one.path} ({one.form}) on {one.threads} thread{plural}"

@@ -59,8 +59,8 @@ def has_own_variables(directory):
         return False
     if not expected:
         return True
-    found = tf.fingerprint([_read_bytes(index)], "farmhash64").numpy()
-    return int.from_bytes(found.tobytes(), "little") == expected
+    digest = tf.fingerprint([_read_bytes(index)], "farmhash64").numpy()
+    return int.from_bytes(digest.tobytes(), "little") == expected
 
 
 def write_compilation(directory, facts):

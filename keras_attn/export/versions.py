@@ -44,11 +44,11 @@ def free_version(path, version=None):
     check_sizes(version=version)
     check_that(version <= MAX_VERSION, f"at most {MAX_VERSION}", version=version)
     directory = os.path.join(path, str(version))
-    found = find_versions(path) if os.path.exists(path) else {}  # "007" is version 7
-    if version in found or os.path.exists(directory):
+    existing = find_versions(path) if os.path.exists(path) else {}  # "007" is version 7
+    if version in existing or os.path.exists(directory):
         raise ValueError(
             "The version exists and is not overwritten; choose another number. "
-            f"Received: {found.get(version, directory)}."
+            f"Received: {existing.get(version, directory)}."
         )
     return directory
 
@@ -64,9 +64,9 @@ def newest_version(path):
 def find_versions(path):
     """Return the sub-directories whose names are version numbers, "7" or "007": number to path."""
     with os.scandir(path) as children:
-        found = {
+        versions = {
             int(child.name): child.path
             for child in children
             if re.fullmatch(r"[0-9]+", child.name) and child.is_dir()
         }
-    return {version: path for version, path in found.items() if version <= MAX_VERSION}
+    return {version: path for version, path in versions.items() if version <= MAX_VERSION}

@@ -3,8 +3,7 @@
 Pictures need Matplotlib: pip install 'keras_attn[viz]'.
 """
 
-from keras_attn.viz.attention import plot_attention
-from keras_attn.viz.attention_page import write_attention_page
+from keras_attn.viz.attention import plot_attention, write_attention_page
 from keras_attn.viz.axes import plot_axes
 from keras_attn.viz.capture import capture_attention
 from keras_attn.viz.halting import capture_halting, plot_halting

@@ -22,19 +22,14 @@ def maps_of(scores, layers=None, row=0):
     return {title: _of_row(numbers_of(run), row) for title, run in runs.items()}
 
 
-def runs_by_title(found, layers, name):
+def runs_by_title(captured, layers, name):
     """Return what was captured of each run of the chosen layers by title, as `maps_of` does.
 
-    `name` is that of the argument, `found`, in errors.
+    `name` is that of the argument `captured` in errors.
     """
-    by_path = found if isinstance(found, dict) else {"": found}
+    by_path = captured if isinstance(captured, dict) else {"": captured}
     if layers is not None:
-        check_that(isinstance(layers, str), "None or the end of a path, a string", layers=layers)
-        ends = layers, f"*/{layers}"
-        chosen = [p for p in by_path if any(fnmatch.fnmatchcase(p, end) for end in ends)]
-        known = ", ".join(by_path) or "nothing"
-        check_that(chosen, f"the end of a path of `{name}`, which has {known}", layers=layers)
-        by_path = {path: by_path[path] for path in chosen}
+        by_path = _chosen(by_path, layers, name)
     by_title = {}
     for path, runs in by_path.items():
         runs = runs if isinstance(runs, list) else [runs]
@@ -45,9 +40,19 @@ def runs_by_title(found, layers, name):
         context = {"scores": "capture_attention", "halting": "capture_halting"}[name]
         raise ValueError(
             f"`{name}` must hold at least one layer: call the model inside `{context}`. "
-            f"Received: {name}={found!r}."
+            f"Received: {name}={captured!r}."
         )
     return by_title
+
+
+def _chosen(by_path, layers, name):
+    """Return the entries whose paths end in `layers`, in which `*` stands for any text."""
+    check_that(isinstance(layers, str), "None or the end of a path, a string", layers=layers)
+    ends = layers, f"*/{layers}"
+    chosen = [p for p in by_path if any(fnmatch.fnmatchcase(p, end) for end in ends)]
+    known = ", ".join(by_path) or "nothing"
+    check_that(chosen, f"the end of a path of `{name}`, which has {known}", layers=layers)
+    return {path: by_path[path] for path in chosen}
 
 
 def _of_row(array, row):
@@ -96,16 +101,16 @@ def check_tokens(maps, tokens, key_tokens=None):
     tokens = [str(token) for token in tokens]
     key_tokens = tokens if key_tokens is None else [str(token) for token in key_tokens]
     for title, scores in maps.items():
-        for name, found, length in (
+        for name, names, length in (
             ("tokens", tokens, scores.shape[1]),
             ("key_tokens", key_tokens, scores.shape[2]),
         ):
-            if len(found) != length:
+            if len(names) != length:
                 kind = "queries" if name == "tokens" else "keys"
                 raise ValueError(
                     f"`{name}` must name each of the {length} {kind} of {title or 'the scores'}; "
                     "`layers` chooses the layers of one pair of texts. "
-                    f"Received: {len(found)} {name}."
+                    f"Received: {len(names)} {name}."
                 )
     return tokens, key_tokens
 
@@ -115,7 +120,7 @@ def choose_head(scores, head):
     if isinstance(head, str) and head == "mean":
         return [("mean", scores.mean(axis=0))]
     if head is None:
-        return [(f"head {number}", of_head) for number, of_head in enumerate(scores)]
+        return [(f"head {number}", weights) for number, weights in enumerate(scores)]
     is_head = _is_integer(head) and 0 <= head < len(scores)
     check_that(is_head, f'None, "mean" or a head, below {len(scores)}', head=head)
     return [(f"head {head}", scores[head])]

@@ -11,9 +11,8 @@ from keras_attn.depth import ACT, ACTRNN, Halting
 from keras_attn.depth.halting import record_halting
 from keras_attn.ops.checks import check_that
 from keras_attn.viz.attention_maps import describe, numbers_of, row_of, runs_by_title
-from keras_attn.viz.figure import new_figure
-from keras_attn.viz.fonts import families_for, shown, write_names
-from keras_attn.viz.recorder import Recorder, paths_of
+from keras_attn.viz.capture import Recorder, paths_of
+from keras_attn.viz.figure import families_for, new_figure, shown, write_names
 
 STEPS, REMAINDER = "#2f6690", "#9fc9e3"
 ROUNDING = 1e-5
@@ -59,8 +58,8 @@ def capture_halting(model):
     recorder = _Recorder(paths_of(model, (ACT, ACTRNN), wanted))
     try:
         with record_halting(recorder.record), recorder.in_predict(model):
-            yield recorder.found
-            recorder.check_found()
+            yield recorder.captured
+            recorder.check_captured()
     finally:
         recorder.close()
 
@@ -125,18 +124,8 @@ def plot_halting(halting, tokens, *, layers=None, row=0):
     figure = new_figure(width + 0.9, HEIGHT * len(panels) + names + 0.5)
     grid = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
     families = families_for([shown(token) for token in tokens])
-    places = range(len(tokens))
     for axes, (title, (steps, remainder)) in zip(grid, panels.items(), strict=True):
-        axes.bar(places, steps, color=STEPS, label="steps N")
-        if remainder is not None:
-            axes.bar(places, remainder, bottom=steps, color=REMAINDER, label="remainder R")
-        ran = steps[steps > 0]
-        mean = f"mean N {ran.mean():.2f}" if len(ran) else "no step"
-        axes.set_title(f"{title}: {mean}" if title else mean, size=8, loc="left")
-        axes.set_ylabel("steps", size=8)
-        axes.set_ylim(0, max(steps.max() + (remainder is not None), 1) * 1.04)
-        axes.yaxis.get_major_locator().set_params(integer=True)
-        axes.spines[["top", "right"]].set_visible(False)
+        _draw_bars(axes, title, steps, remainder)
         write_names(axes.xaxis, tokens, families, rotation=rotation)
         axes.label_outer()
     grid[0].set_xlim(-0.6, len(tokens) - 0.4)
@@ -148,14 +137,39 @@ def plot_halting(halting, tokens, *, layers=None, row=0):
     return figure
 
 
-def _cells(title, run, row):
-    """Return (N, R) of one row by title, of several cells one each; R is None where not given."""
-    steps, remainder = run if isinstance(run, Halting) else (run, None)
-    steps = numbers_of(steps)
-    shapes = {steps.shape}
+def _draw_bars(axes, title, steps, remainder):
+    """Draw the steps of a panel, and remainders on them unless they are None."""
+    places = range(len(steps))
+    axes.bar(places, steps, color=STEPS, label="steps N")
     if remainder is not None:
-        remainder = numbers_of(remainder)
-        shapes.add(remainder.shape)
+        axes.bar(places, remainder, bottom=steps, color=REMAINDER, label="remainder R")
+    ran = steps[steps > 0]
+    mean = f"mean N {ran.mean():.2f}" if len(ran) else "no step"
+    axes.set_title(f"{title}: {mean}" if title else mean, size=8, loc="left")
+    axes.set_ylabel("steps", size=8)
+    axes.set_ylim(0, max(steps.max() + (remainder is not None), 1) * 1.04)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _cells(title, run, row):
+    """Return (N, R) of one row by title, of several cells one each; R may be None."""
+    arrays = [numbers_of(x) for x in (run if isinstance(run, Halting) else (run,)) if x is not None]
+    _check_arrays(*arrays)
+    if arrays[0].ndim > 1:
+        arrays = [row_of(array, row) for array in arrays]
+    steps, remainder = (*arrays, None)[:2]
+    if steps.ndim == 1:
+        return {title: (steps, remainder)}
+    remainders = [None] * len(steps) if remainder is None else remainder
+    pairs = zip(steps, remainders, strict=True)
+    prefix = f"{title}, " if title else ""
+    return {f"{prefix}cell {number + 1}": pair for number, pair in enumerate(pairs)}
+
+
+def _check_arrays(steps, remainder=None):
+    """Refuse steps and remainders that are none, or of different shapes."""
+    shapes = {steps.shape} if remainder is None else {steps.shape, remainder.shape}
     if steps.ndim not in (1, 2, 3) or len(shapes) > 1:
         by = ", ".join(str(shape) for shape in shapes)
         raise ValueError(
@@ -163,25 +177,12 @@ def _cells(title, run, row):
             f"Received: halting of shape {by}."
         )
     if not _is_whole(steps) or not (remainder is None or _is_share(remainder)):
-        found = " and ".join(describe(x) for x in (steps, remainder) if x is not None)
+        received = " and ".join(describe(x) for x in (steps, remainder) if x is not None)
         raise ValueError(
             "`halting` must be steps of at least one token, whole numbers of at least 0; give "
             "remainders in [0, 1] as `keras_attn.depth.Halting(steps, remainders)`. "
-            f"Received: halting of {found}."
+            f"Received: halting of {received}."
         )
-    both = [part for part in (steps, remainder) if part is not None]
-    if steps.ndim > 1:
-        both = [row_of(part, row) for part in both]
-    steps, remainder = (*both, None)[:2]
-    if steps.ndim == 1:
-        return {title: (steps, remainder)}
-    return {
-        ", ".join(x for x in (title, f"cell {number + 1}") if x): (
-            steps[number],
-            None if remainder is None else remainder[number],
-        )
-        for number in range(len(steps))
-    }
 
 
 def _is_whole(steps):

@@ -71,10 +71,10 @@ def summarize_heads(scores, layers=None):
         section 3.
     """
     heads = HeadSummary()
-    for title, of_layer in maps_of(scores, layers, row=None).items():
+    for title, layer_weights in maps_of(scores, layers, row=None).items():
         is_cross = title.split(", ")[0].split("/")[-1].startswith("cross")
-        for number in range(of_layer.shape[-3]):
-            weights = of_layer[..., number, :, :]
+        for number in range(layer_weights.shape[-3]):
+            weights = layer_weights[..., number, :, :]
             heads.append(Head(title, number, _entropy(weights), _distance(weights, is_cross)))
     return heads
 

@@ -4,8 +4,7 @@ import numpy as np
 
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 from keras_attn.viz.attention_maps import numbers_of, row_of
-from keras_attn.viz.figure import new_figure
-from keras_attn.viz.fonts import families_for, shown, write_names
+from keras_attn.viz.figure import families_for, new_figure, shown, write_names
 
 RAMP = 32  # of an `AdaptiveSpan` by default
 MOST_NUMBERS = 96  # heads, above which cells of the table show no number
@@ -50,13 +49,13 @@ def plot_spans(spans, tokens=None, *, ramp=None, max_span=None, row=0):
     if ramp is None:
         ramp = max((summary["ramp"] for summary in summaries), default=RAMP)
     check_numbers(1, ramp=ramp)
-    longest = max(float(of_layer.max()) for of_layer in heads) + ramp
+    longest = max(float(layer_spans.max()) for layer_spans in heads) + ramp
     if max_span is None:
         max_span = max((summary["max_span"] for summary in summaries), default=longest)
     check_numbers(1, max_span=max_span)
-    of_tokens = None if tokens is None else _of_tokens(summaries, len(layers), row)
-    tokens = None if tokens is None else _check_tokens(tokens, of_tokens)
-    count = max(len(of_layer) for of_layer in heads)
+    token_spans = None if tokens is None else _token_spans(summaries, len(layers), row)
+    tokens = None if tokens is None else _check_tokens(tokens, token_spans)
+    count = max(len(layer_spans) for layer_spans in heads)
     width, height = 0.5 * count + 5.6, max(0.3 * len(heads) + 0.9, 2.4)
     if tokens is None:
         figure = new_figure(width, height)
@@ -66,17 +65,17 @@ def plot_spans(spans, tokens=None, *, ramp=None, max_span=None, row=0):
         figure = new_figure(width, height + 2.4)
         upper, lower = figure.subfigures(2, 1, height_ratios=[height, 2.4])
         table, mask = upper.subplots(1, 2, width_ratios=[0.5 * count + 1, 4.2])
-        _draw_tokens(lower.subplots(), of_tokens, tokens)
+        _draw_tokens(lower.subplots(), token_spans, tokens)
     _draw_table(table, heads)
     _draw_masks(mask, heads, ramp, max_span, min(longest, max_span))
     return figure
 
 
 def _draw_table(axes, heads):
-    count = max(len(of_layer) for of_layer in heads)
+    count = max(len(layer_spans) for layer_spans in heads)
     table = np.full((len(heads), count), np.nan)
-    for number, of_layer in enumerate(heads):
-        table[number, : len(of_layer)] = of_layer
+    for number, layer_spans in enumerate(heads):
+        table[number, : len(layer_spans)] = layer_spans
     most = np.nanmax(table)
     axes.imshow(table, cmap="Blues", vmin=0, vmax=most or 1, aspect="auto")
     axes.set(title="span z of each head", xlabel="head", ylabel="layer")
@@ -93,8 +92,8 @@ def _draw_table(axes, heads):
 
 def _draw_masks(axes, heads, ramp, max_span, end):
     x = np.linspace(0, end, 501)
-    for number, of_layer in enumerate(heads):
-        for head, span in enumerate(of_layer):
+    for number, layer_spans in enumerate(heads):
+        for head, span in enumerate(layer_spans):
             mask = np.where(x < max_span, np.clip((ramp + span - x) / ramp, 0, 1), 0)
             label = _layer_label(number, len(heads)) if head == 0 else "_"
             axes.plot(x, mask, color=_color(number, len(heads)), label=label, linewidth=1.2)
@@ -104,11 +103,11 @@ def _draw_masks(axes, heads, ramp, max_span, end):
     axes.legend(fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _draw_tokens(axes, of_tokens, tokens):
-    for number, of_layer in enumerate(of_tokens):
-        color = _color(number, len(of_tokens))
-        axes.plot(of_layer, color=color, linewidth=0.8, alpha=0.7)
-    axes.plot(np.mean(of_tokens, axis=0), "k.-", linewidth=1.6, label="mean of all layers")
+def _draw_tokens(axes, token_spans, tokens):
+    for number, layer_spans in enumerate(token_spans):
+        color = _color(number, len(token_spans))
+        axes.plot(layer_spans, color=color, linewidth=0.8, alpha=0.7)
+    axes.plot(np.mean(token_spans, axis=0), "k.-", linewidth=1.6, label="mean of all layers")
     axes.set(title="span of the query at each token, mean over heads", ylabel="tokens")
     axes.title.set_size(9)
     axes.set_xlim(-0.6, len(tokens) - 0.4)
@@ -142,32 +141,32 @@ def _layers(spans):
     return list(spans)
 
 
-def _numbers(of_layer):
-    numbers = numbers_of(of_layer)
+def _numbers(layer_spans):
+    numbers = numbers_of(layer_spans)
     is_list = numbers.dtype.kind in "iuf" and numbers.ndim == 1 and numbers.size > 0
     if not is_list or not np.all((numbers >= 0) & np.isfinite(numbers)):
         raise ValueError(
             "`spans` must be numbers of at least 0, a list of heads a layer. "
-            f"Received: a layer with {of_layer!r}."
+            f"Received: a layer with {layer_spans!r}."
         )
     return numbers.astype("float64")
 
 
-def _of_tokens(summaries, num_layers, row):
+def _token_spans(summaries, num_layers, row):
     """Return the spans of the queries of a row by layer, (L, T), the mean over heads."""
-    found = [summary["queries"] for summary in summaries if "queries" in summary]
-    if len(found) < num_layers:
+    layers = [summary["queries"] for summary in summaries if "queries" in summary]
+    if len(layers) < num_layers:
         raise ValueError(
             "`tokens` need dynamic spans, as `model.span_summary(token_ids)` gives them: a static "
-            f"span is the same at each token. Received: {num_layers - len(found)} of {num_layers} "
+            f"span is the same at each token. Received: {num_layers - len(layers)} of {num_layers} "
             "layers without spans by query."
         )
-    return np.stack([row_of(np.asarray(of_layer), row).mean(axis=0) for of_layer in found])
+    return np.stack([row_of(np.asarray(layer_spans), row).mean(axis=0) for layer_spans in layers])
 
 
-def _check_tokens(tokens, of_tokens):
+def _check_tokens(tokens, token_spans):
     check_that(hasattr(tokens, "__iter__"), "a list of strings", tokens=tokens)
-    tokens, length = [str(token) for token in tokens], of_tokens.shape[1]
+    tokens, length = [str(token) for token in tokens], token_spans.shape[1]
     check_sizes(length=length)
     if len(tokens) != length:
         raise ValueError(

@@ -1,9 +1,9 @@
 """Run of any task: data, training, results by length and a card."""
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..plots import draw_lines
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.plots import draw_lines
+from ..common.run import TrainingRun
 from .batches import Batches
 
 _VALIDATION_BATCHES = 8
@@ -52,11 +52,11 @@ class AlgorithmicRun(TrainingRun):
         return results
 
     def _result(self, lengths):
-        found = [self.by_length[length] for length in lengths if length in self.by_length]
+        measured = [self.by_length[length] for length in lengths if length in self.by_length]
         return {
             "metric": self.metric,
-            "value": sum(measures[self.metric] for measures in found) / len(found),
-            "signature": f"{sum(measures['examples'] for measures in found)} held-out examples",
+            "value": sum(measures[self.metric] for measures in measured) / len(measured),
+            "signature": f"{sum(measures['examples'] for measures in measured)} held-out examples",
         }
 
     @property
@@ -71,7 +71,7 @@ class AlgorithmicRun(TrainingRun):
     def _draw(self):
         """Draw the measures by length."""
         lines = {
-            name.replace("_", " "): {n: found[name] for n, found in self.by_length.items()}
+            name.replace("_", " "): {n: measured[name] for n, measured in self.by_length.items()}
             for name in self.drawn
         }
         mark, picture = (self.options.train_length, "longest in training"), "by_length.png"

@@ -123,15 +123,15 @@ def draw_examples(make, number, held_out):
 
     `make` draws as many as it is asked for: a tuple of arrays, the first for `is_held_out`.
     """
-    found, count = [], 0
+    blocks, count = [], 0
     for _ in range(_ROUNDS):
         arrays = make(number)
         right = is_held_out(arrays[0]) == held_out
-        found.append([array[right] for array in arrays])
+        blocks.append([array[right] for array in arrays])
         count += int(right.sum())
         if count >= number:
             break
-    return type(arrays)(*(np.concatenate(parts)[:number] for parts in zip(*found, strict=True)))
+    return type(arrays)(*(np.concatenate(parts)[:number] for parts in zip(*blocks, strict=True)))
 
 
 def _mix_bits(hashed):

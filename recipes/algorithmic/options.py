@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
+from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
 SEQUENCES = ("copy", "reverse", "addition")
 MODELS = {
@@ -105,8 +105,8 @@ class RecipeOptions(
         if self.depth and model != "universal_transformer":
             raise OptionError("--depth is for universal_transformer.")
         if self.task == "parity":
-            of_transformers = "num_heads", "intermediate_dim", "dropout", "residual"
-            self._check_default(of_transformers, "parity, whose networks are no transformers")
+            transformer_options = "num_heads", "intermediate_dim", "dropout", "residual"
+            self._check_default(transformer_options, "parity, whose networks are no transformers")
         if model in ("rnn", "transformer") or self.depth == "recurrent":
             self._check_default(("ponder_loss", "halting_bias"), "models without ACT")
 

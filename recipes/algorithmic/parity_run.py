@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from ..plots import draw_lines
+from ..common.plots import draw_lines
 from ..predict import compiled
 from .algorithmic_run import AlgorithmicRun
 from .architectures import parity_rnn
@@ -31,15 +31,15 @@ class ParityRun(AlgorithmicRun):
     def evaluate_examples(self, examples):
         inputs, labels = self.batches.as_arrays(examples)
         logits = np.asarray(self._logits_of(inputs))
-        found = {"accuracy": float(np.mean((logits > 0) == (labels > 0)))}
+        measures = {"accuracy": float(np.mean((logits > 0) == (labels > 0)))}
         if self._steps_of is not None:
-            found["steps"] = float(np.mean(self._steps_of(inputs)))
-        return found
+            measures["steps"] = float(np.mean(self._steps_of(inputs)))
+        return measures
 
     def act_steps(self):
         if self._steps is None:
             return {}
-        steps = {length: found["steps"] for length, found in self.by_length.items()}
+        steps = {length: measures["steps"] for length, measures in self.by_length.items()}
         picture = self.path("steps.png")
         draw_lines(picture, {"act_rnn": steps}, "numbers that are not 0", "mean steps")
         return {}

@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn import losses, metrics, text, viz
 from keras_attn.depth import Halting
 
-from ..plots import draw_lines, save
+from ..common.plots import draw_lines, save
 from ..text.tokens import FIRST_ID
 from .algorithmic_run import AlgorithmicRun
 from .architectures import encoder_decoder
@@ -30,10 +30,10 @@ class SequenceRun(AlgorithmicRun):
 
     def evaluate_examples(self, examples):
         inputs, labels = self.batches.as_arrays(examples)
-        found = self.model.evaluate(
+        measured = self.model.evaluate(
             inputs, labels, batch_size=self.options.batch_size, verbose=0, return_dict=True
         )
-        return {name: found[name] for name in self.drawn}
+        return {name: measured[name] for name in self.drawn}
 
     def export(self):
         """Write the next version under `export/`: text to text."""

@@ -57,8 +57,8 @@ def carries(sources):
 
     Both the rows of an addition and the result are int arrays (B, width).
     """
-    found = np.zeros_like(sources)
-    for row, run in zip(sources, found, strict=True):
+    targets = np.zeros_like(sources)
+    for row, run in zip(sources, targets, strict=True):
         symbols = [symbol for symbol in row if symbol >= 0]
         plus = symbols.index(PLUS)
         numbers = symbols[:plus], symbols[plus + 1 :]
@@ -69,7 +69,7 @@ def carries(sources):
             # A carry that exists only because of a carry is the same one, one digit farther.
             is_new, carry = column >= DIGITS, column + carry >= DIGITS
             length = 0 if not carry else 1 if is_new else length + 1
-    return found
+    return targets
 
 
 class Vectors(NamedTuple):

@@ -8,8 +8,8 @@ import sys
 
 from keras_attn.files import atomic_file
 
-from .. import cli
-from ..provenance import command_line, commit, hardware
+from ..common import cli
+from ..common.machine import command_line, commit, hardware
 
 CARDS = pathlib.Path(__file__).parent / "cards"
 

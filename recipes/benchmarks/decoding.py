@@ -2,7 +2,7 @@
 
 import itertools
 
-from ..provenance import cores
+from ..common.machine import cores
 from .card import add_against_argument, card_parser, execute, new_card, positive
 from .harness import Contender, beside, compare, compare_twins, measure
 
@@ -50,19 +50,28 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
     modes = {name: {"mode": mode} for name, mode in OURS.items() if mode in chosen}
     if batch == 1 and CORES > 1:
         modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
-    ours = [Contender(n, f"{MODULE}.ours:decoding", options | mode) for n, mode in modes.items()]
-    engines = [
-        Contender(name, f"{MODULE}.ct2:decoding", options | setting)
+    peers = {"ctranslate2": ("ct2", _engines(batch)), "hugging_face": ("marian", _peers(batch))}
+    programs = [("ours", modes), *(peers[name] for name in PEERS if name in chosen)]
+    return [
+        Contender(name, f"{MODULE}.{program}:decoding", options | setting)
+        for program, settings in programs
+        for name, setting in settings.items()
+    ]
+
+
+def _engines(batch):
+    """Return the settings of CTranslate2 that a batch can use, by name."""
+    return {
+        name: setting
         for name, setting in CTRANSLATE2.items()
         if setting.get("workers", 1) <= batch and (CORES > 1 or name == CTRANSLATE2_ALONE)
-    ]
-    hugging_face = [
-        Contender(name, f"{MODULE}.marian:decoding", options | setting)
-        for name, setting in HUGGING_FACE.items()
-        if not setting or (batch == 1 and CORES > 1)
-    ]
-    peers = {"ctranslate2": engines, "hugging_face": hugging_face}
-    return [*ours, *(each for name in PEERS if name in chosen for each in peers[name])]
+    }
+
+
+def _peers(batch):
+    """Return the settings of Hugging Face for a batch, by name."""
+    has_several = batch == 1 and CORES > 1
+    return {name: setting for name, setting in HUGGING_FACE.items() if not setting or has_several}
 
 
 def comparisons(rows, beams):

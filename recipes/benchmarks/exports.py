@@ -55,7 +55,7 @@ def main():
 def comparisons(rows):
     """Eight bits against float32 of the same engine."""
     by_name = {row["name"]: row["facts"] for row in rows}
-    found = []
+    checks = []
     for name, facts in by_name.items():
         whole = by_name.get(name.removesuffix("_int8"))
         if whole is None or whole is facts:
@@ -63,11 +63,11 @@ def comparisons(rows):
         for key, what in (("megabytes", "all files"), ("weight_megabytes", "the weights")):
             ratio = facts[key] / whole[key]
             statement = f"**{name}**: {what} take {ratio:.3f} of the bytes"
-            found.append(requirements.check(name, statement, ratio, at_most=0.3))
+            checks.append(requirements.check(name, statement, ratio, at_most=0.3))
         lost = whole["value"] - facts["value"]
         statement = f"**{name}** loses {lost:.4g} of the score"
-        found.append(requirements.check(name, statement, lost))
-    return found
+        checks.append(requirements.check(name, statement, lost))
+    return checks
 
 
 if __name__ == "__main__":

@@ -16,9 +16,8 @@ import numpy as np
 from keras_attn.callbacks.checkpoints import Checkpoints
 from keras_attn.files import PARTIAL
 
-from ..history import read_history
-from ..local_ports import cluster_settings
-from ..provenance import versions
+from ..common.card import read_history
+from ..common.machine import cluster_settings, versions
 from .card import card_parser, execute, new_card, positive, sentence
 from .requirements import check
 

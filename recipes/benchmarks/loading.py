@@ -3,7 +3,7 @@
 import statistics
 import tempfile
 
-from .. import provenance
+from ..common import machine as provenance
 from . import requirements
 from .card import card_parser, execute, new_card, positive
 from .harness import Contender, measure_first_calls
@@ -72,13 +72,13 @@ def comparisons(rows):
         return []
     plain, compiled = plain["facts"], compiled["facts"]
     # The first request of "ids" is small and compiles the smallest bucket.
-    of_ids = [seconds for name, _, seconds in compiled["requests"] if name == "ids"]
-    bucket = statistics.median(of_ids[2:])
+    id_seconds = [seconds for name, _, seconds in compiled["requests"] if name == "ids"]
+    bucket = statistics.median(id_seconds[2:])
     first, plain_first = (
         facts["load_seconds"] + facts["requests"][0][-1] for facts in (compiled, plain)
     )
     more = compiled["resident_mb"] - plain["resident_mb"]
-    count = len(of_ids) - 1
+    count = len(id_seconds) - 1
     statements = {
         f"**{COMPILED}**: {bucket:.1f} CPU s to compile a bucket (median of {count - 1})": bucket,
         f"**{COMPILED}**: {first:.1f} CPU s to load and to answer one sentence first, "

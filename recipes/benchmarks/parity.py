@@ -9,7 +9,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-from ..provenance import command_line, hardware, versions
+from ..common.machine import command_line, hardware, versions
 from .card import CARDS, cell, execute
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -5,7 +5,7 @@ import tempfile
 
 import numpy as np
 
-from .. import files
+from ..common import files
 from ..text.corpus import train_on_sentences
 from ..translate.parallel_text import ParallelText
 from . import requirements

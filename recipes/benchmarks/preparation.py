@@ -9,7 +9,7 @@ import sysconfig
 import tempfile
 import time
 
-from ..provenance import versions
+from ..common.machine import versions
 from .card import card_parser, execute, new_card, positive, sentence
 from .requirements import check
 
@@ -29,7 +29,7 @@ from recipes.prepare.light import without_keras
 without_keras()
 from recipes.prepare.options import RecipeOptions
 from recipes.prepare.plan import make_plan
-from recipes.process_memory import peak_memory
+from recipes.common.machine import peak_memory
 from recipes.prepare.steps import prepare
 options = RecipeOptions.parse(sys.argv[1:])
 plan = make_plan(options)

@@ -64,10 +64,10 @@ def memory_growth(rows, more, fewer, at_most=None):
 
 def rates(rows, name, other, verb, at_least=None):
     """Return the units a second of a row over those of another, within a turn."""
-    found = compare(rows, name, [other])
-    if found is None:
+    comparison = compare(rows, name, [other])
+    if comparison is None:
         return None
-    ratio = found["ratio"] * find(rows, name)["units"] / find(rows, other)["units"]
+    ratio = comparison["ratio"] * find(rows, name)["units"] / find(rows, other)["units"]
     digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     statement = f"**{name}** {verb} {digits} times as many tokens a second as {other}"
     return check(name, statement, ratio, at_least=at_least)

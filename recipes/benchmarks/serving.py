@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from .. import provenance
+from ..common import machine as provenance
 from . import requirements
 from .card import card_parser, execute, new_card, positive, sentence
 from .serving_clients import GrpcConnection, Load, RestConnection

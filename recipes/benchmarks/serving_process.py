@@ -12,8 +12,7 @@ import urllib.request
 
 import numpy as np
 
-from ..local_ports import free_ports
-from ..process_memory import resident_memory
+from ..common.machine import free_ports, resident_memory
 
 MODEL = "translate"
 BATCHING = """\

@@ -12,8 +12,7 @@ import sys
 import time
 import traceback
 
-from ..process_memory import peak_memory, resident_memory, restart_peak
-from ..provenance import versions
+from ..common.machine import peak_memory, resident_memory, restart_peak, versions
 
 DISTRIBUTIONS = (
     "keras_attn",

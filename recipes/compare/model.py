@@ -60,8 +60,8 @@ class Changes:
         )
 
     def _attention(self, index, options):
-        given = self.attention(index) if callable(self.attention) else self.attention
-        arguments = {name: _own(value) for name, value in {**ATTENTION, **given}.items()}
+        own = self.attention(index) if callable(self.attention) else self.attention
+        arguments = {name: _own(value) for name, value in {**ATTENTION, **own}.items()}
         hidden_dim, num_heads = options.hidden_dim, options.num_heads
         heads = self.heads or (num_heads, head_size(hidden_dim, num_heads))
         return arguments.pop("layer")(*heads, **arguments)

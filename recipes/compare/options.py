@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import Options, SizeOptions, changed, option
+from ..common.options import Options, SizeOptions, changed, option
 from ..text.options import TextOptions
 
 AXES = (

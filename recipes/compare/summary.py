@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..plots import new_axes, save
+from ..common.plots import new_axes, save
 
 LABEL = "bits per character, validation"
 
@@ -70,12 +70,12 @@ def table(axis, summaries):
         "| seconds per step |",
         "| --- | --: | --: | --- | --: | --: |",
     ]
-    for name, found in ranked(summaries).items():
-        spread = "" if found.spread is None else f"{found.spread:.3f}"
-        each = ", ".join(f"{bits:.3f}" for bits in found.last)
+    for name, summary in ranked(summaries).items():
+        spread = "" if summary.spread is None else f"{summary.spread:.3f}"
+        each = ", ".join(f"{bits:.3f}" for bits in summary.last)
         lines.append(
-            f"| `{name}` | {found.mean:.3f} | {spread} | {each} | {found.parameters:,} "
-            f"| {found.seconds_per_step:.3f} |"
+            f"| `{name}` | {summary.mean:.3f} | {spread} | {each} | {summary.parameters:,} "
+            f"| {summary.seconds_per_step:.3f} |"
         )
     return lines
 
@@ -87,21 +87,16 @@ def sentences(summaries):
     ranks = ranked({name: summaries[name] for name in others})
     if not start.has_learned:
         groups = {"Diverged": [], "Not diverged": []}
-        for name, found in ranks.items():
-            groups["Not diverged" if found.has_learned else "Diverged"].append(f"`{name}`")
+        for name, summary in ranks.items():
+            groups["Not diverged" if summary.has_learned else "Diverged"].append(f"`{name}`")
         return [f"`{reference}` diverged, so no value is compared with it.", *_listed(groups)]
     if start.spread is None or not others:
         return ["One seed, or one value, shows no spread."]
     spreads = [x.spread for x in summaries.values() if x.spread is not None and x.has_learned]
     usual = statistics.median(spreads)
     groups = {"Better": [], "Worse": [], "Not told apart": [], "Diverged": []}
-    for name, found in ranks.items():
-        limit = 2 * max(usual, start.spread, found.spread or 0.0)
-        difference = found.mean - start.mean
-        group = "Better" if difference < -limit else "Worse" if difference > limit else None
-        if not found.has_learned:
-            group = "Diverged"
-        groups[group or "Not told apart"].append(f"`{name}`")
+    for name, summary in ranks.items():
+        groups[_group(summary, start, usual)].append(f"`{name}`")
     return [
         f"A difference from `{reference}` counts if it exceeds twice the largest of three spreads: "
         f"that of `{reference}`, the value's own, and the median of all values, {usual:.3f}.",
@@ -109,12 +104,22 @@ def sentences(summaries):
     ]
 
 
+def _group(summary, start, usual):
+    """Return the word for the difference of a value from the first one, which has learned."""
+    if not summary.has_learned:
+        return "Diverged"
+    difference = summary.mean - start.mean
+    if abs(difference) <= 2 * max(usual, start.spread, summary.spread or 0.0):
+        return "Not told apart"
+    return "Better" if difference < 0 else "Worse"
+
+
 def best(summaries):
     """Return the best value and its mean, as the last line of a comparison shows it."""
-    name, found = next(iter(ranked(summaries).items()))
-    if not found.has_learned:
+    name, summary = next(iter(ranked(summaries).items()))
+    if not summary.has_learned:
         return f"all of {len(summaries)} values diverged"
-    return f"best {name} of {len(summaries)} values, with {found.mean:.3f} bits per character"
+    return f"best {name} of {len(summaries)} values, with {summary.mean:.3f} bits per character"
 
 
 def _listed(groups):
@@ -142,16 +147,16 @@ def draw(path, axis, summaries, tokens):
     names = [*ranked(summaries)]
     palette = colormaps["tab10" if len(names) <= 10 else "tab20"]
     for row, name in enumerate(names):
-        found, color = summaries[name], palette(row % palette.N)
-        curves = np.array([*found.curves.values()])
+        summary, color = summaries[name], palette(row % palette.N)
+        curves = np.array([*summary.curves.values()])
         mean, epochs = curves.mean(axis=0), curves.shape[1]
         seen = np.arange(1, epochs + 1) * tokens / epochs
         left.plot(seen, mean, ".-", color=color, label=name, linewidth=1)
-        if found.spread is not None:
+        if summary.spread is not None:
             spread = curves.std(axis=0, ddof=1)
             left.fill_between(seen, mean - spread, mean + spread, color=color, alpha=0.2)
-        right.plot(found.last, [row] * len(found.last), "o", color=color, markersize=4)
-        right.plot([found.mean], [row], "|", color=color, markersize=14)
+        right.plot(summary.last, [row] * len(summary.last), "o", color=color, markersize=4)
+        right.plot([summary.mean], [row], "|", color=color, markersize=14)
     left.set(xlabel="tokens", ylabel=LABEL, title=axis.replace("_", " "))
     right.set(xlabel="at the end: each seed, and the mean", yticks=range(len(names)))
     right.set_yticklabels(names)

@@ -14,12 +14,12 @@ from keras_attn import distribution
 from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.memory import StatefulSegments
 
-from .. import dry_run, files
-from ..card import provenance
-from ..epoch_dataset import EpochDataset
-from ..optimizer import JIT_COMPILE, adam
-from ..progress import duration, fit_verbosity
-from ..settings import check_agreement, check_out, check_settings, save_settings
+from ..common import dry_run, files
+from ..common.card import provenance
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import JIT_COMPILE, adam
+from ..common.progress import duration, fit_verbosity
+from ..common.settings import check_agreement, check_out, check_settings, save_settings
 from ..text.corpus import Corpus
 from ..text.data import read_text
 from ..text.segments import make_segments, make_validation
@@ -46,8 +46,8 @@ class Comparison:
     def __init__(self, options):
         check_out(options.out)
         self.options = options
-        found = read_text(options.data_dir, options.text)
-        self._settings = found.identity(options)
+        text = read_text(options.data_dir, options.text)
+        self._settings = text.identity(options)
         check_settings(self._path("settings.json"), self._settings, options.out)
         self.values = {axis: axes.values(axis, options) for axis in options.axis}
         self._found = {}  # results, by their paths
@@ -58,11 +58,11 @@ class Comparison:
         check_agreement(self.devices, {**self._settings, **chosen})
         # Of several processes only the first one writes.
         self.is_first = worker_of_strategy(self.devices)[0] == 0
-        self.corpus = Corpus.load(found, options)
+        self.corpus = Corpus.load(text, options)
         self.corpus.check_rows(options.batch_size, "train", "valid")
 
     def _check_values(self):
-        known = dict.fromkeys(name for found in self.values.values() for name in found)
+        known = dict.fromkeys(name for by_name in self.values.values() for name in by_name)
         unknown = [name for name in self.options.values if name not in known]
         if unknown:
             raise ValueError(
@@ -112,8 +112,8 @@ class Comparison:
 
     def train_missing(self, axis):
         """Return the `Summary` of each chosen value of an axis, and of those trained before."""
-        found = self._trained(axis)
-        for name, results in found.items():
+        trained = self._trained(axis)
+        for name, results in trained.items():
             for seed in self.options.seeds if self._is_chosen(name) else ():
                 if seed not in results:
                     print(f"{axis} {name}, seed {seed}", flush=True)
@@ -122,14 +122,14 @@ class Comparison:
                         self._save(self._result_path(axis, name, seed), results[seed])
         return {
             name: summary.Summary.of(dict(sorted(results.items())))
-            for name, results in found.items()
+            for name, results in trained.items()
             if results
         }
 
     def write(self, axis, summaries):
         """Write card, table and picture of an axis; return the lines that are printed."""
         options, folder = self.options, self._path(axis)
-        entries = {name: found.as_dict() for name, found in summaries.items()}
+        entries = {name: summary.as_dict() for name, summary in summaries.items()}
         card = {**provenance(options), "axis": axis, "task": self.corpus.name, "results": entries}
         files.write(os.path.join(folder, "card.json"), json.dumps(card) + "\n")
         lines = [*summary.table(axis, summaries), "", *summary.sentences(summaries)]

@@ -42,12 +42,15 @@ class Episodes:
 
         `rollouts` are `Rollouts` that have not begun.
         """
-        found, environments = [], rollouts.environments
+        steps_taken, environments = [], rollouts.environments
         while (
-            len(found) * len(environments.starts) < steps or sum(map(len, environments.returns)) < 2
+            len(steps_taken) * len(environments.starts) < steps
+            or sum(map(len, environments.returns)) < 2
         ):
-            found.append(rollouts.step())
-        streams = {name: np.stack([x[name] for x in found], axis=1) for name in (*FIELDS, "ends")}
+            steps_taken.append(rollouts.step())
+        streams = {
+            name: np.stack([x[name] for x in steps_taken], axis=1) for name in (*FIELDS, "ends")
+        }
         # Of each environment, the steps up to the end of its last whole episode.
         is_whole = np.cumsum(streams.pop("ends")[:, ::-1], axis=1)[:, ::-1] > 0
         return cls(**{name: x[is_whole] for name, x in streams.items()})

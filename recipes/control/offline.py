@@ -7,10 +7,10 @@ import keras
 
 from keras_attn import losses, metrics, models, optimizers
 
-from .. import dry_run, files
-from ..epoch_dataset import EpochDataset
-from ..run import MODEL, TrainingRun
-from ..settings import check_settings
+from ..common import dry_run, files
+from ..common.epoch_dataset import EpochDataset
+from ..common.run import MODEL, TrainingRun
+from ..common.settings import check_settings
 from .agents import build
 from .environments import TEST_SEED, Environments, training_seed
 from .episodes import MAX_STEPS, Episodes, Windows
@@ -95,9 +95,9 @@ class OfflineRun(TrainingRun):
         target = float(totals.max()) if options.target_return is None else options.target_return
         environments = Environments(options.env, options.num_envs, TEST_SEED + options.seed)
         actor = TrajectoryActor(self.model, environments, target, self.episodes.scale, options)
-        found = summary_of(first_returns(environments, actor.step, options.episodes))
+        returns = summary_of(first_returns(environments, actor.step, options.episodes))
         stored = {"mean": float(totals.mean()), "max": float(totals.max()), "number": len(totals)}
-        return {"test": {**found, "target": target, "stored": stored}}
+        return {"test": {**returns, "target": target, "stored": stored}}
 
     def export(self):
         """Write nothing: no signature acts, and the caller of a server would hold the episode."""
@@ -129,5 +129,5 @@ def _check_behaviour(folder, options):
     path = os.path.join(folder, "settings.json")
     if os.path.exists(path):
         trained = files.read_object(path, "delete its directory, and train the behaviour again")
-        given = options.identity()
-        check_settings(path, {**trained, **{name: given[name] for name in POLICY}}, folder)
+        identity = options.identity()
+        check_settings(path, {**trained, **{name: identity[name] for name in POLICY}}, folder)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import RunOptions, SizeOptions, option
+from ..common.options import RunOptions, SizeOptions, option
 
 # The gates of the paper by the name of their agent; gtrxl has the one that the paper prefers.
 GATES = {

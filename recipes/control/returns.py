@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..plots import new_axes, save
+from ..common.plots import new_axes, save
 
 
 def first_returns(environments, step, number):
@@ -38,8 +38,8 @@ def table(cards):
     `cards` is a dict of an agent's name to the cards of its seeds.
     """
     lines = ["| model | return | of each seed | parameters |", "| --- | --: | --- | --: |"]
-    found = {name: _returns(runs) for name, runs in cards.items()}
-    for name, values in sorted(found.items(), key=lambda item: -np.mean(item[1])):
+    returns_by_name = {name: _returns(runs) for name, runs in cards.items()}
+    for name, values in sorted(returns_by_name.items(), key=lambda item: -np.mean(item[1])):
         each, parameters = ", ".join(f"{x:.3f}" for x in values), cards[name][0]["parameters"]
         lines.append(f"| `{name}` | {np.mean(values):.3f} | {each} | {parameters:,} |")
     return lines

@@ -40,9 +40,11 @@ class Rollouts:
     def collect(self):
         """Return one rollout: inputs of the agent's model, and targets of the loss, by name."""
         memory = {name: np.asarray(x) for name, x in self._memory.items()}
-        found = [self.step() for _ in range(self._options.rollout)]
+        steps_taken = [self.step() for _ in range(self._options.rollout)]
         _, last, _ = self._step_agent(self.environments.states, self.environments.starts)
-        steps = {name: np.stack([step[name] for step in found], axis=1) for name in found[0]}
+        steps = {
+            name: np.stack([step[name] for step in steps_taken], axis=1) for name in steps_taken[0]
+        }
         advantages = self._advantages(steps["rewards"], steps["ends"], steps["values"], last)
         inputs = {"states": steps["states"], "starts": steps["starts"], **memory}
         returns = advantages + steps["values"]

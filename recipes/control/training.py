@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_attn import optimizers
 
-from .. import dry_run, files
-from ..progress import duration, fit_verbosity
-from ..run import FILES, TrainingRun
-from ..settings import check_out, check_settings
+from ..common import dry_run, files
+from ..common.progress import duration, fit_verbosity
+from ..common.run import FILES, TrainingRun
+from ..common.settings import check_out, check_settings
 from .agents import build
 from .environments import TEST_SEED, Environments, training_seed
 from .offline import OfflineRun
@@ -73,18 +73,18 @@ def estimate_agents(options):
     """
     estimates, trained = {}, []
     for name in options.models:
-        found, measured = [], None
+        estimated, measured = [], None
         for own in runs_of(name, options):
             if os.path.exists(os.path.join(own.out, "card.json")):
                 trained.append(f"{name}, seed {own.seed}")
             elif measured and len(measured.seconds) > 1 and not os.path.exists(own.out):
-                found.append(measured._replace(done=0))
+                estimated.append(measured._replace(done=0))
             else:
-                found.append(new_run(name, own).estimate())
-                measured = max(found, key=lambda estimate: len(estimate.seconds))
-        if found:
-            steps, done = (sum(getattr(e, key) for e in found) for key in ("steps", "done"))
-            estimates[f"{name}, {len(found)} seeds"] = measured._replace(steps=steps, done=done)
+                estimated.append(new_run(name, own).estimate())
+                measured = max(estimated, key=lambda estimate: len(estimate.seconds))
+        if estimated:
+            steps, done = (sum(getattr(e, key) for e in estimated) for key in ("steps", "done"))
+            estimates[f"{name}, {len(estimated)} seeds"] = measured._replace(steps=steps, done=done)
     return estimates, trained
 
 
@@ -96,9 +96,9 @@ def run_agent(name, options):
         check_settings(settings, {"model": name, **options.identity()}, options.out)
         names = ("task", "results", "history", "steps", "parameters", "options")
         card = files.read_object(path, "delete it, and the run is tested again", *names)
-        given, tested = options.as_dict(), card["options"]
-        of_test = ("episodes", "target_return") if name == OFFLINE else ("episodes",)
-        if all(tested.get(key) == given[key] for key in of_test):
+        own, tested = options.as_dict(), card["options"]
+        test_options = ("episodes", "target_return") if name == OFFLINE else ("episodes",)
+        if all(tested.get(key) == own[key] for key in test_options):
             return card
     started = time.monotonic()
     agent = new_run(name, options)
@@ -155,12 +155,15 @@ class AgentRun(TrainingRun):
         callbacks.on_train_begin()
         for epoch in range(first, options.epochs):
             callbacks.on_epoch_begin(epoch)
-            found = []
+            steps_losses = []
             for rollout in range(callbacks.params["steps"]):
                 callbacks.on_train_batch_begin(rollout)
-                found += self._learn(self._distribute(rollouts.collect()))
-                callbacks.on_train_batch_end(rollout, found[-1])
-            means = {name: float(np.mean([step[name] for step in found])) for name in found[0]}
+                steps_losses += self._learn(self._distribute(rollouts.collect()))
+                callbacks.on_train_batch_end(rollout, steps_losses[-1])
+            means = {
+                name: float(np.mean([step[name] for step in steps_losses]))
+                for name in steps_losses[0]
+            }
             callbacks.on_epoch_end(epoch, means)
             callbacks.set_params({**callbacks.params, "steps": per_epoch})  # of the whole epochs
         callbacks.on_train_end()

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import keras
 
-from ..cli import EXIT_INTERRUPTED, EXIT_USAGE, sentence
-from ..files import read_object, write
-from ..provenance import command_line, hardware, versions
-from ..settings import check_out
+from ..common.cli import EXIT_INTERRUPTED, EXIT_USAGE, sentence
+from ..common.files import read_object, write
+from ..common.machine import command_line, hardware, versions
+from ..common.settings import check_out
 
 CARDS = pathlib.Path(__file__).parent / "cards"
 # Entries of a run that are no numbers.

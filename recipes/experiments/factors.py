@@ -5,8 +5,8 @@ from functools import partial
 
 from keras_attn import losses, models
 
-from ..optimizer import adam
-from ..options import ScheduleOptions
+from ..common.optimizer import adam
+from ..common.options import ScheduleOptions
 from .characters import bits_by_position, characters, train, windows
 from .experiment import Experiment
 
@@ -37,9 +37,9 @@ def run(make_arguments):
     return by_column(bits_by_position(model, windows(data.valid, length + 1, ROWS), length // 2))
 
 
-def by_column(found):
+def by_column(bits):
     """Return the means of three columns, the others and all, of the bits (n,) of whole rows."""
-    columns = found.reshape(-1, WIDTH).mean(axis=0)
+    columns = bits.reshape(-1, WIDTH).mean(axis=0)
     names = ("first column", "second", "third")
     return {
         **{name: float(column) for name, column in zip(names, columns)},

@@ -21,8 +21,8 @@ class Classification(TextTask):
 
     def __init__(self, splits, options):
         super().__init__(splits, options)
-        found = {split: {*map(label_name, splits[split].labels)} for split in splits}
-        self.names = class_names(found, options.label_column)
+        label_names = {split: {*map(label_name, splits[split].labels)} for split in splits}
+        self.names = class_names(label_names, options.label_column)
 
     def model_of(self, start):
         return classifier_of(start, len(self.names), self.options.pooling)
@@ -74,8 +74,8 @@ def class_names(names, column):
         raise ValueError(
             f"The column {column!r} must have two labels at least. Received: only {known[0]!r}."
         )
-    for split, found in names.items():
-        if unknown := sorted(found - {*known}):
+    for split, own in names.items():
+        if unknown := sorted(own - {*known}):
             raise ValueError(
                 f"The rows of {split} have the label {unknown[0]!r}, which no row of train has."
             )

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from ..translate.dates import date_pairs
 from .python_source import code_lines, docstrings_by_package
 from .tables import read_columns
@@ -33,8 +33,8 @@ def read_examples(options):
         name, rows = _made_offline(options.task, options.seed)
     else:
         name = options.train
-        given = {"train": options.train, "valid": options.valid, "test": options.test}
-        rows = {split: _read(path, options) for split, path in given.items() if path}
+        paths = {"train": options.train, "valid": options.valid, "test": options.test}
+        rows = {split: _read(path, options) for split, path in paths.items() if path}
     if "valid" not in rows:
         rows["train"], rows["valid"] = _divide(rows["train"], options, name)
     return name, {split: _examples(rows[split], options) for split in SPLITS if split in rows}

@@ -69,13 +69,13 @@ def _load(path):
         raise ValueError(f"--model: {path} holds no model: {error}") from error
 
 
-def _read_tokenizer(options, found):
-    """Return the tokenizer of `--model`; `found` is that of a folder, or None."""
+def _read_tokenizer(options, folder_tokenizer):
+    """Return the tokenizer of `--model`; `folder_tokenizer` is that of a folder, or None."""
     beside = os.path.join(os.path.dirname(options.model), TOKENIZER)
     if options.tokenizer:
         return text.load(options.tokenizer)
-    if found is not None:
-        return found
+    if folder_tokenizer is not None:
+        return folder_tokenizer
     if os.path.isdir(options.model):
         raise ValueError(
             f"The folder {options.model} has no tokenizer that an export can hold; "

@@ -5,7 +5,7 @@ import numpy as np
 from keras_attn import metrics, models
 from keras_attn.backend.replicas import model_scope
 
-from ..epoch_dataset import EpochDataset
+from ..common.epoch_dataset import EpochDataset
 from ..masked_language_model.batches import mask_tokens
 from .encoded_texts import EncodedTexts, TextBatches, encode
 from .task import Task, token_loss
@@ -66,9 +66,9 @@ class LanguageModel(Task):
         """Return the perplexity of a token."""
         with model_scope(model):
             data = EpochDataset(batches, (0, 1)).data()
-        found = model.evaluate(data, verbose=0, return_dict=True)
+        measured = model.evaluate(data, verbose=0, return_dict=True)
         tokens = "next tokens" if self._is_causal else "masked tokens"
-        return {"value": found["perplexity"], "signature": f"{len(examples)} texts; {tokens}"}
+        return {"value": measured["perplexity"], "signature": f"{len(examples)} texts; {tokens}"}
 
     def export_arguments(self, tokenizer):
         """Return none for a masked language model, whose export reads ids."""

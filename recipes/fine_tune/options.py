@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
+from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
 TASKS = ("classification", "regression", "tokens", "language_model", "translation")
 # Options of a new model, without `--model`.

@@ -26,15 +26,15 @@ _DOCUMENTED = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Module)
 
 def docstrings_by_package():
     """Return a list of (docstring, name of its package), without repetitions."""
-    found = {}
+    texts = {}
     for package in PACKAGES:
         for path in _files(package):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             for node in ast.walk(tree):
                 text = ast.get_docstring(node) if isinstance(node, _DOCUMENTED) else None
                 if text and len(text) >= _LEAST_CHARACTERS:
-                    found.setdefault(text, package)
-    return list(found.items())
+                    texts.setdefault(text, package)
+    return list(texts.items())
 
 
 def code_lines():
@@ -42,7 +42,7 @@ def code_lines():
 
     Lines with a comment, or with a space inside a word, are left out.
     """
-    found = {}
+    texts = {}
     for path in _files("logging"):
         with tokenize.open(path) as file:
             line = []
@@ -51,11 +51,11 @@ def code_lines():
                     words = [word for word, _ in line]
                     is_code = token.type == tokenize.NEWLINE and len(line) >= _LEAST_WORDS
                     if is_code and not any(len(word.split()) != 1 for word in words):
-                        found[" ".join(words)] = " ".join(kind for _, kind in line)
+                        texts[" ".join(words)] = " ".join(kind for _, kind in line)
                     line = []
                 elif token.string.strip():
                     line.append((token.string, _kind(token)))
-    return list(found.items())
+    return list(texts.items())
 
 
 def _kind(token):

@@ -43,8 +43,8 @@ class Regression(TextTask):
 
     def evaluate(self, model, batches, examples):
         """Return the mean absolute error and R squared."""
-        found = np.concatenate([outputs[:, 0] for outputs, _ in outputs_of(model, batches)])
-        return number_scores(self._values(examples), found, self._mean)
+        predicted = np.concatenate([outputs[:, 0] for outputs, _ in outputs_of(model, batches)])
+        return number_scores(self._values(examples), predicted, self._mean)
 
     def finish(self, model):
         """Give the trained model's output the units of the labels."""

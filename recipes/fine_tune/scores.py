@@ -10,19 +10,19 @@ except ImportError as error:
     ) from error
 
 
-def class_scores(expected, found, names, unit):
+def class_scores(expected, predicted, names, unit):
     """Return accuracy, macro F1 and each class's F1.
 
     Args:
-        expected, found: int arrays (N,), indices of classes.
+        expected, predicted: int arrays (N,), indices of classes.
         names: list of str, the classes.
         unit: str. Name of the things that have a class.
     """
     share = np.bincount(expected).max() / len(expected)
     classes = range(len(names))
-    each = metrics.f1_score(expected, found, labels=classes, average=None, zero_division=0)
+    each = metrics.f1_score(expected, predicted, labels=classes, average=None, zero_division=0)
     return {
-        "value": float(np.mean(expected == found)),
+        "value": float(np.mean(expected == predicted)),
         "signature": f"{len(expected)} {unit}; the most frequent label: {share:.4g}",
         "baseline": float(share),
         "macro_f1": float(each.mean()),
@@ -30,12 +30,12 @@ def class_scores(expected, found, names, unit):
     }
 
 
-def number_scores(expected, found, constant):
+def number_scores(expected, predicted, constant):
     """Return the mean absolute error, that of a constant prediction, and R squared."""
     baseline = float(np.abs(expected - constant).mean())
     return {
-        "value": float(metrics.mean_absolute_error(expected, found)),
+        "value": float(metrics.mean_absolute_error(expected, predicted)),
         "signature": f"{len(expected)} texts; the mean of the training labels: {baseline:.4g}",
         "baseline": baseline,
-        "r2": float(metrics.r2_score(expected, found)),
+        "r2": float(metrics.r2_score(expected, predicted)),
     }

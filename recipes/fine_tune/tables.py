@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from .. import files
+from ..common import files
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 # Python's own limit of a field is 131,072 characters.
@@ -41,10 +41,10 @@ def read_columns(path, *columns):
         line = content[: error.start].count(b"\n") + 1
         raise ValueError(f"Line {line} of the file {path} is not UTF-8: {error}") from error
     rows = _read_lines(text, path) if kind == ".jsonl" else _read_fields(text, path, kind)
-    found = [_pick(row, columns, path, line) for line, row in rows]
-    if not found:
+    picked = [_pick(row, columns, path, line) for line, row in rows]
+    if not picked:
         raise ValueError(f"The file {path} has no row after the names of its columns.")
-    return found
+    return picked
 
 
 def _read_lines(text, path):

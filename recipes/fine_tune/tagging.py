@@ -26,7 +26,7 @@ class Tagging(Task):
 
     def __init__(self, splits, options):
         super().__init__(splits, options)
-        found = {}
+        label_names = {}
         for split, examples in splits.items():
             for number, (text, label) in enumerate(
                 zip(examples.texts, examples.labels, strict=True), start=1
@@ -37,8 +37,8 @@ class Tagging(Task):
                         f"Row {number} of {split} must have a label for each word. "
                         f"Received: {len(words)} words and {len(tags)} labels."
                     )
-                found.setdefault(split, set()).update(tags)
-        self.names = class_names(found, options.label_column)
+                label_names.setdefault(split, set()).update(tags)
+        self.names = class_names(label_names, options.label_column)
 
     def model_of(self, start):
         """Return a model that shares the parts of another and has a head of classes."""
@@ -59,9 +59,11 @@ class Tagging(Task):
         inputs = np.full((len(ids), max(map(len, ids))), model.pad_id or 0, "int32")
         targets = np.full(inputs.shape, _UNLABELLED, "int32")
         indices = {name: index for index, name in enumerate(self.names)}
-        for row, (found, parts, label) in enumerate(zip(ids, pieces, examples.labels, strict=True)):
-            inputs[row, : len(found)] = found
-            position, end = len(template.start), len(found) - len(template.end)
+        for row, (row_ids, parts, label) in enumerate(
+            zip(ids, pieces, examples.labels, strict=True)
+        ):
+            inputs[row, : len(row_ids)] = row_ids
+            position, end = len(template.start), len(row_ids) - len(template.end)
             for part, tag in zip(parts, split_words(label), strict=True):
                 if len(part) and position < end:
                     targets[row, position] = indices[tag]
@@ -77,13 +79,13 @@ class Tagging(Task):
 
     def evaluate(self, model, batches, examples):
         """Return accuracy, macro F1 and each label's F1, over words that have a token."""
-        expected, found = [], []
+        expected, predicted = [], []
         for outputs, targets in outputs_of(model, batches):
             is_word = targets != _UNLABELLED
             expected.append(targets[is_word])
-            found.append(outputs.argmax(axis=-1)[is_word])
-        expected, found = map(np.concatenate, (expected, found))
-        results = class_scores(expected, found, self.names, "words")
+            predicted.append(outputs.argmax(axis=-1)[is_word])
+        expected, predicted = map(np.concatenate, (expected, predicted))
+        results = class_scores(expected, predicted, self.names, "words")
         left_out = sum(len(split_words(label)) for label in examples.labels) - len(expected)
         if left_out:
             results["signature"] += f"; {left_out} more have no token within --max-length"

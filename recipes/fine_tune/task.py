@@ -120,8 +120,8 @@ def token_loss(ignored, label_smoothing=0.0):
 
 def outputs_of(model, batches):
     """Return a list of the outputs of a model for each batch, with the targets."""
-    predict, found = compiled(model), []
+    predict, pairs = compiled(model), []
     for index in range(len(batches)):
         inputs, targets, _ = batches.batch(0, index)
-        found.append((np.asarray(predict(inputs)), targets))
-    return found
+        pairs.append((np.asarray(predict(inputs)), targets))
+    return pairs

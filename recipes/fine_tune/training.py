@@ -3,10 +3,10 @@
 import dataclasses
 import json
 
-from ..epoch_dataset import EpochDataset
-from ..files import digest, write
-from ..optimizer import adam
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.files import digest, write
+from ..common.optimizer import adam
+from ..common.run import TrainingRun
 from .best_epoch import BestEpoch
 from .classification import Classification
 from .examples import read_examples
@@ -89,13 +89,13 @@ class FineTuneRun(TrainingRun):
 
     def evaluate(self):
         """Return the results on the held-out splits."""
-        found = {}
+        results_by_split = {}
         for split in self.splits:
             if split != "train":
                 batches = self.task.batches(self.rows[split])
                 results = self.task.evaluate(self.model, batches, self.splits[split])
-                found[split] = {"metric": self.task.metric, **results}
-        return found
+                results_by_split[split] = {"metric": self.task.metric, **results}
+        return results_by_split
 
     def export(self):
         super().export(**self.task.export_arguments(self.tokenizer))

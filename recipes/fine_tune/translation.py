@@ -75,9 +75,9 @@ class Translation(Task):
         translator = export.Translator(
             model, self._tokenizer, max_source_length=most, **self._decoding()
         )
-        found, _ = translator.translate(examples.texts)
-        bleu, signature = callbacks.corpus_bleu(found, examples.labels, "13a")
-        equal = float(np.mean([a == b for a, b in zip(found, examples.labels, strict=True)]))
+        answers, _ = translator.translate(examples.texts)
+        bleu, signature = callbacks.corpus_bleu(answers, examples.labels, "13a")
+        equal = float(np.mean([a == b for a, b in zip(answers, examples.labels, strict=True)]))
         if self.metric == "bleu":
             return {"value": bleu, "signature": signature, "exact_match": equal}
         return {"value": equal, "signature": "share of translations equal to the reference"}
@@ -90,5 +90,5 @@ class Translation(Task):
         options, most = self.options, self.options.max_length
         if options.model is None or not os.path.isdir(options.model):
             return {"strategy": "greedy", "bos_id": self._tokenizer.bos_id, "max_length": most}
-        found = convert.generation_options(options.model, is_encoder_decoder=True)
-        return {**found, "max_length": min(most, found["max_length"])}
+        settings = convert.generation_options(options.model, is_encoder_decoder=True)
+        return {**settings, "max_length": min(most, settings["max_length"])}

@@ -2,7 +2,7 @@
 
 from keras_attn import layers, models, patterns, positions
 
-from ..model_arguments import build_model
+from ..common.model_arguments import build_model
 from .shapes import CLASSIFIERS, ENLARGER, small_shape, token_grid
 
 

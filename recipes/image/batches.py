@@ -33,11 +33,11 @@ class ShuffledBatches:
     def _places(self, step):
         numbers = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
         passes, places = np.divmod(numbers, len(self._images))
-        found = np.empty_like(places)
+        images = np.empty_like(places)
         for number in np.unique(passes):
             order = _order(len(self._images), self._seed, int(number))
-            found[passes == number] = order[places[passes == number]]
-        return found
+            images[passes == number] = order[places[passes == number]]
+        return images
 
 
 class OrderedBatches:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from .shapes import DATASETS
 
 # Share of the images for each split that the data set does not hold out itself.
@@ -70,8 +70,8 @@ def read_images(dataset, data_dir=None, seed=0):
         order = random.permutation(len(images))
         held_out = int(len(images) * HELD_OUT)
         parts = order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out]
-        found = zip(SPLITS, parts, strict=True)
-        return {name: Images(images, part, labels) for name, part in found}
+        named = zip(SPLITS, parts, strict=True)
+        return {name: Images(images, part, labels) for name, part in named}
     (train, labels), (test, test_labels) = (_cifar10 if dataset == "cifar10" else _imagenet32)(
         data_dir
     )
@@ -91,14 +91,14 @@ def read_images(dataset, data_dir=None, seed=0):
 
 def digest(splits):
     """Return the SHA-256 of all images and labels of the splits that `read_images` returns."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for split in ("train", "test"):  # `valid` shares the array of `train`
         array, _, labels = splits[split]
         for start in range(0, len(array), _BLOCK):  # an array in a file may exceed the memory
-            found.update(np.ascontiguousarray(array[start : start + _BLOCK]))
+            sha256.update(np.ascontiguousarray(array[start : start + _BLOCK]))
         if labels is not None:
-            found.update(np.ascontiguousarray(labels))
-    return found.hexdigest()
+            sha256.update(np.ascontiguousarray(labels))
+    return sha256.hexdigest()
 
 
 def _digits():
@@ -159,18 +159,18 @@ def _array(path):
     """Return the images in a file of NumPy: the array `data`, or the only one."""
     try:
         # Memory-mapped: a .npy file has gigabytes.
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(found, np.ndarray):
-            with found:
-                names = found.files
-                found = found["data" if "data" in names else names[0]] if names else np.zeros(0)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            with array:
+                names = array.files
+                array = array["data" if "data" in names else names[0]] if names else np.zeros(0)
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"The file {path} is not a complete .npy or .npz file: {error}") from error
-    if found.dtype == np.uint8 and found.size and found.shape[1:] in (_SHAPE, (_SIZE,)):
-        return found if found.shape[1:] == _SHAPE else _pixels(found)
+    if array.dtype == np.uint8 and array.size and array.shape[1:] in (_SHAPE, (_SIZE,)):
+        return array if array.shape[1:] == _SHAPE else _pixels(array)
     raise ValueError(
         f"The file {path} must have an array of uint8 of shape (images, 32, 32, 3), or (images, "
-        f"{_SIZE}) channel by channel. Received: {found.dtype} of shape {found.shape}."
+        f"{_SIZE}) channel by channel. Received: {array.dtype} of shape {array.shape}."
     )
 
 

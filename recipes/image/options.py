@@ -3,8 +3,8 @@
 import dataclasses
 import math
 
-from ..model_arguments import ModelArguments
-from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
+from ..common.model_arguments import ModelArguments
+from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 from .shapes import CLASSIFIERS, DATASETS, ENLARGER, MODELS, PATTERNS, pattern_sizes
 
 _SHAPE = {"metavar": ("ROWS", "COLUMNS")}
@@ -107,8 +107,8 @@ class RecipeOptions(
         """Return a copy with the sizes that follow from the model and the data."""
         steps = self.steps or math.ceil(self.train_images / self.batch_size)
         options = super().resolve().divide(steps)
-        given = options.block_length, options.stride
-        sizes = pattern_sizes(DATASETS[options.dataset], options.likelihood, *given)
+        dataset, likelihood = DATASETS[options.dataset], options.likelihood
+        sizes = pattern_sizes(dataset, likelihood, options.block_length, options.stride)
         height = DATASETS[options.dataset].image_shape[0]
         patch_size = 1 if options.model == "perceiver" else height // 4
         sizes |= {"patch_size": patch_size, "factor": max(2, height // 8)}
@@ -165,17 +165,19 @@ class RecipeOptions(
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and pattern where none are given."""
         # Presets with a summary, or with latents, are for text.
-        of_text = {"summary", "num_latents"}
-        build, preset = self.find_preset(lambda name, x: name in MODELS and not of_text & x.keys())
+        text_arguments = {"summary", "num_latents"}
+        build, preset = self.find_preset(
+            lambda name, x: name in MODELS and not text_arguments & x.keys()
+        )
         self.check_model_of(build)
-        found = {n: v for n, v in preset.items() if n not in ("vocabulary_size", "image_shape")}
-        pattern = found.pop("pattern", None)
+        values = {n: v for n, v in preset.items() if n not in ("vocabulary_size", "image_shape")}
+        pattern = values.pop("pattern", None)
         if pattern is not None:
-            found["pattern"] = "block_local_2d"
-            found["query_shape"], found["flange"] = pattern.query_shape, pattern.flange
-        if "num_mixtures" in found:
-            found["likelihood"] = "logistics"
-        own = {name: value for name, value in found.items() if hasattr(self, name)}
-        others = [f"{name}={value!r}" for name, value in found.items() if name not in own]
+            values["pattern"] = "block_local_2d"
+            values["query_shape"], values["flange"] = pattern.query_shape, pattern.flange
+        if "num_mixtures" in values:
+            values["likelihood"] = "logistics"
+        own = {name: value for name, value in values.items() if hasattr(self, name)}
+        others = [f"{name}={value!r}" for name, value in values.items() if name not in own]
         options = dataclasses.replace(self, model=build.__name__, more=(*others, *self.more))
         return options.fill(**own)

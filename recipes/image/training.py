@@ -7,11 +7,11 @@ import numpy as np
 
 from keras_attn import generation, losses, metrics, models
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..plots import write_image_grid
-from ..progress import evaluate_verbosity
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.plots import write_image_grid
+from ..common.progress import evaluate_verbosity
+from ..common.run import TrainingRun
 from .architectures import build
 from .batches import OrderedBatches, ShuffledBatches
 from .data import Images, digest, read_images, shrink
@@ -66,11 +66,11 @@ class ImagesRun(TrainingRun):
         """Return the metric of the test split."""
         data, number = self._held_out("test", self.options.test_images)
         started = time.monotonic()
-        found = self.model.evaluate(data.data(), verbose=evaluate_verbosity(), return_dict=True)
+        measured = self.model.evaluate(data.data(), verbose=evaluate_verbosity(), return_dict=True)
         return {
             "test": {
                 "metric": self.metric,
-                "value": found[self.metric],
+                "value": measured[self.metric],
                 "signature": f"{number} images",
                 "images": number,
                 "seconds": round(time.monotonic() - started, 1),

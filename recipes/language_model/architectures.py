@@ -3,8 +3,7 @@
 from keras_attn import models
 from keras_attn.memory import CompressiveMemory
 
-from ..grid import grid
-from ..model_arguments import build_model
+from ..common.model_arguments import build_model, grid
 from .options import FULL_ATTENTION
 
 

@@ -3,8 +3,8 @@
 import dataclasses
 import math
 
-from ..model_arguments import ModelArguments
-from ..options import OptionError, RunOptions, SizeOptions, option
+from ..common.model_arguments import ModelArguments
+from ..common.options import OptionError, RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
 WITH_MEMORY = ("transformer_xl", "compressive_transformer", "adaptive_span_transformer")

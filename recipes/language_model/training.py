@@ -9,11 +9,11 @@ import numpy as np
 from keras_attn import generation, losses, metrics, viz
 from keras_attn.memory import StatefulSegments
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..plots import save
-from ..progress import evaluate_verbosity
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.plots import save
+from ..common.progress import evaluate_verbosity
+from ..common.run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text
 from ..text.segments import StridedWindows, make_segments, make_validation
@@ -32,9 +32,9 @@ class LanguageModelRun(TrainingRun):
     curve = "val_bits_per_character"
 
     def __init__(self, options):
-        found = read_text(options.data_dir, options.text)
-        super().__init__(options, found.identity(options))
-        self.corpus = Corpus.load(found, options)
+        text = read_text(options.data_dir, options.text)
+        super().__init__(options, text.identity(options))
+        self.corpus = Corpus.load(text, options)
         self.corpus.check_rows(options.batch_size, *self.corpus.ids)
         with self.scope():
             self.model = build(options, self.corpus.tokens.vocabulary_size)
@@ -63,12 +63,12 @@ class LanguageModelRun(TrainingRun):
         model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=self.jit_compile)
         started = time.monotonic()
         how = {"verbose": evaluate_verbosity(), "return_dict": True}
-        found = model.evaluate(EpochDataset(data).data(), **how)
+        measured = model.evaluate(EpochDataset(data).data(), **how)
         return {
             "test": {
                 "metric": "bits_per_character",
-                "value": found["bits_per_token"] / self.corpus.characters_per_token("test"),
-                "perplexity": found["perplexity"],
+                "value": measured["bits_per_token"] / self.corpus.characters_per_token("test"),
+                "perplexity": measured["perplexity"],
                 "signature": protocol,
                 "characters": self.corpus.characters["test"],
                 "seconds": round(time.monotonic() - started, 1),
@@ -81,8 +81,8 @@ class LanguageModelRun(TrainingRun):
         prompt = self.corpus.ids["test"][: max(1, options.context - options.max_length)]
         how = self._strategy(), options.max_length
         ids, _ = generation.generate(self.model, prompt[None], *how, eos_id=-1)
-        found = decode(tokenizer, np.asarray(ids)[0])
-        return {"prompt": decode(tokenizer, prompt), "continuation": found}
+        continuation = decode(tokenizer, np.asarray(ids)[0])
+        return {"prompt": decode(tokenizer, prompt), "continuation": continuation}
 
     def export(self):
         options, decoding = self.options, {}
@@ -133,23 +133,23 @@ class LanguageModelRun(TrainingRun):
         if self.options.model != "adaptive_span_transformer":
             return {}
         ids = self.corpus.ids["test"]
-        found = span_summaries(self.model, ids, self.options.context)
-        self._draw_spans(found, ids)
-        spans = [[round(float(span), 1) for span in layer["spans"]] for layer in found]
+        layers = span_summaries(self.model, ids, self.options.context)
+        self._draw_spans(layers, ids)
+        spans = [[round(float(span), 1) for span in layer["spans"]] for layer in layers]
         summary = {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
         return {"spans": summary}
 
-    def _draw_spans(self, found, ids):
+    def _draw_spans(self, layers, ids):
         """Write `spans.png`; dynamic spans over the last tokens of the text that was read."""
         tokens = None
-        if "queries" in found[0]:
-            segments = math.ceil(found[0]["max_span"] / self.options.context)
+        if "queries" in layers[0]:
+            segments = math.ceil(layers[0]["max_span"] / self.options.context)
             read = min(len(ids), segments * self.options.context)
-            length = min(found[0]["queries"].shape[2], MOST_DRAWN)
-            found = [{**layer, "queries": layer["queries"][..., -length:]} for layer in found]
+            length = min(layers[0]["queries"].shape[2], MOST_DRAWN)
+            layers = [{**layer, "queries": layer["queries"][..., -length:]} for layer in layers]
             tokenizer = self.corpus.tokens.tokenizer
             tokens = [decode(tokenizer, ids[i : i + 1]) for i in range(read - length, read)]
-        save(viz.plot_spans(found, tokens), self.path("spans.png"))
+        save(viz.plot_spans(layers, tokens), self.path("spans.png"))
 
 
 def _loss():

@@ -44,9 +44,9 @@ def count_ids(ids):
     """Return how often each id occurs in `TokenFiles`."""
     counts = np.zeros(0, np.int64)
     for start in range(0, len(ids), _BLOCK):
-        found = np.bincount(ids[start : start + _BLOCK], minlength=len(counts))
-        found[: len(counts)] += counts
-        counts = found
+        larger = np.bincount(ids[start : start + _BLOCK], minlength=len(counts))
+        larger[: len(counts)] += counts
+        counts = larger
     return counts
 
 

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from ..cli import sentence
+from ..common.cli import sentence
 
 BATCH_SIZE = 32
 
@@ -32,17 +32,17 @@ def main(arguments=None):
     try:
         from ..text.data import read_text  # not for --help, which answers at once
 
-        found = read_text(options.data_dir, options.text)
-        if found.corpus is not None:
+        text = read_text(options.data_dir, options.text)
+        if text.corpus is not None:
             wanted = "--data-dir must have texts, not a prepared corpus"
             raise ValueError(f"{wanted}. Received: --data-dir {options.data_dir}.")
-        sentences = split_sentences("".join(found.splits()["test"].blocks()))
-        found = nearest(options.run, options.query, sentences, options.count)
+        sentences = split_sentences("".join(text.splits()["test"].blocks()))
+        neighbours = nearest(options.run, options.query, sentences, options.count)
     except (OSError, ValueError, ImportError) as error:
         print(f"recipes.masked_language_model.nearest: {sentence(error)}", file=sys.stderr)
         return 2
-    for similarity, text in found:
-        print(f"{similarity:.3f}  {text}")
+    for similarity, sentence_text in neighbours:
+        print(f"{similarity:.3f}  {sentence_text}")
     return 0
 
 
@@ -76,7 +76,7 @@ def nearest(run, query, sentences, count=5):
     from keras_attn import text
     from keras_attn.export.versions import find_versions
 
-    from .. import files
+    from ..common import files
 
     export = os.path.join(run, "export")
     versions = find_versions(export) if os.path.isdir(export) else {}
@@ -106,7 +106,7 @@ def _mean_features(encode, rows, context):
     """Return the mean features of each row's tokens, (number of rows, D)."""
     import tensorflow as tf
 
-    found = []
+    means = []
     for start in range(0, len(rows), BATCH_SIZE):
         part = rows[start : start + BATCH_SIZE]
         ids = np.zeros((len(part), context), "int32")
@@ -116,8 +116,8 @@ def _mean_features(encode, rows, context):
         outputs = encode(token_ids=tf.constant(ids), lengths=tf.constant(lengths))
         real = np.arange(context) < lengths[:, None]
         features = np.where(real[..., None], outputs["features"].numpy(), 0)
-        found.append(features.sum(axis=1) / lengths[:, None])
-    return np.concatenate(found)
+        means.append(features.sum(axis=1) / lengths[:, None])
+    return np.concatenate(means)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ..options import RunOptions, SizeOptions, option
+from ..common.options import RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
 MODELS = ("bert", "modern_bert", "longformer", "big_bird", "perceiver")

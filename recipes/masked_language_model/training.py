@@ -4,10 +4,10 @@ import numpy as np
 
 from keras_attn import losses, metrics, models
 
-from ..epoch_dataset import EpochDataset
-from ..optimizer import adam
-from ..progress import evaluate_verbosity
-from ..run import TrainingRun
+from ..common.epoch_dataset import EpochDataset
+from ..common.optimizer import adam
+from ..common.progress import evaluate_verbosity
+from ..common.run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text
 from ..text.tokens import FIRST_ID
@@ -35,9 +35,9 @@ class MaskedLanguageModelRun(TrainingRun):
     curve = "val_masked_accuracy"
 
     def __init__(self, options):
-        found = read_text(options.data_dir, options.text)
-        super().__init__(options, found.identity(options))
-        self.corpus = Corpus.load(found, options)
+        text = read_text(options.data_dir, options.text)
+        super().__init__(options, text.identity(options))
+        self.corpus = Corpus.load(text, options)
         for split, ids in self.corpus.ids.items():
             if not len(ids):
                 raise ValueError(
@@ -68,7 +68,7 @@ class MaskedLanguageModelRun(TrainingRun):
         segments = self._segments("test")
         with self.scope():
             data = EpochDataset(segments).data()
-        found = self.model.evaluate(data, verbose=evaluate_verbosity(), return_dict=True)
+        measured = self.model.evaluate(data, verbose=evaluate_verbosity(), return_dict=True)
         guess = count_ids(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
         hits, number = 0, 0
         for index in range(len(segments)):
@@ -78,9 +78,9 @@ class MaskedLanguageModelRun(TrainingRun):
         return {
             "test": {
                 "metric": "masked_accuracy",
-                "value": found["masked_accuracy"],
+                "value": measured["masked_accuracy"],
                 "signature": f"the most frequent token alone: {baseline:.4g}",
-                "perplexity": found["perplexity"],
+                "perplexity": measured["perplexity"],
                 "baseline": baseline,
                 "masked_tokens": number,
             }
@@ -88,7 +88,7 @@ class MaskedLanguageModelRun(TrainingRun):
 
     def examples(self):
         """Return pairs of text: passages of the test split with masks, and with predictions."""
-        found, ids = [], self.corpus.ids["test"]
+        pairs, ids = [], self.corpus.ids["test"]
         generator = np.random.default_rng(self.options.seed)
         length = min(EXAMPLE_LENGTH, self.options.context, len(ids))
         for start in range(0, min(len(ids) - length, EXAMPLES * length - 1) + 1, length):
@@ -98,8 +98,8 @@ class MaskedLanguageModelRun(TrainingRun):
             tokens = np.where(targets > 0, self.mask_id, part)
             logits = np.asarray(self.model({"token_ids": tokens[None]}))[0, :, : self.mask_id]
             filled = np.where(targets > 0, logits.argmax(-1), part)
-            found.append((self._shown(tokens), self._shown(filled)))
-        return found
+            pairs.append((self._shown(tokens), self._shown(filled)))
+        return pairs
 
     def card_entries(self):
         return {

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from .. import cli
+from ..common import cli
 from .light import without_keras
 from .options import RecipeOptions
 
@@ -27,7 +27,7 @@ def main(arguments=None):
 
 def _run(options):
     # Imported late, so that --help and wrong options answer at once.
-    from .. import files
+    from ..common import files
     from .plan import WORK, make_plan
     from .report import summary
     from .steps import remove_work
@@ -50,7 +50,7 @@ def _run(options):
 
 
 def _print_cost(pool, seconds):
-    from ..progress import duration
+    from ..common.progress import duration
 
     if pool.seconds:
         print(

@@ -2,7 +2,7 @@
 
 import os
 
-from .. import files
+from ..common import files
 from .parallel_text import PARALLEL_TEXT, parallel_ranges
 from .sources import LONGEST, Source, boundary, is_json_lines
 

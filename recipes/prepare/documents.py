@@ -135,31 +135,39 @@ class Documents:
             if line is None:
                 self._problems.add(kinds.TOO_LONG_JSON, self.place)
                 continue
-            try:
-                found = json.loads(line.decode().lstrip("\ufeff"))
-            except UnicodeDecodeError:
-                self._problems.add(kinds.NOT_UTF8, self.place)
+            content = self._parsed(line)
+            if content is None:
                 continue
-            except (ValueError, RecursionError):
-                found = None
-            if not isinstance(found, dict):
-                self._problems.add(kinds.BROKEN, self.place)
-            elif all(isinstance(found.get(field), str) for field in self._fields):
+            if all(isinstance(content.get(field), str) for field in self._fields):
                 names = ()
-                sides = [found[field] for field in self._fields]
+                sides = [content[field] for field in self._fields]
                 # The sides of a pair cannot be cut at the same place.
                 yield from zip(_cut(*sides)) if len(sides) == 1 else [(*sides,)]
             else:
-                names = sorted(found) if names is None else names
+                names = sorted(content) if names is None else names
                 self._problems.add(kinds.NO_FIELD, self.place)
         if names:
             wanted = " and ".join(map(repr, self._fields))
-            given = zip(("--field", "--target-field"), self._fields, strict=False)
+            flags = zip(("--field", "--target-field"), self._fields, strict=False)
             raise ValueError(
                 f"No line of {lines.path} has a text in the field{'s' * (len(self._fields) - 1)} "
-                f"{wanted}. Received: {' '.join(f'{flag} {field}' for flag, field in given)}; "
+                f"{wanted}. Received: {' '.join(f'{flag} {field}' for flag, field in flags)}; "
                 f"the first object has {', '.join(names[:20])}."
             )
+
+    def _parsed(self, line):
+        """Return the dict in a line; None, and a problem more, if it holds none."""
+        try:
+            content = json.loads(line.decode().lstrip("\ufeff"))
+        except UnicodeDecodeError:
+            self._problems.add(kinds.NOT_UTF8, self.place)
+            return None
+        except (ValueError, RecursionError):
+            content = None
+        if isinstance(content, dict):
+            return content
+        self._problems.add(kinds.BROKEN, self.place)
+        return None
 
 
 class _Lines:

@@ -4,7 +4,7 @@ import gzip
 import io
 import zlib
 
-from .. import files
+from ..common import files
 
 CHUNK = 2**20
 

@@ -3,8 +3,8 @@
 import dataclasses
 import os
 
-from ..options import CommandOptions, OptionError, option
-from ..provenance import cores
+from ..common.machine import cores
+from ..common.options import CommandOptions, OptionError, option
 
 DOCUMENTS = ("file", "blank_lines", "lines")  # what a `.txt` holds
 KINDS = ("characters", "bpe", "unigram")
@@ -81,10 +81,10 @@ class RecipeOptions(CommandOptions):
         return self.source is not None or self.target_field is not None
 
     @classmethod
-    def take_others(cls, parser, given, others):
-        if given.get("engine") != "beam":
-            super().take_others(parser, given, others)
-        given["beam"] = tuple(others)
+    def take_others(cls, parser, values, others):
+        if values.get("engine") != "beam":
+            super().take_others(parser, values, others)
+        values["beam"] = tuple(others)
 
     def resolve(self):
         subwords = None if self.tokenizer == "characters" else SUBWORDS
@@ -94,17 +94,7 @@ class RecipeOptions(CommandOptions):
         super().check()
         if self.data_dir is None:
             raise OptionError("--data-dir is missing.")
-        languages = {"--source": self.source, "--target": self.target}
-        given = {name: language for name, language in languages.items() if language is not None}
-        if given and (len(set(given.values())) == 1 or "" in given.values()):
-            raise OptionError(
-                "--source and --target are two languages, and belong together. "
-                f"Received: {' '.join(f'{name} {language!r}' for name, language in given.items())}."
-            )
-        others = {"--documents": "documents", "--field": "field", "--target-field": "target_field"}
-        for name, attribute in others.items() if given else ():
-            if getattr(self, attribute) != getattr(type(self), attribute):
-                raise OptionError(f"--source and {name} exclude each other.")
+        self._check_languages()
         if self.valid + self.test >= 1:
             raise OptionError(
                 "--valid and --test must leave a share for training. "
@@ -120,3 +110,18 @@ class RecipeOptions(CommandOptions):
         data, out = (os.path.realpath(path) for path in (self.data_dir, self.out))
         if f"{out}/".startswith(f"{data}/"):
             raise OptionError("--out must not be within --data-dir, whose files are the corpus.")
+
+    def _check_languages(self):
+        flags = {"--source": self.source, "--target": self.target}
+        flags = {name: language for name, language in flags.items() if language is not None}
+        if not flags:
+            return
+        if len(set(flags.values())) == 1 or "" in flags.values():
+            raise OptionError(
+                "--source and --target are two languages, and belong together. "
+                f"Received: {' '.join(f'{name} {language!r}' for name, language in flags.items())}."
+            )
+        others = {"--documents": "documents", "--field": "field", "--target-field": "target_field"}
+        for name, attribute in others.items():
+            if getattr(self, attribute) != getattr(type(self), attribute):
+                raise OptionError(f"--source and {name} exclude each other.")

@@ -2,7 +2,7 @@
 
 import os
 
-from .. import files
+from ..common import files
 from .open_text import CHUNK, open_text
 from .sources import Source, boundary, find_files
 
@@ -26,20 +26,20 @@ def find_pairs(data_dir, languages):
     if os.path.isfile(data_dir):
         (path,) = paths
         paths += _counterparts(folder, path, endings)
-    found = {}
+    pairs = {}
     for path in paths:
         name, ending = _split_language(path, endings)
-        other = found.setdefault(name, {}).setdefault(ending, path)
+        other = pairs.setdefault(name, {}).setdefault(ending, path)
         if other != path:
             raise ValueError(f"Two files are the same text. Received: {other} and {path}.")
-    for name, pair in found.items():
+    for name, pair in pairs.items():
         missing = [f"{name}{ending}" for ending in endings if ending not in pair]
         if missing:
             (found_path,) = pair.values()
             raise ValueError(
                 f"Each text needs its translation. Received: {found_path} without {missing[0]}."
             )
-    return folder, [pair[ending] for pair in found.values() for ending in endings]
+    return folder, [pair[ending] for pair in pairs.values() for ending in endings]
 
 
 def _counterparts(folder, path, endings):

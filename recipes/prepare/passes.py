@@ -9,7 +9,7 @@ import numpy as np
 from keras_attn.text.corpus.manifest import TOKENIZER
 from keras_attn.text.corpus.token_writer import TokenWriter
 
-from ..splits import SPLITS
+from ..common.files import SPLITS
 from . import cleaning, encoding
 from . import problems as kinds
 from .documents import Documents
@@ -74,7 +74,7 @@ def first_pass(rules, part):
         if rules.sample and cleaning.split_of(key, rules.valid, rules.test) == "train":
             sample.extend(cleaning.sample(sides, key, rules.sample))
     keys = np.frombuffer(bytes(keys), "uint8").reshape(-1, cleaning.KEY_BYTES)
-    facts = {"read": len(keys), "sha256": documents.sha256, "problems": problems.found}
+    facts = {"read": len(keys), "sha256": documents.sha256, "problems": problems.counts}
     return FirstPass(keys, sample, facts)
 
 
@@ -96,10 +96,10 @@ def second_pass(rules, part, facts, kept):
     encode, splits = _encoder(rules.out), {}
     documents = _documents(rules, part, Problems())
     with contextlib.ExitStack() as stack:
-        found = 0
+        number_read = 0
         for sides in _cleaned(documents, Problems()):
-            found += 1
-            if found > len(kept) or not kept[found - 1]:
+            number_read += 1
+            if number_read > len(kept) or not kept[number_read - 1]:
                 continue
             split = cleaning.split_of(cleaning.key_of(sides), rules.valid, rules.test)
             if split not in splits:
@@ -109,7 +109,7 @@ def second_pass(rules, part, facts, kept):
             if len(sides) == 2:  # batches of pairs add the end marks
                 ids, characters = [side[:-1] for side in ids], [n - 1 for n in characters]
             splits[split].add(*ids, characters=sum(characters))
-        if (found, documents.sha256) != (facts["read"], facts["sha256"]):
+        if (number_read, documents.sha256) != (facts["read"], facts["sha256"]):
             files = ", ".join(dict.fromkeys(source.path for source in part.sources))
             raise ValueError(
                 "A text changed while it was prepared; prepare the corpus in another --out. "

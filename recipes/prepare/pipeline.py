@@ -41,29 +41,29 @@ def prepare(plan, options):
     if is_complete(plan):
         return
     beam = _beam()
-    given = options.beam
-    if not any(argument.partition("=")[0] == "--runner" for argument in given):
-        given = (f"--runner={RUNNER}", *given)
+    flags = options.beam
+    if not any(argument.partition("=")[0] == "--runner" for argument in flags):
+        flags = (f"--runner={RUNNER}", *flags)
     plan = read_parts(plan)
-    arguments = beam.options.pipeline_options.PipelineOptions([*given])
+    arguments = beam.options.pipeline_options.PipelineOptions([*flags])
     with beam.Pipeline(options=arguments) as pipeline:
         _build(beam, pipeline, plan, options)
 
 
 def _build(beam, pipeline, plan, options):
     rules = plan.rules
-    found = (
+    outputs = (
         pipeline
         | "Parts" >> beam.Create(plan.parts)
         | "Spread" >> beam.Reshuffle()
         | "First"
         >> beam.FlatMap(_first, rules, beam.pvalue).with_outputs(FACTS, SAMPLE, main="keys")
     )
-    kept = found["keys"] | "Earliest" >> beam.CombinePerKey(min)
+    kept = outputs["keys"] | "Earliest" >> beam.CombinePerKey(min)
     counts = kept | "Split" >> beam.Map(_split, rules) | beam.combiners.Count.PerElement()
     # The in-process runner gives a wrong list where an output with a tag is one itself.
-    sample = found[SAMPLE] | "Sample" >> beam.Map(tuple)
-    facts = found[FACTS] | "Facts" >> beam.Map(tuple)
+    sample = outputs[SAMPLE] | "Sample" >> beam.Map(tuple)
+    facts = outputs[FACTS] | "Facts" >> beam.Map(tuple)
     tokenizer = (
         pipeline
         | "Once" >> beam.Create([None])
@@ -89,12 +89,12 @@ def _build(beam, pipeline, plan, options):
 def _first(part, rules, pvalue):
     """Yield each document's key and place; the sample and the facts as other outputs."""
     without_keras()
-    found = passes.first_pass(rules, part)
-    for number, key in enumerate(found.keys):
+    first = passes.first_pass(rules, part)
+    for number, key in enumerate(first.keys):
         yield key.tobytes(), (part.index, number)
-    for piece in found.sample:
+    for piece in first.sample:
         yield pvalue.TaggedOutput(SAMPLE, tuple(piece))
-    yield pvalue.TaggedOutput(FACTS, (part.index, found.facts))
+    yield pvalue.TaggedOutput(FACTS, (part.index, first.facts))
 
 
 def _split(kept, rules):
@@ -113,10 +113,10 @@ def _tokenizer(_, plan, options, sample, counts, facts):
 
 def _second(grouped, rules, parts, _):
     """Write the shards of a part; return its index, their names and the facts."""
-    index, found = grouped
-    (facts,) = found["facts"]
+    index, inputs = grouped
+    (facts,) = inputs["facts"]
     kept = np.zeros(facts["read"], bool)
-    for places in found["places"]:
+    for places in inputs["places"]:
         kept[[*places]] = True
     return index, passes.second_pass(rules, parts[index], facts, kept), facts
 

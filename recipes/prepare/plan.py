@@ -7,8 +7,8 @@ import re
 
 from keras_attn.text.corpus.manifest import MANIFEST, Manifest
 
-from .. import files
-from ..files import PLAN, WORK
+from ..common import files
+from ..common.files import PLAN, WORK
 from .division import divide
 from .parallel_text import PARALLEL_TEXT, find_pairs
 from .passes import Part, Rules
@@ -131,17 +131,17 @@ def check_out(plan):
             )
 
 
-def _check_settings(plan, found):
+def _check_settings(plan, settings):
     """Raise a `ValueError` if a corpus was made with other settings; hashes are not printed."""
-    names = sorted({*found, *plan.settings})
-    differing = [name for name in names if found.get(name) != plan.settings.get(name)]
+    names = sorted({*settings, *plan.settings})
+    differing = [name for name in names if settings.get(name) != plan.settings.get(name)]
     if not differing:
         return
     if differing == ["files"]:
         what, received = "of files with other names or sizes", f"--data-dir {plan.rules.folder}"
     else:
         shown = (
-            f"{name}={_shown(found.get(name), 'a file')}, "
+            f"{name}={_shown(settings.get(name), 'a file')}, "
             f"now {_shown(plan.settings.get(name), 'another file')}"
             for name in differing
             if name != "files"  # which differ too if the options are those of other files

@@ -8,7 +8,7 @@ import runpy
 import time
 from pathlib import Path
 
-from ..process_memory import peak_memory
+from ..common.machine import peak_memory
 
 LIGHT = str(Path(__file__).with_name("light.py"))
 

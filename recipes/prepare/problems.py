@@ -21,24 +21,24 @@ class Problems:
 
     def __init__(self, is_fatal=False):
         self._is_fatal = is_fatal
-        self.found = {}
+        self.counts = {}
 
     def add(self, kind, place):
         """Count one at a place, such as "a.jsonl, line 3"."""
         if self._is_fatal:
             raise ValueError(f"{place}: --strict allows no {kind}.")
-        one = self.found.setdefault(kind, {"count": 0, "first": []})
+        one = self.counts.setdefault(kind, {"count": 0, "first": []})
         one["count"] += 1
         if len(one["first"]) < _MOST_NAMED:
             one["first"].append(place)
 
 
-def total(found):
-    """Return the sum of a list of `Problems.found`."""
-    kinds = sorted({kind for one in found for kind in one})
-    return {kind: _sum([one[kind] for one in found if kind in one]) for kind in kinds}
+def total(counts):
+    """Return the sum of a list of `Problems.counts`."""
+    kinds = sorted({kind for one in counts for kind in one})
+    return {kind: _sum([one[kind] for one in counts if kind in one]) for kind in kinds}
 
 
-def _sum(found):
-    places = [place for one in found for place in one["first"]]
-    return {"count": sum(one["count"] for one in found), "first": places[:_MOST_NAMED]}
+def _sum(counts):
+    places = [place for one in counts for place in one["first"]]
+    return {"count": sum(one["count"] for one in counts), "first": places[:_MOST_NAMED]}

@@ -19,7 +19,7 @@ def kept(counts, read, most=ROUND):
     """
     starts = np.cumsum([0, *counts])
     total = int(starts[-1])
-    found = np.zeros(total, bool)
+    is_kept = np.zeros(total, bool)
     rounds = 1
     while total > most * rounds and rounds < 2**16:
         rounds *= 2
@@ -29,8 +29,8 @@ def kept(counts, read, most=ROUND):
         keys, places = keys[order], places[order]
         is_first = np.ones(len(keys), bool)
         is_first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
-        found[places[is_first]] = True
-    return found
+        is_kept[places[is_first]] = True
+    return is_kept
 
 
 def _of_round(number, rounds, starts, read):

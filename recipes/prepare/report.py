@@ -5,8 +5,8 @@ import os
 
 from keras_attn.text.corpus.manifest import TOKENIZER, Manifest
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from . import problems
 from .encoding import Encoder
 
@@ -52,10 +52,10 @@ def summary(out):
         f"Documents: {report['documents']:,} in {report['files']:,} files, "
         f"of which {report['repeats']:,} are repeats"
     )
-    for split, found in report["splits"].items():
-        yield f"{split}: {found['documents']:,} documents, {found['tokens']:,} tokens"
-    for kind, found in report["problems"].items():
-        first = "; ".join(found["first"][:3])
-        yield f"Left out: {found['count']:,} {kind}: {first}{', ...' if found['count'] > 3 else ''}"
+    for split, entry in report["splits"].items():
+        yield f"{split}: {entry['documents']:,} documents, {entry['tokens']:,} tokens"
+    for kind, entry in report["problems"].items():
+        first = "; ".join(entry["first"][:3])
+        yield f"Left out: {entry['count']:,} {kind}: {first}{', ...' if entry['count'] > 3 else ''}"
     yield f"Report: {os.path.join(out, REPORT)}"
     yield f"Corpus: {out}"

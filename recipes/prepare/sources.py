@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from keras_attn.text.corpus.manifest import MANIFEST
 
-from .. import files
+from ..common import files
 
 LONGEST = 2**23  # bytes of a document; a longer one is cut into several
 JSON_LINES = (".jsonl", ".ndjson", ".json")
@@ -49,19 +49,23 @@ def find_files(data_dir, endings=None):
             "A prepared corpus is no text; recipes.language_model, masked_language_model and "
             f"translate read it. Received: --data-dir {data_dir}."
         )
-    found, others = [], []
-    for folder, folders, names in os.walk(data_dir):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        place = os.path.relpath(folder, data_dir)
-        for name in names:
-            path = name if place == "." else f"{place}/{name}".replace(os.sep, "/")
-            if not name.startswith("."):
-                (found if _is_text(name, endings) else others).append(path)
-    if not found:
-        listed = ", ".join(sorted(others)[:_MOST_NAMES]) or "no file"
+    paths = sorted(_visible_files(data_dir))
+    texts = [path for path in paths if _is_text(os.path.basename(path), endings)]
+    if not texts:
+        listed = ", ".join(paths[:_MOST_NAMES]) or "no file"
         wanted = _wanted(endings)
         raise ValueError(f"{wanted}. Received: --data-dir {data_dir}, which has {listed}.")
-    return data_dir, sorted(found)
+    return data_dir, texts
+
+
+def _visible_files(directory):
+    """Yield the paths of all files in a directory; names that begin with a dot are left out."""
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        place = os.path.relpath(folder, directory)
+        for name in names:
+            if not name.startswith("."):
+                yield name if place == "." else f"{place}/{name}".replace(os.sep, "/")
 
 
 def _wanted(endings):

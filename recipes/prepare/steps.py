@@ -22,8 +22,8 @@ import numpy as np
 from keras_attn.files import atomic_file
 from keras_attn.text.corpus.manifest import TOKENIZER, Shard
 
-from .. import files
-from ..cli import sentence
+from ..common import files
+from ..common.cli import sentence
 from . import cleaning, encoding, passes
 from .plan import PLAN, WORK, check_out, is_complete, read_parts
 from .pool import Pool
@@ -128,12 +128,12 @@ def remove_work(plan):
 
 def first_to_files(rules, part, work):
     """Do the first pass over a part, and write what it found."""
-    found = passes.first_pass(rules, part)
+    first = passes.first_pass(rules, part)
     path = os.path.join(work, part.name)
     with atomic_file(f"{path}-keys.npy") as temporary:
-        np.save(temporary, found.keys)
-    files.write(f"{path}-sample.json", json.dumps(found.sample))
-    files.write(f"{path}-first.json", json.dumps(found.facts))
+        np.save(temporary, first.keys)
+    files.write(f"{path}-sample.json", json.dumps(first.sample))
+    files.write(f"{path}-first.json", json.dumps(first.facts))
 
 
 def second_to_files(rules, part, work):
@@ -152,12 +152,12 @@ def second_to_files(rules, part, work):
 def choose_documents_and_tokenizer(plan, options, log=print):
     """Find the repeats of all parts and make the tokenizer."""
     facts = first_facts(plan)
-    counts = [found["read"] for found in facts]
+    counts = [first["read"] for first in facts]
     mask = kept(counts, lambda index: np.load(plan.work(f"{plan.parts[index].name}-keys.npy")))
     for part, own in zip(plan.parts, np.split(mask, np.cumsum(counts)[:-1]), strict=True):
         with atomic_file(plan.work(f"{part.name}-kept.npy")) as temporary:
             np.save(temporary, own)
-    check_splits(_count_splits(plan), options, total([found["problems"] for found in facts]))
+    check_splits(_count_splits(plan), options, total([first["problems"] for first in facts]))
     log(f"Documents: {len(mask):,}, of which {mask.sum():,} are kept")
     sample = []
     for part in plan.parts if plan.rules.sample else ():
@@ -186,7 +186,7 @@ def check_splits(counts, options, problems):
     Args:
         counts: dict of split to its number of documents, for those that have some.
         options: `RecipeOptions`.
-        problems: dict. What was left out, as `Problems.found`.
+        problems: dict. What was left out, as `Problems.counts`.
     """
     places = [f"{kind} ({x['count']}, first {x['first'][0]})" for kind, x in problems.items()]
     left_out = f" Left out: {', '.join(places)}." if places else ""

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_attn import metrics, text
 
-from ..splits import SPLITS
+from ..common.files import SPLITS
 from .subwords import count_characters
 from .tokens import TokenFolder, save_tokenizer, write_shard
 
@@ -25,7 +25,7 @@ class Corpus(NamedTuple):
     tokens: TokenFolder
 
     @classmethod
-    def load(cls, found, options):
+    def load(cls, text, options):
         """Tokenise a `Text` of `read_text`, or read the tokens that its run has kept.
 
         Raises:
@@ -33,7 +33,7 @@ class Corpus(NamedTuple):
         """
 
         def make(directory):
-            splits = found.splits()
+            splits = text.splits()
             tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
             save_tokenizer(tokenizer, directory)
             return {
@@ -41,16 +41,16 @@ class Corpus(NamedTuple):
                 for split, part in splits.items()
             }
 
-        if found.corpus is not None:
-            tokens = TokenFolder.prepared(found.corpus, options.out)
+        if text.corpus is not None:
+            tokens = TokenFolder.prepared(text.corpus, options.out)
         else:
             how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
-            tokens = TokenFolder.made(options.out, found.hashes, how, make, options.devices)
+            tokens = TokenFolder.made(options.out, text.hashes, how, make, options.devices)
         ids = {split: tokens.files(split) for split in SPLITS}
         if any(files.documents.sides != 1 for files in ids.values()):
             raise ValueError(f"The corpus in {tokens.directory} holds pairs, not texts.")
         characters = {split: tokens.manifest.total(split, "characters") for split in SPLITS}
-        return cls(found.name, ids, characters, tokens)
+        return cls(text.name, ids, characters, tokens)
 
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from keras_attn.text.corpus.array_files import hash_of
 from keras_attn.text.corpus.manifest import MANIFEST
 
-from .. import files
-from ..splits import SPLITS
+from ..common import files
+from ..common.files import SPLITS
 from . import text_files
 from .text_files import TextFiles
 
@@ -81,8 +81,8 @@ def read_text(data_dir=None, path=None):
     if manifest.is_file():
         return Text(name, {MANIFEST: hash_of(manifest)}, {}, os.fspath(data_dir))
     paths = {split: text_files.find_text(data_dir, split) for split in SPLITS}
-    hashes = text_files.hash_files([p for found in paths.values() for p in found], data_dir)
-    return Text(name, hashes, {split: TextFiles(found) for split, found in paths.items()})
+    hashes = text_files.hash_files([p for parts in paths.values() for p in parts], data_dir)
+    return Text(name, hashes, {split: TextFiles(parts) for split, parts in paths.items()})
 
 
 def _standard_library():

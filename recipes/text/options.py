@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from ..options import OptionError, Options, ScheduleOptions, changed, option
+from ..common.options import OptionError, Options, ScheduleOptions, changed, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

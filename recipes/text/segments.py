@@ -74,11 +74,11 @@ class ShuffledSegments(RowBatches):
 
     def batch(self, epoch, index, rows=Rows()):
         places = rows.of(self._batch_size)
-        found = range(self._batch_size)[places.start : places.stop]
+        real_rows = range(self._batch_size)[places.start : places.stop]
         first = (epoch * self._steps + index) * self._batch_size
-        starts = [self._context * place for place in self._places(first, found)]
+        starts = [self._context * place for place in self._places(first, real_rows)]
         tokens = [self._ids[start : start + self._context + 1] for start in starts]
-        tokens += [()] * (len(places) - len(found))
+        tokens += [()] * (len(places) - len(real_rows))
         token_ids, targets = shifted(tokens, self._context)
         return {"token_ids": token_ids}, targets
 
@@ -86,11 +86,11 @@ class ShuffledSegments(RowBatches):
         """Return the segment of each row; a batch may end one pass and begin the next."""
         number = np.array([first + row for row in rows], np.int64)
         passes, places = np.divmod(number, self._num_segments)
-        found = [
+        real_rows = [
             Permutation(self._num_segments, [self._seed, int(n)])(places[passes == n])
             for n in np.unique(passes)
         ]
-        return np.concatenate([np.empty(0, np.int64), *found]).tolist()
+        return np.concatenate([np.empty(0, np.int64), *real_rows]).tolist()
 
 
 class StridedWindows(RowBatches):

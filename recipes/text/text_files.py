@@ -7,7 +7,7 @@ from pathlib import Path
 
 from keras_attn.text.corpus.array_files import hash_of
 
-from .. import files
+from ..common import files
 
 ENDINGS = (".txt", ".jsonl")
 FIELD = "text"  # of a JSON object
@@ -74,12 +74,12 @@ def find_text(directory, split):
 
 def hash_files(paths, directory):
     """Return the SHA-256 of each file by its name in a directory; none may be empty."""
-    found = {}
+    hashes = {}
     for path in paths:
         if not os.path.isfile(path) or not os.path.getsize(path):
             next(files.blocks(path))  # raises the error
-        found[Path(os.path.relpath(path, directory)).as_posix()] = hash_of(path)
-    return found
+        hashes[Path(os.path.relpath(path, directory)).as_posix()] = hash_of(path)
+    return hashes
 
 
 def _blocks(path, errors):

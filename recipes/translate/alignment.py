@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from ..cli import sentence
+from ..common.cli import sentence
 
 CROSS = "cross_attention"
 

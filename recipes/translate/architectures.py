@@ -2,7 +2,7 @@
 
 from keras_attn.models.paper_sizes import PRESETS
 
-from ..model_arguments import build_model
+from ..common.model_arguments import build_model
 from .lstm import LSTMTranslator
 
 

@@ -139,8 +139,8 @@ class LSTMTranslator(Model):
         context, mask, initial = self._encode(inputs["source_ids"], padding_mask)
         x = self.embedding(ops.convert_to_tensor(inputs["target_ids"]))
         x = _run_decoder(self.decoder, x, initial)
-        _, found = self.attention(x, context, value_mask=mask, return_attention_scores=True)
-        return found[:, None]
+        _, weights = self.attention(x, context, value_mask=mask, return_attention_scores=True)
+        return weights[:, None]
 
     def _encode(self, source_ids, mask=None):
         """Return the encoded source (B, S, 2 D), its mask, and the decoder's states (L, 2)."""

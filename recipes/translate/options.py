@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ..model_arguments import ModelArguments
-from ..options import OptionError, RunOptions, ScheduleOptions, changed, option
+from ..common.model_arguments import ModelArguments
+from ..common.options import OptionError, RunOptions, ScheduleOptions, changed, option
 from ..text.options import TokenizerOptions
 
 LSTM = "lstm"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from keras_attn import text
 
-from .. import files
+from ..common import files
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
 from .prepared_pairs import PREPARED_SPLITS
@@ -98,9 +98,9 @@ class ParallelCorpus(NamedTuple):
 def _write(directory, split, tokenizer, pairs):
     pairs = iter(pairs)
     with text.TokenWriter(directory, split, 0, tokenizer, sides=2) as shard:
-        while found := [*itertools.islice(pairs, _PAIRS)]:
-            sides = map(tokenizer.encode_as_lists, zip(*found, strict=True))
-            for pair, ids in zip(found, zip(*sides, strict=True), strict=True):
+        while block := [*itertools.islice(pairs, _PAIRS)]:
+            sides = map(tokenizer.encode_as_lists, zip(*block, strict=True))
+            for pair, ids in zip(block, zip(*sides, strict=True), strict=True):
                 shard.add(*ids, characters=sum(map(len, pair)))
     return shard.name
 

@@ -8,7 +8,7 @@ from keras_attn.text import Manifest
 from keras_attn.text.corpus.array_files import hash_of
 from keras_attn.text.corpus.manifest import MANIFEST
 
-from .. import files
+from ..common import files
 from ..text.text_files import hash_files
 from .dates import date_pairs
 from .parallel_text import SPLITS, ParallelText
@@ -59,8 +59,8 @@ def make_task(options):
 
 def prepared_pairs(directory):
     """Return the pairs of a corpus that has been prepared, scored by BLEU."""
-    found = Manifest.read(directory).splits
-    names = {**PREPARED_SPLITS, **({"test": "test"} if found.get("test") else {})}
+    splits_read = Manifest.read(directory).splits
+    names = {**PREPARED_SPLITS, **({"test": "test"} if splits_read.get("test") else {})}
     splits = {name: PreparedPairs(directory, split) for name, split in names.items()}
     hashes = {MANIFEST: hash_of(Path(directory, MANIFEST))}
     return Task(Path(directory).resolve().name, splits, "bleu", hashes, "13a", directory)
@@ -73,14 +73,14 @@ def parallel_text(data_dir, source, target, variant):
     names = [files.stem(path.name) for path in directory.glob("test*")]
     tests = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
     tests = [test for test in tests if "." not in test]
-    found = {
+    splits_read = {
         split: ParallelText(data_dir, split, source, target, variant) for split in (*SPLITS, *tests)
     }
-    paths = [path for split in SPLITS for path in found[split].paths]
-    splits = {"train": found["train"]}
+    paths = [path for split in SPLITS for path in splits_read[split].paths]
+    splits = {"train": splits_read["train"]}
     for split in ("val", *tests):
-        splits[split] = [*found[split]]
-        _check_references(splits[split], found[split].paths[1])
+        splits[split] = [*splits_read[split]]
+        _check_references(splits[split], splits_read[split].paths[1])
     tokenize = "none" if "tok" in variant else "13a"
     return Task(f"{source}-{target}", splits, "bleu", hash_files(paths, data_dir), tokenize)
 

@@ -5,9 +5,9 @@ import keras
 from keras_attn import callbacks, generation, losses, metrics, optimizers, text
 from keras_attn.distribution.workers import worker_of
 
-from .. import files
-from ..epoch_dataset import EpochDataset
-from ..run import TrainingRun
+from ..common import files
+from ..common.epoch_dataset import EpochDataset
+from ..common.run import TrainingRun
 from . import architectures
 from .dates import iso_dates
 from .parallel_text import ParallelCorpus
@@ -88,12 +88,12 @@ class TranslationRun(TrainingRun):
 
     def _batches(self, split, shuffle=False):
         options, ids = self.options, self.corpus.ids[split]
-        given = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
-        given["seed"] = options.seed
+        sizes = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
+        sizes["seed"] = options.seed
         try:
             if options.packing:
-                return text.PackedBatches(ids, row_length=options.packing, **given)
-            return text.TokenBatches(ids, max_length=options.max_source_length, **given)
+                return text.PackedBatches(ids, row_length=options.packing, **sizes)
+            return text.TokenBatches(ids, max_length=options.max_source_length, **sizes)
         except ValueError as error:
             flag = "packing" if options.packing else "max-source-length"
             raise ValueError(f"--{flag} does not fit {split}: {error}") from error

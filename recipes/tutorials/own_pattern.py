@@ -93,11 +93,11 @@ def run(models, x):
     outputs = [model.predict_on_batch(x) for model in models]  # the first call compiles
     seconds = [[] for _ in models]
     for _ in range(5):
-        for model, found in zip(models, seconds):
+        for model, times in zip(models, seconds):
             start = time.perf_counter()
             model.predict_on_batch(x)
-            found.append(time.perf_counter() - start)
-    return outputs, [min(found) for found in seconds]
+            times.append(time.perf_counter() - start)
+    return outputs, [min(times) for times in seconds]
 
 
 dense, composed = model_of("dense"), model_of("blockwise")

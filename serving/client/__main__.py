@@ -11,6 +11,28 @@ from .retries import ClientError
 
 def main(arguments=None):
     """Print one translation per line; return 0, or 1 without an answer."""
+    flags = _flags(arguments)
+    options = {"timeout": flags.timeout, "retries": flags.retries}
+    try:
+        if flags.url is None:
+            client = GrpcClient(flags.grpc, flags.model_name or "default", **options)
+        else:
+            client = RestClient(flags.url, **options)
+        with client:
+            if flags.stream:
+                return _print(_streamed(client, flags))
+            answers = (client.complete if flags.complete else client.translate)(flags.texts)
+    except (ClientError, ImportError, ValueError) as error:
+        print(f"serving.client: {error}", file=sys.stderr)
+        return 1
+    return _print(
+        f"{answer.score}\t{answer.text}\n" if flags.score else f"{answer.text}\n"
+        for answer in answers
+    )
+
+
+def _flags(arguments):
+    """Parse the command line, and refuse flags that exclude each other."""
     parser = argparse.ArgumentParser(prog="python -m serving.client", description=__doc__)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--url", help="model over REST, http://HOST:PORT/v1/models/NAME")
@@ -31,23 +53,7 @@ def main(arguments=None):
         parser.error("--stream is for --url, without --complete and --score")
     if flags.max_tokens is not None and not flags.stream:
         parser.error("--max_tokens is for --stream")
-    options = {"timeout": flags.timeout, "retries": flags.retries}
-    try:
-        if flags.url is None:
-            client = GrpcClient(flags.grpc, flags.model_name or "default", **options)
-        else:
-            client = RestClient(flags.url, **options)
-        with client:
-            if flags.stream:
-                return _print(_streamed(client, flags))
-            answers = (client.complete if flags.complete else client.translate)(flags.texts)
-    except (ClientError, ImportError, ValueError) as error:
-        print(f"serving.client: {error}", file=sys.stderr)
-        return 1
-    return _print(
-        f"{answer.score}\t{answer.text}\n" if flags.score else f"{answer.text}\n"
-        for answer in answers
-    )
+    return flags
 
 
 def _streamed(client, flags):

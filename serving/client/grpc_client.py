@@ -89,8 +89,8 @@ class GrpcClient(Client):
             fields = {"model_spec": self._spec, "metadata_field": [_SIGNATURES]}
             request = self._messages.GetModelMetadataRequest(**fields)
             content = self._call("GetModelMetadata", request, limit).metadata[_SIGNATURES].value
-            found = self._messages.SignatureDefMap.FromString(content)
-            signatures = self._signatures = found.signature_def
+            message = self._messages.SignatureDefMap.FromString(content)
+            signatures = self._signatures = message.signature_def
         return self._named(name, signatures, f"signature named {name}")
 
     def _named(self, name, known, shown):

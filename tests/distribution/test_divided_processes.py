@@ -9,7 +9,7 @@ import pytest
 from fork_server import run_python
 from other_backend import needs_jax
 
-from recipes.local_ports import cluster_settings
+from recipes.common.machine import cluster_settings
 
 pytestmark = [pytest.mark.slow, needs_jax]
 

@@ -8,7 +8,7 @@ from fork_server import ROOT, ForkedPython
 from other_backend import needs_jax
 
 from keras_attn.distribution import worker_failure_message
-from recipes.local_ports import cluster_settings
+from recipes.common.machine import cluster_settings
 
 # Trains for as long as it is let; the second of two workers kills itself after some steps.
 PROGRAM = """

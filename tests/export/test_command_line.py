@@ -9,7 +9,7 @@ import pytest
 
 from keras_attn import generation, models
 from keras_attn.export import __main__ as command
-from keras_attn.export import commands
+from keras_attn.export import __main__ as commands
 from keras_attn.export.versions import free_version, new_version
 
 

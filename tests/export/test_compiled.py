@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import export, models, text
-from keras_attn.export import commands
+from keras_attn.export import __main__ as commands
 from keras_attn.export.__main__ import main
 from keras_attn.export.saved_model_files import COMPILATION_FILE, read_compilation
 from keras_attn.generation import Greedy, Sample

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_attn import export, models, text
 from keras_attn.export import measurement
 from keras_attn.export.__main__ import main
-from keras_attn.export._measurement.forms import OPENERS, form_of, open_ctranslate2
+from keras_attn.export.measured_process import OPENERS, form_of, open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
 
 LINES = ["ab", "", "dcb", "u", "opop"]

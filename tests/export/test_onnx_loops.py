@@ -4,7 +4,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper
 
-from keras_attn.export._onnx.loops import read_invariants
+from keras_attn.export._onnx.op_handlers import read_invariants
 
 D, STEPS = 3, 5
 

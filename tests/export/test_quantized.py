@@ -11,8 +11,12 @@ import tensorflow as tf
 
 from keras_attn import export, models
 from keras_attn.export.__main__ import main
-from keras_attn.export._saved_model.quantization import MIN_SIZE
-from keras_attn.export._saved_model.rounding import restore_int4, round_to_int4, round_to_int8
+from keras_attn.export._saved_model.quantization import (
+    MIN_SIZE,
+    restore_int4,
+    round_to_int4,
+    round_to_int8,
+)
 from keras_attn.generation import Sample
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 53}

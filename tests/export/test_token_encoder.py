@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import export, text
-from keras_attn.export.signatures.token_encoder import TokenEncoder
+from keras_attn.export.signatures.encoders import TokenEncoder
 from keras_attn.models import bert
 
 V, D = 11, 6

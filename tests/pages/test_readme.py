@@ -7,7 +7,7 @@ import pages
 from PIL import Image
 
 from keras_attn.viz.axes import values_by_axis
-from keras_attn.viz.readme import write_picture
+from recipes.catalogue.files import write_picture
 
 README = pages.ROOT / "README.md"
 
@@ -67,7 +67,7 @@ def test_pictures_are_light():
 
 def test_the_picture_of_the_axes_is_up_to_date():
     shown = Image.open(pages.ROOT / ".github/images/axes.png").text["Description"].splitlines()
-    assert shown == values_by_axis(), "draw it again: python -m keras_attn.viz .github/images"
+    assert shown == values_by_axis(), "draw it again: python -m recipes.catalogue"
 
 
 def test_the_command_draws_the_picture(tmp_path):

@@ -34,7 +34,7 @@ SOURCES = ("keras_attn", "recipes", "serving", "tests/support")
 
 # Tests that would fail for a changed text rather than for what it does.
 NOT_OF_BEHAVIOUR = (
-    "tests/catalogue",
+    "tests/recipes/catalogue",
     "tests/pages",
     "tests/planted",
     "tests/test_architecture.py",

@@ -13,7 +13,6 @@ import pytest
 from contenders import broken, dying, failing_late, holding, missing, printing, sleeping
 from fork_server import ROOT
 
-from recipes import provenance
 from recipes.benchmarks import harness, parity, training, worker
 from recipes.benchmarks.card import Card, checkout, execute, not_negative, positive, table
 from recipes.benchmarks.harness import (
@@ -25,7 +24,8 @@ from recipes.benchmarks.harness import (
     measure_first_calls,
     typical,
 )
-from recipes.process_memory import peak_memory, resident_memory, restart_peak
+from recipes.common import machine as provenance
+from recipes.common.machine import peak_memory, resident_memory, restart_peak
 
 SUPPORT = ROOT / "tests" / "support"
 
@@ -142,7 +142,7 @@ def test_the_peak_is_of_this_process_and_starts_again():
         pytest.skip("this system does not tell the peak memory of a process")
     much = bytearray(200 << 20)
     assert peak_memory() > 200
-    code = "from recipes.process_memory import peak_memory; print(peak_memory())"
+    code = "from recipes.common.machine import peak_memory; print(peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert float(done.stdout) < 100, "not the parent's"
     del much

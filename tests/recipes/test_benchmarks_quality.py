@@ -11,7 +11,7 @@ import pytest
 from recipes.benchmarks import quality
 from recipes.benchmarks.contenders import quality_ours, quality_torch
 from recipes.benchmarks.contenders.quality import Budget, score
-from recipes.optimizer import adam
+from recipes.common.optimizer import adam
 from recipes.text.corpus import Corpus
 from recipes.text.data import read_text
 

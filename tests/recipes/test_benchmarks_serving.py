@@ -14,7 +14,7 @@ from recipes.benchmarks import serving as benchmark  # noqa: E402
 from recipes.benchmarks import serving_model, serving_process  # noqa: E402
 from recipes.benchmarks.serving_clients import GrpcConnection, Load, RestConnection, same  # noqa: E402
 from recipes.benchmarks.serving_model import InProcess, newest, untrained  # noqa: E402
-from recipes.local_ports import free_ports  # noqa: E402
+from recipes.common.machine import free_ports  # noqa: E402
 
 
 class Shouting(tf.Module):

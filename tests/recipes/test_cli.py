@@ -9,7 +9,7 @@ from other_backend import start_on
 from recipe_runs import error_of
 
 from keras_attn.callbacks import Terminated
-from recipes import cli, files
+from recipes.common import cli, files
 
 OPTIONS = SimpleNamespace(
     seed=0, precision="float32", out="some/out", devices="none", dry_run=False
@@ -80,7 +80,7 @@ def test_one_of_several_processes_does_not_wait_for_the_others_at_its_end():
     program = """
 import atexit, sys, time
 from types import SimpleNamespace
-from recipes import cli
+from recipes.common import cli
 
 cli.EXIT_DELAY = 0.1
 atexit.register(time.sleep, 600)  # as the backend waits

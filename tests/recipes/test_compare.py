@@ -10,14 +10,14 @@ import pytest
 import recipe_runs
 
 from keras_attn.callbacks import Terminated
-from recipes import dry_run
+from recipes.common import dry_run
+from recipes.common.dry_run import Estimate, StepSeconds
 from recipes.compare import axes
 from recipes.compare.callbacks import StopOnSignal
 from recipes.compare.model import PLAIN
 from recipes.compare.options import AXES
 from recipes.compare.summary import Summary, best, draw, ranked, sentences, table
 from recipes.compare.training import Comparison
-from recipes.dry_run import Estimate, StepSeconds
 from recipes.text.segments import make_validation
 
 SMALL = [

@@ -15,13 +15,13 @@ from recipe_runs import card as read_card
 
 from keras_attn import models
 from keras_attn.losses import LabelSmoothedCrossentropy
+from recipes.common.dry_run import Estimate
+from recipes.common.settings import save_settings
 from recipes.control import returns, training
 from recipes.control.environments import Environments
 from recipes.control.episodes import Episodes, Windows
 from recipes.control.rollouts import Rollouts
 from recipes.control.training import new_run, run_agent
-from recipes.dry_run import Estimate
-from recipes.settings import save_settings
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from recipe_processes import finished, started
 from recipe_runs import card
 
 from keras_attn.callbacks.training_state import read_arrays
-from recipes.local_ports import cluster_settings
+from recipes.common.machine import cluster_settings
 
 pytestmark = [needs_jax, pytest.mark.slow]
 

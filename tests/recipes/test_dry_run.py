@@ -11,9 +11,9 @@ from other_backend import needs_jax, start_on
 
 from keras_attn import models
 from keras_attn.callbacks import Resume
-from recipes import dry_run
-from recipes.dry_run import Estimate, byte_count, report
-from recipes.progress import byte_size, duration
+from recipes.common import dry_run
+from recipes.common.dry_run import Estimate, byte_count, report
+from recipes.common.progress import byte_size, duration
 
 SIZES = ("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7")
 TEXT = (*SIZES, "--context", "12", "--batch-size", "3", "--steps", "12", "--epochs", "2")

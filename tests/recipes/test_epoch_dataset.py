@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from recipes.epoch_dataset import EpochDataset
+from recipes.common.epoch_dataset import EpochDataset
 
 
 class Numbers:

@@ -5,8 +5,7 @@ import pytest
 from keras_attn import norms, patterns, positions, residuals, scores
 from keras_attn.patterns import Global, Local
 from keras_attn.scores import ALiBi, DotProduct
-from recipes.expressions import parse_value
-from recipes.model_arguments import build_model
+from recipes.common.model_arguments import build_model, parse_value
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from fork_server import ROOT
 from recipe_runs import card
 
 from keras_attn import convert, generation, text
+from recipes.common.card import read_history
 from recipes.fine_tune.training import FineTuneRun
-from recipes.history import read_history
 
 TOKENIZERS = {"marian": "marian", "t5": "t5"}
 WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four"}

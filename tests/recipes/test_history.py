@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from recipes.history import History, read_history
+from recipes.common.card import History, read_history
 
 
 def write_epochs(path, first, logs):

@@ -12,12 +12,12 @@ from matplotlib.image import imread
 from recipe_runs import card, error_of
 
 from keras_attn import patterns
+from recipes.common.plots import GAP, image_grid
 from recipes.image.architectures import build
 from recipes.image.batches import ShuffledBatches
 from recipes.image.data import Images, read_images
 from recipes.image.shapes import DATASETS
 from recipes.image.training import ImageRun
-from recipes.plots import GAP, image_grid
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6", "--intermediate-dim", "7"),

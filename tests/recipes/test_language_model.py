@@ -15,7 +15,7 @@ from recipe_runs import card
 
 from keras_attn import text
 from keras_attn.callbacks import Resume
-from recipes.history import read_history
+from recipes.common.card import read_history
 from recipes.language_model.architectures import build
 from recipes.language_model.options import RECENT
 from recipes.language_model.training import LanguageModelRun
@@ -191,7 +191,7 @@ def test_subwords_stand_for_the_characters_of_their_lines(tmp_path, monkeypatch)
     tokenizer = train_tokenizer("bpe", TextFiles([path]), 30)
     exact = text.Characters("\n abcdefghijklmnopqrstuvwxyz")
     for block in (2**18, 3):  # bytes that are read at once
-        monkeypatch.setattr("recipes.files._BLOCK", block)
+        monkeypatch.setattr("recipes.common.files._BLOCK", block)
         monkeypatch.setattr("recipes.text.corpus._LINES", block)
         ids, characters = encode(tokenizer, path, part)
         assert decode(tokenizer, ids) == "two three\n\nfour five\nsix"

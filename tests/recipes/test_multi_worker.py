@@ -12,7 +12,7 @@ from other_backend import needs_jax
 from recipe_processes import finished, started
 
 from keras_attn.callbacks import average_weights
-from recipes.local_ports import cluster_settings
+from recipes.common.machine import cluster_settings
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import recipe_runs
 
-from recipes.options import OptionError, Options, changed, option
+from recipes.common.options import OptionError, Options, changed, option
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHERS = ("prepare", "text")  # which train no model
+OTHERS = ("common", "prepare", "text")  # which train no model
 RECIPES = sorted(
     path.parent.name for path in ROOT.glob("recipes/*/options.py") if path.parent.name not in OTHERS
 )

@@ -24,7 +24,7 @@ def read(folder, paths=None, documents="file", field="text", problems=None, sour
     problems = Problems() if problems is None else problems
     sources = [Source(path) for path in paths] if sources is None else sources
     found = [text for (text,) in Documents(str(folder), sources, documents, (field,), problems)]
-    return found, problems.found
+    return found, problems.counts
 
 
 TEXT = "one\ntwo\n\n \t\nthree\n\n\nfour\nfive"

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from recipes import files
+from recipes.common import files
 from recipes.prepare import parallel_text, plan
 from recipes.prepare.__main__ import main
 from recipes.prepare.division import divide

@@ -82,7 +82,7 @@ PROGRAM = """
 import json, sys, traceback
 import keras
 from keras_attn.distribution import ModelParallel
-from recipes import cli
+from recipes.common import cli
 
 divided = []
 

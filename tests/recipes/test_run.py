@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_attn import distribution
-from recipes.epoch_dataset import EpochDataset
-from recipes.run import MODEL, TRAINED, TrainingRun
+from recipes.common.epoch_dataset import EpochDataset
+from recipes.common.run import MODEL, TRAINED, TrainingRun
 
 
 class ExistingRun(TrainingRun):

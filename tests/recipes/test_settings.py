@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from recipes.settings import check_out, check_settings, save_settings
+from recipes.common.settings import check_out, check_settings, save_settings
 
 NOW = {"recipe": "translate", "seed": 0, "sha256": "a"}
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from recipes import files
+from recipes.common import files
 from recipes.text.data import read_text
 from recipes.text.text_files import TextFiles, find_text, hash_files
 

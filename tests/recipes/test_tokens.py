@@ -9,8 +9,8 @@ import pytest
 from recipe_runs import parse
 
 from keras_attn import text
-from recipes.files import digest
-from recipes.settings import check_out
+from recipes.common.files import digest
+from recipes.common.settings import check_out
 from recipes.text.corpus import Corpus, train_on_sentences
 from recipes.text.data import read_text
 from recipes.text.tokens import FOLDER

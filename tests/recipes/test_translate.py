@@ -16,8 +16,8 @@ from fork_server import ForkedPython
 from recipe_runs import card, error_of
 
 from keras_attn.text import PackedBatches
-from recipes.run import MODEL, TRAINED
-from recipes.settings import save_settings
+from recipes.common.run import MODEL, TRAINED
+from recipes.common.settings import save_settings
 from recipes.translate.alignment import main
 from recipes.translate.dates import date_pairs
 from recipes.translate.options import RecipeOptions

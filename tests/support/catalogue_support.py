@@ -3,9 +3,9 @@
     PYTHONPATH=. python tests/support/catalogue_support.py [NAME ...]
     PYTHONPATH=. python tests/support/catalogue_support.py --stale
 
-writes `keras_attn/catalogue/support.json`, which the catalogue reads; with names, only their lines.
+writes `recipes/catalogue/support.json`, which the catalogue reads; with names, only their lines.
 All of them take five minutes. `--stale` measures those whose code, or whose libraries, have changed
-since: `tests/catalogue/measured.json` keeps a digest for each.
+since: `tests/recipes/catalogue/measured.json` keeps a digest for each.
 """
 
 import ast
@@ -36,8 +36,8 @@ from keras import ops
 
 from keras_attn import memory
 
-FILE = Path(__file__).resolve().parents[2] / "keras_attn/catalogue/support.json"
-DIGESTS = Path(__file__).resolve().parents[1] / "catalogue/measured.json"
+FILE = Path(__file__).resolve().parents[2] / "recipes/catalogue/support.json"
+DIGESTS = Path(__file__).resolve().parents[1] / "recipes/catalogue/measured.json"
 LIBRARIES = "keras", "tensorflow", "tf2onnx", "onnxruntime"
 NAMES = [*BLOCKS, *MODELS, *LOSSES]
 FIRST = LENGTH - 2

@@ -5,7 +5,7 @@ import importlib
 import json
 
 from keras_attn.callbacks import Resume
-from recipes import cli
+from recipes.common import cli
 
 
 def run(recipe, *arguments):

@@ -17,7 +17,7 @@ from unittest import mock
 
 from fork_server import ForkedPython
 
-from recipes.local_ports import free_ports
+from recipes.common.machine import free_ports
 
 ROOT = pathlib.Path(__file__).parents[2]
 ADDRESS = os.environ.get("KERAS_ATTN_SERVING_ADDRESS")

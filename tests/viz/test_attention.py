@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attn.viz import plot_attention
-from keras_attn.viz.fonts import families_for
+from keras_attn.viz.figure import families_for
 
 B, N, T, S = 2, 3, 5, 7
 QUERIES, KEYS = ["I", "see", "", " a\n", "$x$"], [f"key{i}" for i in range(S)]

@@ -1,5 +1,7 @@
 """Export a model or a part of it as an ONNX file."""
 
+import contextlib
+import logging
 import os
 import re
 
@@ -8,9 +10,7 @@ import tensorflow as tf
 
 from keras_attn.compat.tf2onnx_graphs import convert_graph
 from keras_attn.export._onnx.graphs import parts_of
-from keras_attn.export._onnx.loops import read_invariants
-from keras_attn.export._onnx.op_handlers import handlers
-from keras_attn.export._onnx.quantization import write_int8
+from keras_attn.export._onnx.op_handlers import handlers, read_invariants
 from keras_attn.export.checks import check_float32
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.files import atomic_file
@@ -138,10 +138,10 @@ def _convert(function, file):
     outputs = {spec.name: name for name, spec in concrete.structured_outputs.items()}
     proto, messages = convert_graph(concrete, inputs, outputs, opset=OPSET, handlers=handlers())
     text = "\n".join(messages)
-    found = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
-    found |= set(re.findall(r"\bOP=(\w+)", text))
-    if found:
-        names = ", ".join(sorted(found))
+    unknown = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
+    unknown |= set(re.findall(r"\bOP=(\w+)", text))
+    if unknown:
+        names = ", ".join(sorted(unknown))
         raise ValueError(f"Operations of the model cannot be converted to ONNX. Received: {names}.")
     read_invariants(proto.graph)
     for value in (*proto.graph.input, *proto.graph.output):
@@ -197,10 +197,10 @@ def _run_examples(function, file, tokens, longest):
     for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
         inputs = {spec.name: _example(spec, batch, length, tokens) for spec in specs}
         try:
-            found = session.run(names, {name: x for name, x in inputs.items() if name in read})
+            outputs = session.run(names, {name: x for name, x in inputs.items() if name in read})
         except Exception as error:
             raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
-        yield inputs, dict(zip(names, found, strict=True))
+        yield inputs, dict(zip(names, outputs, strict=True))
 
 
 def _example(spec, batch, length, tokens):
@@ -214,3 +214,47 @@ def _example(spec, batch, length, tokens):
     if spec.shape.rank == 1:
         return (length - np.arange(batch) % length).astype("int32")
     return np.array(1, "int32")
+
+
+def write_int8(proto, file):
+    """Write a model with its weight matrices and embedding tables as 8-bit integers.
+
+        q = round(w / s),   p = round(x / s') + z,   x W = s s' (p - z) Q
+
+    A column of a matrix has its scale s, a table has one. The scale s' and the zero point z of x
+    are those of each product's own input, so no examples are needed. A weight q has 7 bits: with 8,
+    sums of two products overflow on processors without the instructions VNNI. The products of
+    attention, norms and softmax stay float32.
+
+    Args:
+        proto: `onnx.ModelProto`.
+        file: path.
+
+    Reference: https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
+    """
+    from onnxruntime.quantization import quantize_dynamic
+
+    with _without_advice():
+        quantize_dynamic(
+            proto,
+            file,
+            op_types_to_quantize=["MatMul", "Gather"],
+            per_channel=True,
+            reduce_range=True,
+            extra_options={"EnableSubgraph": True},  # the body of the decoding loop
+        )
+
+
+@contextlib.contextmanager
+def _without_advice():
+    """Hide a warning that the file should be optimised: ONNX Runtime does it when it loads one."""
+    logger = logging.getLogger()
+
+    def is_other(record):
+        return "pre-processing before quantization" not in record.getMessage()
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)

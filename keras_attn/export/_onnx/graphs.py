@@ -5,10 +5,10 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.checks import check_padding, has_memory
+from keras_attn.export.signatures.encoders import TokenEncoder
 from keras_attn.export.signatures.model_functions import length_mask, mask_ids
-from keras_attn.export.signatures.segment_steps import SegmentSteps
+from keras_attn.export.signatures.steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
-from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
 from keras_attn.models.encoder_models import MaskedLanguageModel
@@ -39,9 +39,10 @@ def parts_of(model):
 
 
 def _greedy(model, max_length, max_source_length, eos_id, bos_id):
-    given = model, Greedy(), max_length, max_source_length, eos_id
-    # A causal model has its prompt before the first token.
-    decoder = TokenGenerator(*given) if model.reads_prompt else IdTranslator(*given, bos_id)
+    if model.reads_prompt:  # a causal model has its prompt before the first token
+        decoder = TokenGenerator(model, Greedy(), max_length, max_source_length, eos_id)
+    else:
+        decoder = IdTranslator(model, Greedy(), max_length, max_source_length, eos_id, bos_id)
 
     def greedy(*tensors):  # a closure: a method would not keep its object alive
         return decoder.ids(*tensors)

@@ -1,40 +1,36 @@
 """Export a model as a SavedModel that TensorFlow Serving runs."""
 
 import contextlib
-import functools
+import dataclasses
 
 import keras
 import tensorflow as tf
 
-from keras_attn.export._saved_model.compilation import (
+from keras_attn.export._saved_model.quantization import FORMATS, quantized
+from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
+from keras_attn.export.saved_model_files import write_compilation
+from keras_attn.export.servable_ops import MUST_COMPILE, unservable_ops
+from keras_attn.export.signatures.compiled_decoding import (
     CompiledDecoding,
     check_compilation,
     check_decodes,
 )
-from keras_attn.export._saved_model.quantization import quantized
-from keras_attn.export._saved_model.rounding import FORMATS
-from keras_attn.export.checks import has_memory
-from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
-from keras_attn.export.saved_model_files import write_compilation
-from keras_attn.export.servable_ops import MUST_COMPILE, unservable_ops
-from keras_attn.export.signatures.class_predictor import ClassPredictor
+from keras_attn.export.signatures.encoders import (
+    ClassPredictor,
+    TextClassifier,
+    TextTagger,
+    TokenEncoder,
+)
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
-from keras_attn.export.signatures.segment_steps import SegmentSteps
-from keras_attn.export.signatures.text_classifier import TextClassifier
+from keras_attn.export.signatures.model_functions import ExportOptions
+from keras_attn.export.signatures.steps import SegmentSteps, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
-from keras_attn.export.signatures.text_tagger import TextTagger
-from keras_attn.export.signatures.token_encoder import TokenEncoder
-from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import free_version, new_version
 from keras_attn.generation.decoding import check_model
 from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
-from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
-from keras_attn.models.model import Model
-from keras_attn.models.state_models import SequenceModel
 from keras_attn.ops.checks import check_choice, check_that
-from keras_attn.positions import ImageCoordinates
 
 
 def saved_model(
@@ -205,19 +201,21 @@ def saved_model(
     if quantize is not None:
         copied = quantized(model, quantize)
     with copied as (model, variables):
-        ends = max_length, max_source_length, eos_id
-        functions = _functions_of(model, tokenizer, strategy, ends, bos_id, stream, labels)
+        options = ExportOptions(
+            tokenizer, strategy, max_length, max_source_length, eos_id, bos_id, labels, stream
+        )
+        functions = _functions_of(model, options)
         requests = []
         if buckets is not None:
             check_decodes(functions)
-            compiled = _functions_of(model, tokenizer, strategy, ends, bos_id, buckets=buckets)
+            compiled = _functions_of(model, dataclasses.replace(options, buckets=buckets))
             functions = CompiledDecoding(functions, compiled)
             functions.try_compiler(model)
             requests = functions.requests(model)
         resources = functions.make_resources()
         resources.quantized = variables
         with new_version(path, version) as (temporary, directory):
-            # Each function is traced once: given a `tf.function`, `save` would trace it again.
+            # Each function is traced once: `save` would trace a `tf.function` again.
             traced = {name: f.get_concrete_function() for name, f in functions.signatures.items()}
             # A server computes no gradients, whose functions can be half the file.
             without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
@@ -234,45 +232,29 @@ def saved_model(
     return directory
 
 
-def _functions_of(
-    model, tokenizer, strategy, ends, bos_id, stream=False, labels=None, buckets=None
-):
-    """Return the `ModelFunctions` that fit a model; `ends` are its lengths and end tokens."""
-    if isinstance(model, Classifier) and tokenizer is not None and model.image_shape is None:
-        return TextClassifier(model, tokenizer, labels, ends[1])
-    if isinstance(model, MaskedLanguageModel) and None not in (tokenizer, labels):
-        return TextTagger(model, tokenizer, labels, ends[1])
-    eos_id = ends[-1]
+# The first that fits a model is taken, so those for a case stand before the general ones.
+SIGNATURES = (
+    TextClassifier,
+    TextTagger,
+    TokenStream,
+    SegmentSteps,
+    TokenEncoder,
+    ClassPredictor,
+    ImageGenerator,
+    ImageEnlarger,
+    TokenGenerator,
+    TextGenerator,
+    IdTranslator,
+    Translator,
+)
+
+
+def _functions_of(model, options):
+    """Return the `ModelFunctions` that fit a model and the `ExportOptions`."""
+    kind = next((kind for kind in SIGNATURES if kind.fits(model, options)), None)
     wanted = "None, but for classes of texts or words with a `tokenizer`"
-    check_that(labels is None, wanted, labels=labels)
-    kind, make = None, None
-    if stream:
-        kind, make = "A stream", functools.partial(TokenStream, eos_id=eos_id)
-    elif has_memory(model) and not isinstance(model, SequenceModel):
-        return SegmentSteps(model, tokenizer, eos_id)
-    elif has_memory(model):
-        kind, make = "A model of states", SegmentSteps
-    elif isinstance(model, MaskedLanguageModel):
-        kind, make = "A masked language model", TokenEncoder
-    elif isinstance(model, Classifier):
-        kind, make = "A classifier", ClassPredictor
-    if kind is not None and tokenizer is not None:
-        raise ValueError(
-            f"{kind} reads no text: export it without a `tokenizer`. "
-            f"Received: tokenizer={tokenizer!r}."
-        )
-    if kind is not None:
-        check_that(strategy is None, "None for a model that does not decode", strategy=strategy)
-        return make(model)
-    check_model(model)
-    makes_images = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)
-    if makes_images and tokenizer is None:
-        return (ImageGenerator if model.reads_prompt else ImageEnlarger)(model, strategy)
-    decoding = ("greedy" if strategy is None else strategy, *ends)
-    if model.reads_prompt and tokenizer is None:
-        return TokenGenerator(model, *decoding, buckets)
-    if model.reads_prompt:
-        return TextGenerator(model, tokenizer, *decoding, buckets)
-    if tokenizer is None:
-        return IdTranslator(model, *decoding, bos_id, buckets)
-    return Translator(model, tokenizer, *decoding, bos_id, buckets)
+    has_labels = kind is not None and kind.has_labels
+    check_that(options.labels is None or has_labels, wanted, labels=options.labels)
+    if kind is None or kind.decodes:
+        check_model(model)
+    return kind.from_options(model, options)

@@ -11,13 +11,15 @@ from keras_attn.generation.decoding import decode, get_strategy
 from keras_attn.generation.loop import DecodingOptions
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.token_losses import crossentropy
+from keras_attn.positions import ImageCoordinates
 
 
 class ImageGenerator(ModelFunctions):
-    """Model of images as graph functions: sample images, and score given ones.
+    """Model of images as graph functions: sample images, and score others.
 
         seed -> images ~ p,   image -> -log2 p(image) / (H W C)
 
@@ -37,6 +39,14 @@ class ImageGenerator(ModelFunctions):
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3 and 5.
     """
+
+    @classmethod
+    def fits(cls, model, options):
+        return _makes_images(model, options) and model.reads_prompt
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.strategy)
 
     def __init__(self, model, strategy=None):
         tokens = ImageTokens.of(model)
@@ -90,6 +100,14 @@ class ImageEnlarger(ModelFunctions):
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 5.3.
     """
 
+    @classmethod
+    def fits(cls, model, options):
+        return _makes_images(model, options) and not model.reads_prompt
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.strategy)
+
     def __init__(self, model, strategy=None):
         tokens, position = ImageTokens.of(model), model.source_position
         strategy = _strategy_for(_mixture_sizes(model, tokens), strategy)
@@ -109,6 +127,12 @@ class ImageEnlarger(ModelFunctions):
     @property
     def signatures(self):
         return {"generate": self.generate, "serving_default": self.generate}
+
+
+def _makes_images(model, options):
+    """Return True for a model that decodes at the coordinates of an image, without a tokenizer."""
+    is_image_model = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)
+    return is_image_model and hasattr(model, "reads_prompt") and options.tokenizer is None
 
 
 def _mixture_sizes(model, tokens):

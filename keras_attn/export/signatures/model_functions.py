@@ -1,35 +1,87 @@
-"""The base class of the functions of a model, and the inputs that they share."""
+"""The base class of the functions of a model, their inputs, and the signature `halting`."""
+
+import dataclasses
 
 import tensorflow as tf
 
 from keras_attn.export.checks import check_padding
 from keras_attn.generation.decoding import end_tokens
+from keras_attn.models.model import Model
+from keras_attn.ops.checks import check_that
 from keras_attn.text.tokenizers.tokenizer import Tokenizer
 
 # Decorator of functions of a batch of strings.
-of_text = tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+text_function = tf.function(
+    autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")]
+)
 
 
-def of_ids(ids="token_ids", lengths="lengths"):
+def ids_function(ids="token_ids", lengths="lengths"):
     """Return a decorator of functions of ids (B, T) and lengths (B,) under these names."""
     specs = [tf.TensorSpec([None, None], tf.int32, ids), tf.TensorSpec([None], tf.int32, lengths)]
     return tf.function(autograph=False, input_signature=specs)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportOptions:
+    """The arguments of `saved_model` that decide about the signatures of a model."""
+
+    tokenizer: object = None
+    strategy: object = None
+    max_length: int = 64
+    max_source_length: int = 1024
+    eos_id: int | list | None = None
+    bos_id: int | None = None
+    labels: list | None = None
+    stream: bool = False
+    buckets: object = None
+
+    @property
+    def decoding(self):
+        """The arguments of a class that decodes: strategy, both lengths and the end tokens."""
+        strategy = "greedy" if self.strategy is None else self.strategy
+        return strategy, self.max_length, self.max_source_length, self.eos_id
+
+    def check_no_text(self, kind):
+        """Refuse a tokenizer and a strategy, for a kind of model that reads no text."""
+        if self.tokenizer is not None:
+            raise ValueError(
+                f"{kind} reads no text: export it without a `tokenizer`. "
+                f"Received: tokenizer={self.tokenizer!r}."
+            )
+        wanted = "None for a model that does not decode"
+        check_that(self.strategy is None, wanted, strategy=self.strategy)
 
 
 class ModelFunctions:
     """Graph functions of a model, with the weights and tokenizers that they read.
 
     A subclass defines `signatures`, and sets its `tokenizer`. An instance has the function
-    `halting` if its model has an `ACT`.
+    `halting` if its model has an `ACT`. `saved_model` takes the first class that `fits`.
+
+    Attributes:
+        decodes: bool. True if `ids` generates with a strategy, which XLA can compile.
+        has_labels: bool. True if the functions give the names of classes.
     """
 
     halting = tokenizer = None
+    decodes = has_labels = False
 
     def __init__(self, model, *others):
         # Only the weights: tracking a model would export its optimizer too.
         self.weights = [weight.value for each in (model, *others) for weight in each.weights]
         embedding = getattr(model, "embedding", None)  # of what is read
         self._vocabulary_size = getattr(embedding, "vocabulary_size", None)
+
+    @classmethod
+    def fits(cls, model, options):
+        """Return True if these are the signatures of a model with the `ExportOptions`."""
+        raise NotImplementedError(f"{cls.__name__} must define `fits`.")
+
+    @classmethod
+    def from_options(cls, model, options):
+        """Return the functions of a model that fits, with the `ExportOptions`."""
+        raise NotImplementedError(f"{cls.__name__} must define `from_options`.")
 
     def make_resources(self):
         """Return a module of what the functions read, for `tf.saved_model.save` to track."""
@@ -80,9 +132,9 @@ def check_range(values, count, name):
     """Return integers; one outside [0, count) is an error, also inside a graph."""
     # A gather reads negative ones from the end, and on a GPU it reads zeros beyond the end.
     message = f"{name} must be in [0, {count}). Received: least and greatest"
-    found = tf.reduce_min(values), tf.reduce_max(values)
+    least, greatest = tf.reduce_min(values), tf.reduce_max(values)
     is_within = tf.reduce_all((values >= 0) & (values < count))
-    return require(values, is_within, message, *found)
+    return require(values, is_within, message, least, greatest)
 
 
 def length_mask(rows, lengths):
@@ -94,8 +146,9 @@ def length_mask(rows, lengths):
     is_one_each = tf.equal(tf.shape(lengths)[0], size[0])
     are_within = tf.reduce_all((lengths >= 0) & (lengths <= size[1]))
     message = "lengths must be one number for each row, from 0 to its width. Received: lengths"
-    found = message, lengths, "rows of shape", size
-    return tf.sequence_mask(require(lengths, is_one_each & are_within, *found), size[1])
+    is_right = is_one_each & are_within
+    lengths = require(lengths, is_right, message, lengths, "rows of shape", size)
+    return tf.sequence_mask(lengths, size[1])
 
 
 def mask_ids(token_ids, lengths, pad_id=0):
@@ -130,3 +183,44 @@ def unify_ends(ids, ends, eos_id):
 def blank_rows(is_empty, ids, score, pad_id=0):
     """Replace the ids (B, L) of empty rows by padding, and their scores (B,) by 0."""
     return tf.where(is_empty[:, None], pad_id, ids), tf.where(is_empty, 0.0, score)
+
+
+def halting_function(model):
+    """Return the method `halting` of a model with padding and an `ACT`; None for any other."""
+    has_halting = isinstance(model, Model) and model.halting_depths and model.pad_id is not None
+    return model.halting if has_halting else None
+
+
+def token_halting(halting, token_ids, lengths, pad_id, name="token_ids"):
+    """Return `steps` int32 and `remainders` float32, (B, T), of a model that reads ids alone.
+
+    The `token_ids` beyond `lengths` are padding.
+    """
+    is_valid = length_mask(token_ids, lengths)
+    # One more column: a row of no token has a first one.
+    read = tf.pad(token_ids, [[0, 0], [0, 1]], constant_values=pad_id)
+    (outcome,) = halting({name: read}).values()
+    return halting_outputs(outcome, is_valid)
+
+
+def halting_of_ids(model, read):
+    """Return the function of ids and lengths that gives their `token_halting`, or None.
+
+    `read` maps them to the ids that the model reads. A model without an `ACT` has no halting.
+    """
+    halting = halting_function(model)
+    if halting is None:
+        return None
+    return lambda token_ids, lengths: token_halting(
+        halting, read(token_ids, lengths), lengths, model.pad_id
+    )
+
+
+def halting_outputs(halting, is_valid, prefix=""):
+    """Return the outputs of a `Halting` of as many positions or more, 0 at tokens that are none."""
+    width = tf.shape(is_valid)[1]
+    steps, remainders = halting.steps[:, :width], halting.remainder[:, :width]
+    return {
+        f"{prefix}steps": tf.where(is_valid, steps, 0),
+        f"{prefix}remainders": tf.where(is_valid, tf.cast(remainders, tf.float32), 0.0),
+    }

@@ -4,14 +4,15 @@ import tensorflow as tf
 
 from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
-from keras_attn.export.signatures.halting import halting_function, token_halting
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
     ends_of,
+    halting_function,
+    ids_function,
     mask_ids,
-    of_ids,
-    of_text,
+    text_function,
+    token_halting,
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
@@ -47,6 +48,16 @@ class TokenGenerator(ModelFunctions):
         section 3.1, eq. 1.
     """
 
+    decodes = True
+
+    @classmethod
+    def fits(cls, model, options):
+        return getattr(model, "reads_prompt", False) and options.tokenizer is None
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, *options.decoding, options.buckets)
+
     def __init__(
         self,
         model,
@@ -73,14 +84,14 @@ class TokenGenerator(ModelFunctions):
         self._max_scored_length = max_scored_length
         self._halting = halting_function(model)
         if self._halting is not None:
-            self.halting = of_ids()(self._halting_of_ids)
+            self.halting = ids_function()(self._halting_of_ids)
 
     @property
     def signatures(self):
         own = {"ids": self.ids, "score": self.score_ids, "serving_default": self.ids}
         return {**own, **self.halting_signatures}
 
-    @of_ids()
+    @ids_function()
     def ids(self, token_ids, lengths):
         """Map prompts [B, S] with `lengths` [B] to `ids` [B, L] and `score` [B].
 
@@ -90,7 +101,7 @@ class TokenGenerator(ModelFunctions):
         *_, ids, score = self._continue(token_ids, lengths)
         return {"ids": ids, "score": score}
 
-    @of_ids()
+    @ids_function()
     def score_ids(self, token_ids, lengths):
         """Map ids [B, S] with `lengths` [B] to `log_probability` [B] and `num_tokens` [B].
 
@@ -171,6 +182,14 @@ class TextGenerator(TokenGenerator):
         section 3.1, eq. 1.
     """
 
+    @classmethod
+    def fits(cls, model, options):
+        return getattr(model, "reads_prompt", False) and options.tokenizer is not None
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.tokenizer, *options.decoding, options.buckets)
+
     def __init__(
         self,
         model,
@@ -188,14 +207,14 @@ class TextGenerator(TokenGenerator):
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
         self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
         if self._halting is not None:
-            self.halting = of_text(self._halting_of_text)
+            self.halting = text_function(self._halting_of_text)
 
     @property
     def signatures(self):
         own = {"ids": self.ids, "score": self.score, "serving_default": self.text}
         return {**own, **self.halting_signatures}
 
-    @of_text
+    @text_function
     def text(self, text):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
         prompt, lengths, ids, score = self._continue(*self._encode(text))
@@ -207,7 +226,7 @@ class TextGenerator(TokenGenerator):
         generated = tf.strings.length(whole) - read
         return {"continuation": tf.strings.substr(whole, read, generated), "score": score}
 
-    @of_text
+    @text_function
     def score(self, text):
         """Map strings [B] to `log_probability` and `num_tokens` [B], as `score_ids` does."""
         return self._log_probability(*self._encode(text))

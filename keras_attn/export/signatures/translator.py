@@ -6,15 +6,16 @@ import tensorflow as tf
 
 from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
-from keras_attn.export.signatures.halting import halting_function, halting_outputs
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
     ends_of,
+    halting_function,
+    halting_outputs,
+    ids_function,
     length_mask,
     mask_ids,
-    of_ids,
-    of_text,
+    text_function,
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
@@ -49,6 +50,16 @@ class IdTranslator(ModelFunctions):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
+    decodes = True
+
+    @classmethod
+    def fits(cls, model, options):
+        return not getattr(model, "reads_prompt", True) and options.tokenizer is None
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, *options.decoding, options.bos_id, options.buckets)
+
     def __init__(
         self,
         model,
@@ -72,13 +83,13 @@ class IdTranslator(ModelFunctions):
         self._pad_id = getattr(model, "pad_id", 0) or 0
         self._ends, self._halting = ends, halting_function(model)
         if self._halting is not None:
-            self.halting = of_ids("source_ids", "source_lengths")(self._halting_of_ids)
+            self.halting = ids_function("source_ids", "source_lengths")(self._halting_of_ids)
 
     @property
     def signatures(self):
         return {"ids": self.ids, "serving_default": self.ids, **self.halting_signatures}
 
-    @of_ids("source_ids", "source_lengths")
+    @ids_function("source_ids", "source_lengths")
     def ids(self, source_ids, source_lengths):
         """Map ids [B, S] with `source_lengths` [B] to `ids` [B, L] and `score` [B].
 
@@ -101,8 +112,8 @@ class IdTranslator(ModelFunctions):
         _, is_valid = _until_end(outputs["ids"], source_lengths, self._ends)
         source_ids = source_ids[:, : self._max_source_length]
         source_lengths = tf.minimum(source_lengths, tf.shape(source_ids)[1])
-        found = self._sides_halting(source_ids, source_lengths, outputs["ids"], is_valid)
-        return {**outputs, **found}
+        steps = self._sides_halting(source_ids, source_lengths, outputs["ids"], is_valid)
+        return {**outputs, **steps}
 
     def _sides_halting(self, source_ids, source_lengths, ids, is_valid):
         """Return the steps and remainders of the model's sides, for generated ids (B, L)."""
@@ -110,12 +121,12 @@ class IdTranslator(ModelFunctions):
             "source_ids": mask_ids(source_ids, source_lengths, self._pad_id),
             "target_ids": _read_before(ids, self._bos_id),
         }
-        sides, found = self._halting(inputs), {}
+        sides, outputs = self._halting(inputs), {}
         masks = {"encoder": length_mask(source_ids, source_lengths), "decoder": is_valid}
         for name, halting in sides.items():
             prefix = "source_" if name == "encoder" else ""
-            found |= halting_outputs(halting, masks[name], prefix)
-        return found
+            outputs |= halting_outputs(halting, masks[name], prefix)
+        return outputs
 
 
 class Translator(IdTranslator):
@@ -149,6 +160,14 @@ class Translator(IdTranslator):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
+    @classmethod
+    def fits(cls, model, options):
+        return not getattr(model, "reads_prompt", True) and options.tokenizer is not None
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.tokenizer, *options.decoding, options.bos_id, options.buckets)
+
     def __init__(
         self,
         model,
@@ -170,7 +189,7 @@ class Translator(IdTranslator):
         self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
         if self._halting is not None:
-            self.halting = of_text(self._halting_of_text)
+            self.halting = text_function(self._halting_of_text)
 
     def make_resources(self):
         resources = super().make_resources()
@@ -184,13 +203,13 @@ class Translator(IdTranslator):
             signatures["attention"] = self.attention
         return signatures
 
-    @of_text
+    @text_function
     def text(self, text):
         """Map strings [B] to `translation`, strings [B], and `score`, float32 [B]."""
         *_, ids, score = self._translate(text)
         return {"translation": self.tokenizer.decode(ids), "score": score}
 
-    @of_text
+    @text_function
     def attention(self, text):
         """Map strings [B] to the outputs of `text`, the tokens and their cross-attention weights.
 

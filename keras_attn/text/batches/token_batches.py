@@ -203,6 +203,12 @@ def items_of(sources, targets):
                 "`sources` alone must be the documents of a corpus of pairs, `targets` alone those "
                 f"of texts. Received: {name} of documents with {side.sides} sides."
             )
+    _check_lists(sides)
+    return PairLists(targets) if sources is None else PairLists(sources, targets)
+
+
+def _check_lists(sides):
+    """Refuse lists of different or no items, and items that are no token ids."""
     numbers = ["none" if side is None else len(side) for side in sides.values()]
     if numbers[0] != numbers[1] or numbers[0] in ("none", 0):
         raise ValueError(
@@ -216,7 +222,6 @@ def items_of(sources, targets):
                     f"`{name}` must be lists of token ids, integers; `encode_as_lists` of a "
                     f"tokenizer makes them of text. Received: {name}[{index}]={row!r}."
                 )
-    return PairLists(targets) if sources is None else PairLists(sources, targets)
 
 
 def _not_empty(documents, name):

@@ -1,6 +1,6 @@
 """PyTorch: exact attention and `flex_attention`, as its users call them on a CPU."""
 
-from ...provenance import cores
+from ...common.machine import cores
 from ..workload import Task
 from .attention_inputs import heads
 

@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 
-from ...provenance import cores
+from ...common.machine import cores
 from ..workload import Task
 
 # Names of the files that hold the weights, or their beginnings.

@@ -3,7 +3,7 @@
 import os
 import time
 
-from ...process_memory import resident_memory
+from ...common.machine import resident_memory
 from ..workload import Task
 from .exports import file_bytes
 

@@ -1,6 +1,6 @@
 """Hugging Face transformers: `MarianMTModel.generate`, random weights of the same sizes."""
 
-from ...provenance import cores
+from ...common.machine import cores
 from ..workload import SHAPES, Task, sentences
 
 

@@ -1,6 +1,6 @@
 """Whole training steps of a model, for the peak memory of the process."""
 
-from ...process_memory import resident_memory
+from ...common.machine import resident_memory
 from ..workload import Task
 
 VOCABULARY_SIZE = 256

@@ -3,7 +3,7 @@
 import contextlib
 import math
 
-from ...provenance import cores
+from ...common.machine import cores
 from ..workload import SHAPES, Task, translation_batch
 
 

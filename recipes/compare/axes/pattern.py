@@ -4,7 +4,7 @@ import math
 
 from keras_attn import patterns
 
-from ...grid import grid
+from ...common.model_arguments import grid
 from ..model import PLAIN, Changes
 
 

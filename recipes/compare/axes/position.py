@@ -2,7 +2,7 @@
 
 from keras_attn import positions, scores
 
-from ...grid import grid
+from ...common.model_arguments import grid
 from ..model import PLAIN, Changes
 
 
@@ -11,21 +11,21 @@ def values(options):
     context, half = options.context, options.hidden_dim // 2
     rows, columns = grid(context)
 
-    def of_model(position):
+    def in_model(position):
         return Changes({"position": None}, position=position)
 
-    def of_heads(**attention):
+    def in_heads(**attention):
         return Changes({"position": None, **attention})
 
     return {
         "rotary": PLAIN,
-        "none": of_model(None),
-        "sinusoidal": of_model("sinusoidal"),
-        "learned": of_model(positions.Learned(context)),
-        "axial": of_model(positions.Axial((columns, rows), (half, options.hidden_dim - half))),
-        "axial_rotary": of_heads(position=positions.AxialRotary((columns, rows))),
-        "relative": of_heads(score="relative"),
-        "learned_relative": of_heads(score=scores.LearnedRelative(context)),
-        "alibi": of_heads(score=scores.DotProduct() + scores.ALiBi()),
-        "t5_bias": of_heads(score=scores.DotProduct() + scores.T5Bias()),
+        "none": in_model(None),
+        "sinusoidal": in_model("sinusoidal"),
+        "learned": in_model(positions.Learned(context)),
+        "axial": in_model(positions.Axial((columns, rows), (half, options.hidden_dim - half))),
+        "axial_rotary": in_heads(position=positions.AxialRotary((columns, rows))),
+        "relative": in_heads(score="relative"),
+        "learned_relative": in_heads(score=scores.LearnedRelative(context)),
+        "alibi": in_heads(score=scores.DotProduct() + scores.ALiBi()),
+        "t5_bias": in_heads(score=scores.DotProduct() + scores.T5Bias()),
     }

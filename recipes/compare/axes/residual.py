@@ -7,7 +7,7 @@ from ..model import PLAIN, Changes
 
 def values(options):
     """Return the values; gates have the paper's biases."""
-    found = {
+    by_name = {
         "post_norm": "post_norm",
         "output_norm": residuals.OutputNorm(),
         "sandwich_norm": residuals.SandwichNorm(),
@@ -17,5 +17,5 @@ def values(options):
         "gru": residuals.Gate("gru"),
     }
     for kind in ("input", "output", "highway", "sigmoid_tanh", "sum"):
-        found[kind] = residuals.Gate(kind, bias=1.0)
-    return {"pre_norm": PLAIN, **{name: Changes(residual=value) for name, value in found.items()}}
+        by_name[kind] = residuals.Gate(kind, bias=1.0)
+    return {"pre_norm": PLAIN, **{name: Changes(residual=value) for name, value in by_name.items()}}

@@ -1,1 +1,0 @@
-"""Exports of a model in processes of their own, timed side by side."""

@@ -1,0 +1,270 @@
+"""A process that holds one opened export: `python -m keras_attn.export.measured_process`.
+
+It reads a request in each line of its input and writes an answer in a line, both JSON; it ends when
+its input ends. Engines in one process would slow each other by threads that wait for work.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from keras_attn import text
+from keras_attn.export.saved_model_files import COMPILATION_FILE
+from keras_attn.export.versions import newest_version
+from keras_attn.ops.checks import check_paths
+
+
+class ExportProcess:
+    """An export opened in a process of its own, with a number of threads.
+
+    Args:
+        path, form: as `form_of` returns them.
+        threads: int.
+        tokenizer: path of the file, for exports that read ids.
+        max_length: int. Longest answer in tokens, where the export leaves it open.
+    """
+
+    def __init__(self, path, form, threads, tokenizer, max_length):
+        options = {"path": path, "form": form, "threads": threads, "tokenizer": tokenizer}
+        variables = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=variables,
+        )
+        self._write({**options, "max_length": max_length})
+
+    def ask(self, lines):
+        """Return the answers to lines, and the seconds that they took."""
+        self._write(lines)
+        answer = self.read()
+        return answer["answers"], answer["seconds"]
+
+    def read(self):
+        """Return what the process writes next; raise a `ValueError` if it is that it cannot."""
+        line = self._process.stdout.readline()
+        if not line:
+            raise ValueError(f"Its process ended with exit code {self._process.wait()}.")
+        message = json.loads(line)
+        if "error" in message:
+            raise ValueError(message["error"])
+        return message
+
+    def stop(self):
+        """End the process."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _write(self, request):
+        with contextlib.suppress(BrokenPipeError):  # `read` says how the process has ended
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+
+
+def main():
+    """Open the export of the first line, then answer all others."""
+    # What libraries print must not come between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        for message in _run(map(json.loads, sys.stdin)):
+            print(json.dumps(message), file=answers, flush=True)
+    except Exception as error:  # any engine's, and shown beside the other forms' times
+        reason = " ".join(str(error).split()) or type(error).__name__
+        print(json.dumps({"error": reason}), file=answers, flush=True)
+
+
+def _run(requests):
+    options = next(requests)
+    start = time.perf_counter()
+    answer, precision = OPENERS[options.pop("form")](**options)
+    yield {"seconds": time.perf_counter() - start, "precision": precision}
+    for lines in requests:
+        start = time.perf_counter()
+        answers = answer(lines)
+        yield {"answers": answers, "seconds": time.perf_counter() - start}
+
+
+# Outputs of text signatures that are an answer, by their names.
+ANSWERS = ("translation", "continuation", "label")
+
+
+def form_of(path):
+    """Return the files of an export and its form, a key of `OPENERS`.
+
+    Args:
+        path: a SavedModel's version or the directory of its versions, a file of ONNX, or a
+            directory for CTranslate2.
+
+    Raises:
+        ValueError: if `path` is none of these.
+    """
+    check_paths(path=path)
+    path = os.fspath(path)
+    if not os.path.exists(path):
+        raise ValueError(f"There is no such file or directory. Received: {path!r}.")
+    if os.path.isfile(path) and path.endswith(".onnx"):
+        return path, "ONNX"
+    if os.path.isfile(os.path.join(path, "model.bin")):
+        return path, "CTranslate2"
+    newest = newest_version(path) if os.path.isdir(path) else None
+    if newest is not None and os.path.isfile(os.path.join(newest, "saved_model.pb")):
+        is_compiled = os.path.exists(os.path.join(newest, COMPILATION_FILE))
+        return newest, "compiled SavedModel" if is_compiled else "SavedModel"
+    raise ValueError(
+        "An export must be a SavedModel's directory, a file that ends in .onnx, or a directory for "
+        f"CTranslate2. Received: {path!r}."
+    )
+
+
+def open_saved_model(path, threads, tokenizer, max_length):
+    """Open a SavedModel, whose tokenizer and longest answer are in its graph."""
+    import tensorflow as tf
+
+    with contextlib.suppress(ImportError):
+        import tensorflow_text  # noqa: F401  registers the operations of a tokenizer
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    loaded = tf.saved_model.load(path)  # kept by `answer`, since a signature does not keep it
+    function = loaded.signatures["serving_default"]
+    answer_names = [name for name in ANSWERS if name in function.structured_outputs]
+    if not answer_names or list(function.structured_input_signature[1]) != ["text"]:
+        raise ValueError("The SavedModel has no signature from a text to a text.")
+
+    def answer(lines):
+        outputs = loaded.signatures["serving_default"](text=tf.constant(lines))
+        return [line.decode(errors="replace") for line in outputs[answer_names[0]].numpy()]
+
+    return answer, None
+
+
+def open_onnx(path, threads, tokenizer, max_length):
+    """Open a whole decoding loop in ONNX Runtime; the longest answer is in its graph."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [x.name for x in session.get_inputs()]
+    outputs = [x.name for x in session.get_outputs()]
+    if "ids" not in outputs:
+        raise ValueError(f'The ONNX file must be of what="greedy". Received: outputs {outputs}.')
+    tokenizer = _load(tokenizer)
+    reads_prompt = "token_ids" in names
+
+    def answer(lines):
+        rows = _encode(tokenizer, lines, with_end=not reads_prompt)
+        lengths = [len(row) for row in rows]
+        width = max(1, *lengths)
+        ids = [[*row, *[0] * (width - len(row))] for row in rows]
+        tensors = {"token_ids" if reads_prompt else "source_ids": ids}
+        tensors["lengths" if reads_prompt else "source_lengths"] = lengths
+        feed = {name: np.asarray(x, "int32") for name, x in tensors.items() if name in names}
+        (ids,) = session.run(["ids"], feed)
+        answers = _decode(tokenizer, ids, rows if reads_prompt else None)
+        ends = 0 if reads_prompt else len(tokenizer.template.end)
+        has_text = [length > ends for length in lengths]
+        return [x if is_text else "" for x, is_text in zip(answers, has_text, strict=True)]
+
+    return answer, None
+
+
+def open_ctranslate2(path, threads, tokenizer, max_length):
+    """Open a greedy decoder of CTranslate2, in the precision in which its weights are stored."""
+    import ctranslate2
+
+    own = os.path.join(path, "tokenizer.model")
+    tokenizer = _load(own if os.path.isfile(own) else tokenizer)
+    reads_prompt = os.path.isfile(os.path.join(path, "vocabulary.json"))
+    engine = ctranslate2.Generator if reads_prompt else ctranslate2.Translator
+    engine = engine(path, compute_type="default", intra_threads=threads)
+    names = _vocabulary(path, "source")
+    ids = {token: i for i, token in enumerate(_vocabulary(path, "target"))}
+
+    def answer(lines):
+        rows = _encode(tokenizer, lines, with_end=False)
+        tokens = [[names[i] for i in row] for row in rows]
+        if reads_prompt:
+            written = _continue(engine, tokens, max_length)
+        else:
+            lengths = {"min_decoding_length": 0, "max_decoding_length": max_length}
+            results = engine.translate_batch(tokens, beam_size=1, **lengths)
+            written = [result.hypotheses[0] for result in results]
+        ids = [[ids.get(token, tokenizer.unk_id) for token in row] for row in written]
+        return _decode(tokenizer, ids, rows if reads_prompt else None)
+
+    return answer, engine.compute_type
+
+
+def _vocabulary(path, side):
+    """Return the names of a directory's ids, pieces or numbers, on one side."""
+    kinds = f"{side}_vocabulary.json", "shared_vocabulary.json", "vocabulary.json"
+    files = [os.path.join(path, kind) for kind in kinds]
+    with open(next(filter(os.path.isfile, files), files[-1]), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _continue(generator, prompts, max_length):
+    """Return what a generator of CTranslate2 adds to each prompt."""
+    written = [[] for _ in prompts]
+    # Of prompts of several lengths in a batch, CTranslate2 counts the longer ones' ends as answers.
+    for length in {len(prompt) for prompt in prompts if prompt}:
+        rows = [i for i, prompt in enumerate(prompts) if len(prompt) == length]
+        results = generator.generate_batch(
+            [prompts[i] for i in rows],
+            beam_size=1,
+            max_length=max_length,
+            include_prompt_in_result=False,
+        )
+        for i, result in zip(rows, results, strict=True):
+            written[i] = result.sequences[0]
+    return written
+
+
+OPENERS = {
+    "SavedModel": open_saved_model,
+    "compiled SavedModel": open_saved_model,
+    "ONNX": open_onnx,
+    "CTranslate2": open_ctranslate2,
+}
+
+
+def _load(path):
+    if path is None:
+        raise ValueError("The export reads ids: `tokenizer` must be the file of its tokenizer.")
+    return text.load(path)
+
+
+def _encode(tokenizer, lines, with_end):
+    """Return a list of ids for each line, with the special tokens before it, and after it too."""
+    ids, lengths = tokenizer.encode(lines)
+    cut = 0 if with_end else len(tokenizer.template.end)
+    return [row[: n - cut].tolist() for row, n in zip(ids.numpy(), lengths.numpy(), strict=True)]
+
+
+def _decode(tokenizer, rows, prompts):
+    """Return the text of each row of ids, or what it adds to that of its prompt."""
+    rows = [list(row) for row in rows]
+    if prompts is None:
+        return tokenizer.decode_as_strings(rows)
+    # As in `TextGenerator.text`: alone, the first new piece would lose its space.
+    whole = tokenizer.decode_as_strings([a + b for a, b in zip(prompts, rows, strict=True)])
+    read = tokenizer.decode_as_strings(prompts)
+    parts = zip(whole, read, prompts, strict=True)
+    return [text[len(before) :] if prompt else "" for text, before, prompt in parts]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""Signatures of models without a decoder: classifiers, taggers and masked language models."""
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.export.checks import check_labels, check_padding, check_reads
+from keras_attn.export.signatures.model_functions import (
+    ModelFunctions,
+    halting_of_ids,
+    ids_function,
+    mask_ids,
+    text_function,
+)
+from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
+
+
+class ClassPredictor(ModelFunctions):
+    """Classifier as a graph function.
+
+        probabilities = softmax(logits),   class = argmax(logits)
+
+    Without classes the function is `embed`, which gives the features; with one class it is
+    `regress`, which gives the logit as a `value`.
+
+    Args:
+        model: a `keras_attn.models.Classifier`.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.vit(3, (4, 4, 1), 2, num_layers=1, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=16)
+        >>> predictor = keras_attn.export.ClassPredictor(model)
+        >>> predictor.classify(np.zeros((5, 4, 4, 1), "float32"))["probabilities"].shape
+        TensorShape([5, 3])
+
+    Reference: [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), section 3.1.
+    """
+
+    @classmethod
+    def fits(cls, model, options):
+        return isinstance(model, Classifier)
+
+    @classmethod
+    def from_options(cls, model, options):
+        options.check_no_text("A classifier")
+        return cls(model)
+
+    def __init__(self, model):
+        super().__init__(model)
+
+        def classify(inputs):
+            """Return `probabilities` [B, K] and `class` [B], or `value` [B], or `features`."""
+            logits = model(inputs)
+            if model.num_classes is None:
+                return {"features": logits}
+            if model.num_classes == 1:
+                return {"value": logits[:, 0]}
+            classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
+            return {"probabilities": ops.softmax(logits), "class": classes}
+
+        self.predict = classify
+        self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
+        if model.image_shape is None:
+            read = self.reader(model)
+            self.classify = ids_function()(
+                lambda token_ids, lengths: classify(read(token_ids, lengths))
+            )
+            self._halting = halting_of_ids(model, read)
+            if self._halting is not None:
+                self.halting = ids_function()(self._halting)
+        else:
+            images = [tf.TensorSpec([None, *model.image_shape], tf.float32, "images")]
+            self.classify = tf.function(classify, images, autograph=False)
+
+    @property
+    def signatures(self):
+        own = {self.kind: self.classify, "serving_default": self.classify}
+        return {**own, **self.halting_signatures}
+
+
+_PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "second_text")]
+
+
+class TextClassifier(ClassPredictor):
+    """Tokenizer and classifier as one graph, from text to labels.
+
+        text -> ids -> softmax(logits) -> label
+
+    With one class the output is a `value`, the logit itself, as a regression has it; without
+    classes it is the `features`.
+
+    Args:
+        model: a `keras_attn.models.Classifier` of token ids.
+        tokenizer: from `keras_attn.text`.
+        labels: list of the classes' names, in their order; by default their numbers.
+        max_length: int. Most tokens of a text, or of a pair, to read; a longer one loses its end.
+
+    Raises:
+        ValueError: if the number of labels is not that of the classes, the tokenizer has ids that
+            the model lacks, or the model reads images.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+        >>> block = TransformerBlock(MultiHeadAttention(2, 4), FeedForward(16))
+        >>> tokenizer = keras_attn.text.Characters("abc")
+        >>> model = keras_attn.models.Classifier(
+        ...     keras_attn.layers.TokenEmbedding(7, 8), keras_attn.depth.Stack([block]), 2)
+        >>> classifier = keras_attn.export.TextClassifier(model, tokenizer, ["no", "yes"])
+        >>> classifier.text(["a", "cab"])["label"].numpy().tolist()
+        [b'no', b'no']
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 4.1.
+    """
+
+    has_labels = True
+
+    @classmethod
+    def fits(cls, model, options):
+        is_of_texts = isinstance(model, Classifier) and model.image_shape is None
+        return is_of_texts and options.tokenizer is not None
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.tokenizer, options.labels, options.max_source_length)
+
+    def __init__(self, model, tokenizer, labels=None, max_length=1024):
+        super().__init__(model)
+        check_reads(model, tokenizer)
+        num_classes = model.num_classes or 0
+        labels = [*map(str, range(num_classes))] if labels is None else [*labels]
+        check_labels(labels, num_classes)
+        self.tokenizer, self._labels = tokenizer, tuple(labels)
+        self._max_length = min(max_length, model.max_length or max_length)
+        self._pad_id = check_padding(model)
+        self._reads_segments = "segment_ids" in model.input
+        if self.halting is not None:
+            self.halting = text_function(self._halting_of_text)
+
+    @property
+    def signatures(self):
+        """The functions by name: of a text, which is the default, of a pair, and of ids."""
+        own = {self.kind: self.text, f"{self.kind}_pair": self.pair}
+        own |= {"ids": self.classify, "serving_default": self.text}
+        return {**own, **self.halting_signatures}
+
+    @text_function
+    def text(self, text):
+        """Map strings [B] to `label` [B], `probabilities` [B, K] and their `labels` [B, K]."""
+        return self._outputs(*self.tokenizer.encode(text, self._max_length))
+
+    @tf.function(autograph=False, input_signature=_PAIR)
+    def pair(self, text, second_text):
+        """Map pairs, two strings [B], to the outputs of `text`."""
+        return self._outputs(*self.tokenizer.encode_pair(text, second_text, self._max_length))
+
+    def _halting_of_text(self, text):
+        """Map strings [B] to `tokens`, `steps` and `remainders` [B, T], and `lengths` [B]."""
+        token_ids, lengths = self.tokenizer.encode(text, self._max_length)
+        tokens = {"tokens": self.tokenizer.tokens(token_ids), "lengths": lengths}
+        return {**tokens, **self._halting(token_ids, lengths)}
+
+    def _outputs(self, token_ids, lengths, segment_ids=None):
+        inputs = {"token_ids": mask_ids(token_ids, lengths, self._pad_id)}
+        if self._reads_segments:
+            inputs["segment_ids"] = segment_ids
+        outputs = self.predict(inputs)
+        if "class" not in outputs:
+            return outputs
+        classes = outputs.pop("class")
+        names = tf.constant(self._labels)
+        labels = tf.tile(names[None], [tf.shape(classes)[0], 1])
+        return {"label": tf.gather(names, classes), **outputs, "labels": labels}
+
+
+class TextTagger(ModelFunctions):
+    """Tokenizer and token classifier as one graph, from text to labelled words.
+
+        text -> words -> ids -> softmax(logits at each word's first id) -> labels
+
+    Words are separated by spaces, tabs and line ends. The tokenizer reads each with a space before
+    it.
+
+    Args:
+        model: a `MaskedLanguageModel` whose head gives the logits of K classes.
+        tokenizer: from `keras_attn.text`.
+        labels: list of the K names of the classes, in their order.
+        max_length: int. Most tokens of a text to read; words after them have no label.
+
+    Raises:
+        ValueError: if the number of labels is not that of the classes, or the tokenizer has ids
+            that the model lacks.
+
+    Example:
+        >>> import keras, keras_attn
+        >>> bert = keras_attn.models.bert(7, num_layers=1, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=16, max_length=32)
+        >>> head = keras.layers.Dense(2, kernel_initializer="zeros")
+        >>> model = keras_attn.models.MaskedLanguageModel(
+        ...     bert.embedding, bert.position, bert.segment, bert.norm, bert.encoder, head)
+        >>> tagger = keras_attn.export.TextTagger(
+        ...     model, keras_attn.text.Characters("abc"), ["noun", "verb"])
+        >>> tagger.text(["ab  c"])["labels"].numpy().tolist()
+        [[b'noun', b'noun']]
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 5.3.
+    """
+
+    has_labels = True
+
+    @classmethod
+    def fits(cls, model, options):
+        has_names = options.tokenizer is not None and options.labels is not None
+        return isinstance(model, MaskedLanguageModel) and has_names
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.tokenizer, options.labels, options.max_source_length)
+
+    def __init__(self, model, tokenizer, labels, max_length=1024):
+        super().__init__(model)
+        check_reads(model, tokenizer)
+        check_labels(labels, model.output.shape[-1])
+        self.tokenizer, self._labels = tokenizer, tuple(labels)
+        self._max_length = min(max_length, model.max_length or max_length)
+        pad_id = check_padding(model)
+        self._logits = lambda *ids: model({"token_ids": mask_ids(*ids, pad_id)})
+
+    @property
+    def signatures(self):
+        return {"tag": self.text, "serving_default": self.text}
+
+    @text_function
+    def text(self, text):
+        """Map strings [B] to their `words` [B, W], and `labels` and `probabilities` [B, W].
+
+        A text with fewer words than the longest has empty strings at the end. Empty words, and
+        words that were not read, have an empty label of probability 0.
+        """
+        words = tf.strings.split(text)
+        template = self.tokenizer.template
+        start, end = len(template.start), len(template.end)
+        ids, lengths = self.tokenizer.encode(tf.strings.join([" ", words.flat_values]))
+        pieces = tf.RaggedTensor.from_tensor(ids[:, start:], lengths - start - end)
+        pieces = words.with_values(pieces)  # (B, W, number of the word's ids)
+        counts = tf.cast(pieces.row_lengths(axis=2).to_tensor(), tf.int32)
+        first = start + tf.cumsum(counts, axis=1, exclusive=True)  # (B, W)
+        rows = template.around(pieces.merge_dims(1, 2), self._max_length)
+        lengths = tf.cast(rows.row_lengths(), tf.int32)
+        ids = rows.to_tensor(0)
+        is_read = (counts > 0) & (first < lengths[:, None] - end)
+        by_id = ops.softmax(tf.cast(self._logits(ids, lengths), tf.float32))  # (B, T, K)
+        by_word = tf.gather(by_id, tf.where(is_read, first, 0), batch_dims=1)  # (B, W, K)
+        labels = tf.gather(tf.constant(self._labels), tf.argmax(by_word, axis=-1))
+        return {
+            "words": words.to_tensor(""),
+            "labels": tf.where(is_read, labels, ""),
+            "probabilities": tf.where(is_read, tf.reduce_max(by_word, axis=-1), 0.0),
+        }
+
+
+class TokenEncoder(ModelFunctions):
+    """Masked language model as graph functions.
+
+        features = Encoder(ids),   logits = Head(features)
+
+    Features and logits are float32 under every dtype policy.
+
+    Args:
+        model: a `MaskedLanguageModel`, with a layer named "encoder".
+
+    Example:
+        >>> import keras_attn
+        >>> encoder = keras_attn.export.TokenEncoder(keras_attn.models.bert(vocabulary_size=10,
+        ...     num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16, max_length=32))
+        >>> encoder.logits([[5, 4, 9]], [3])["logits"].shape
+        TensorShape([1, 3, 10])
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.
+    """
+
+    @classmethod
+    def fits(cls, model, options):
+        return isinstance(model, MaskedLanguageModel)
+
+    @classmethod
+    def from_options(cls, model, options):
+        options.check_no_text("A masked language model")
+        return cls(model)
+
+    def __init__(self, model):
+        super().__init__(model)
+        features = keras.Model(model.input, model.encoder.output)
+        absent, read = dict.fromkeys(model.input), self.reader(model)
+        self._features = lambda *ids: features({**absent, "token_ids": read(*ids)})
+        self._logits = lambda *ids: model({"token_ids": read(*ids)})
+        halting = halting_of_ids(model, read)
+        if halting is not None:
+            self.halting = ids_function()(halting)
+
+    @property
+    def signatures(self):
+        own = {"encode": self.encode, "logits": self.logits, "serving_default": self.logits}
+        return {**own, **self.halting_signatures}
+
+    @ids_function()
+    def encode(self, token_ids, lengths):
+        """Map ids [B, T] with `lengths` [B] to `features` [B, T, D].
+
+        Ids beyond a row's length are padding: they are not read, and their features are undefined.
+        """
+        return {"features": tf.cast(self._features(token_ids, lengths), tf.float32)}
+
+    @ids_function()
+    def logits(self, token_ids, lengths):
+        """Map ids [B, T] with `lengths` [B] to `logits` [B, T, V]."""
+        return {"logits": tf.cast(self._logits(token_ids, lengths), tf.float32)}

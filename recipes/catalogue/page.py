@@ -1,0 +1,133 @@
+"""The page of the catalogue as Markdown."""
+
+import re
+
+from .entries import OUTSIDE_MODELS, sections
+from .needs import NEEDS
+
+IMAGES = ".github/images/catalogue"
+HEAD = """\
+# Catalogue
+
+Every value of every axis, every model, and every way to generate: when to use it, its formula, its
+cost, code that runs, and the paper. Sections: {sections}.
+
+| I want to | use |
+| --- | --- |
+{needs}
+
+Each value has its place in a model:
+
+```python
+from keras_attn import depth, layers, models, patterns
+attention = layers.MultiHeadAttention(
+    2, 8, score="scaled_dot", pattern=patterns.Local(16), position="rotary")
+block = layers.TransformerBlock(attention, layers.FeedForward(32), residual="pre_norm")
+model = models.CausalLanguageModel(layers.TokenEmbedding(100, 16), depth.Stack([block]))
+```
+
+Letters: B batch, T query length, S key length, N heads, H head size, D hidden size, F intermediate
+size, V vocabulary, M memory length, L layers.
+
+`python -m recipes.catalogue` makes this page from the docstrings. The lines on causality,
+caches, exports and backends are results of `tests/support/catalogue_support.py`, which tries a tiny
+model with each value."""
+CAUSAL = {
+    "yes": "yes",
+    "no": "no",
+    "values": "yes, but later inputs can change which earlier ones are read",
+}
+# Values of other packages leave causality to the pattern, unless an argument changes it.
+DECIDING = ("patterns.", "models.", "layers.")
+CACHED = {
+    "yes": "yes",
+    "no": "no",
+    "differs": "yes, but a step can read other keys than training does, so outputs differ",
+}
+PARTS = {
+    "greedy": "the whole decoding loop",
+    "step": "a step",
+    "encoder": "the encoder",
+}
+
+
+def text():
+    """Return the text of `keras_attn/README.md`."""
+    titles = ", ".join(f"[{title}](#{anchor(title)})" for title, _, _ in sections())
+    parts = [HEAD.format(sections=titles, needs="\n".join(_need(*need) for need in _needs()))]
+    for title, description, entries in sections():
+        parts.append(f"## {title}\n\n{description}")
+        parts += [_entry_text(entry) for entry in entries]
+    return "\n\n".join(parts) + "\n"
+
+
+def anchor(heading):
+    """Return the anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def picture_name(name):
+    """Return the file name of an entry's picture."""
+    return f"{name.replace('.', '_').lower()}.png"
+
+
+def _needs():
+    """Return (need, names) of the index, with those that follow from the results of tests."""
+    (models,) = (entries for title, _, entries in sections() if title == "Models")
+    ctranslate2 = [e.name for e in models if e.support.get("ctranslate2")]
+    onnx = [e.name for e in models if e.support.get("onnx") == "greedy"]
+    return (
+        *((need, names.split()) for need, names in NEEDS),
+        ("export to CTranslate2", ctranslate2),
+        ("export the whole decoding loop to ONNX", onnx),
+    )
+
+
+def _need(need, names):
+    links = ", ".join(f"[`{name}`](#{anchor(name)})" for name in names)
+    return f"| {need} | {links} |"
+
+
+def _entry_text(entry):
+    lines = [f"### `{entry.name}`"]
+    if not entry.name.startswith(OUTSIDE_MODELS):
+        lines.append(f"![{entry.name}](../{IMAGES}/{picture_name(entry.name)})")
+    lines += [f"{entry.summary} {entry.use}", f"```text\n{entry.formula}\n```"]
+    facts = [f"- {name}: {fact}" for name, fact in _facts(entry) if fact]
+    lines += ["\n".join(facts)] if facts else []
+    return "\n\n".join([*lines, f"```python\n{entry.code}\n```", f"Reference: {entry.reference}"])
+
+
+def _facts(entry):
+    choices = [f"{axis} {value}" for axis, value in entry.table.items() if value != "-"]
+    yield "By name", ", ".join(f'`"{name}"`' for name in entry.names)
+    yield "Choices", "; ".join(choices)
+    yield "Cost", entry.cost
+    support = entry.support
+    if "causal" in support:
+        yield "Causal", _causal(entry.name, support)
+        yield "Can be cached", CACHED[support["cached"]]
+        yield "Exports", _exports(support)
+    backends = {"TensorFlow": "tensorflow", "JAX": "jax"}
+    yield "Backends", ", ".join(title for title, key in backends.items() if support.get(key))
+
+
+def _causal(name, support):
+    variants = support.get("causal_with", {}).items()
+    more = "".join(f"; with `{argument}` {CAUSAL[result]}" for argument, result in variants)
+    has_pattern = support["saved_model"] != "keras"
+    if has_pattern and not variants and not name.startswith(DECIDING):
+        more = ", with a causal pattern"
+    return CAUSAL[support["causal"]] + more
+
+
+def _exports(support):
+    kinds = []
+    if support["saved_model"]:
+        by_keras = support["saved_model"] == "keras"
+        kinds.append("SavedModel" + " (by `keras.Model.export`)" * by_keras)
+    if support["onnx"]:
+        kinds.append(f"ONNX ({PARTS[support['onnx']]})")
+    if support["ctranslate2"]:
+        kinds.append("CTranslate2")
+    return ", ".join(kinds) or "none"

@@ -1,3 +1,0 @@
-"""The splits of data that a recipe trains, validates and tests on."""
-
-SPLITS = ("train", "valid", "test")
