@@ -130,25 +130,19 @@ def resolve_positions(query, key, cache=None, caller_positions=(None, None), rea
         is_aligned = isinstance(ahead, int) and ahead == 0  # spares an operation of each step
         start = cached if is_aligned else ahead if cache is None else cached + ahead
         queries = PositionRange(start, length)
-    else:
+    else:  # the new keys of a cache of sums are those of the queries
         queries = check_positions(query_positions, "query_positions", batch, steps)
-    keys = None
-    if key_positions is not None:
-        grows = cache is not None and cache.get("index", 0) is None
-        num_keys = None if grows else (key if cache is None else cache["key"]).shape[2]
-        keys = check_positions(key_positions, "key_positions", batch, num_keys)
-    if is_complete:
-        new = None
-    elif keys is None and cache is not None and "sums" in cache and query_positions is not None:
-        new = queries  # the new keys are those of the queries
-    elif keys is None:
-        new = queries if query_positions is None and is_aligned else PositionRange(cached, num_new)
-    elif cache is None:
-        new = keys
-    else:
-        new = (
-            ops.take(keys, PositionRange(cached, num_new).tensor(), axis=-1) if reads_new else None
-        )
+        is_aligned = cache is not None and "sums" in cache
+    new_range = PositionRange(cached, num_new)
+    if key_positions is None:
+        new = None if is_complete else queries if is_aligned else new_range
+        return ResolvedPositions(queries, new, None)
+    grows = cache is not None and cache.get("index", 0) is None
+    num_keys = None if grows else (key if cache is None else cache["key"]).shape[2]
+    keys = check_positions(key_positions, "key_positions", batch, num_keys)
+    new = keys if cache is None else None
+    if cache is not None and reads_new and not is_complete:
+        new = ops.take(keys, new_range.tensor(), axis=-1)
     return ResolvedPositions(queries, new, keys)
 
 

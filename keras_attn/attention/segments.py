@@ -83,39 +83,22 @@ class Segments:
         Returns:
             `Segments`, and the call with the positions in the documents.
         """
-        segment_ids, query, value, cache = call.segment_ids, call.query, call.value, call.cache
         if call.has_positions:
             raise ValueError(
                 "`segment_ids` set the positions, which count from 0 in each document: leave out "
                 "`query_positions` and `key_positions`. Received: positions beside `segment_ids`."
             )
-        if cache is not None and "key" not in cache:
+        if call.cache is not None and "key" not in call.cache:
             raise ValueError(
                 "`segment_ids` need a cache that keeps every key, "
-                f"`KVCache(max_length, whole=True)`. Received: a cache with {sorted(cache)}."
+                f"`KVCache(max_length, whole=True)`. Received: a cache with {sorted(call.cache)}."
             )
-        segment_ids = ops.convert_to_tensor(segment_ids)
-        check_integers(segment_ids, "segment_ids")
+        query, cache = call.query, call.cache
         is_one = len(query.shape) == 2
-        length, keys, axis = 1 if is_one else query.shape[1], value, 1
-        if cache is not None:
-            keys, axis = cache["key"], 2
-        grows = cache is not None and cache.get("index", 0) is None
-        num_keys = None if grows else keys.shape[axis]
-        shape = query.shape[0], num_keys
-        if cache is not None and None not in shape and tuple(segment_ids.shape) != shape:
-            raise ValueError(
-                f"`segment_ids` need an id for each slot of the cache, shape {shape}; a cache that "
-                "keeps every key is `KVCache(max_length, whole=True)`. "
-                f"Received: shape={tuple(segment_ids.shape)}."
-            )
-        check_shape(segment_ids, "segment_ids", shape)
-        if cache is None and None not in (length, num_keys) and length > num_keys:
-            raise ValueError(
-                "`segment_ids` need a key at the position of each query. "
-                f"Received: {length} queries, {num_keys} keys."
-            )
-        documents, positions = find_documents(ops.cast(segment_ids, "int32"))
+        keys, axis = (call.value, 1) if cache is None else (cache["key"], 2)
+        length, num_keys = 1 if is_one else query.shape[1], keys.shape[axis]
+        segment_ids = _check_segment_ids(call, length, num_keys)
+        documents, positions = find_documents(segment_ids)
         if cache is None and length == num_keys is not None:
             call = call.replace(query_positions=positions, key_positions=positions)
             return cls(documents, documents), call
@@ -133,3 +116,24 @@ class Segments:
             keys = ops.where(inputs.key_mask, keys, 0)
         queries = ops.where(self.queries > 0, self.queries, -1)[:, None, :, None]
         return inputs.replace(key_mask=None, documents=Documents(queries, keys))
+
+
+def _check_segment_ids(call, length, num_keys):
+    """Return the `segment_ids` of a call as int32; refuse them unless each key has one."""
+    segment_ids, cache = ops.convert_to_tensor(call.segment_ids), call.cache
+    check_integers(segment_ids, "segment_ids")
+    grows = cache is not None and cache.get("index", 0) is None
+    shape = call.query.shape[0], None if grows else num_keys
+    if cache is not None and None not in shape and tuple(segment_ids.shape) != shape:
+        raise ValueError(
+            f"`segment_ids` need an id for each slot of the cache, shape {shape}; a cache that "
+            "keeps every key is `KVCache(max_length, whole=True)`. "
+            f"Received: shape={tuple(segment_ids.shape)}."
+        )
+    check_shape(segment_ids, "segment_ids", shape)
+    if cache is None and None not in (length, num_keys) and length > num_keys:
+        raise ValueError(
+            "`segment_ids` need a key at the position of each query. "
+            f"Received: {length} queries, {num_keys} keys."
+        )
+    return ops.cast(segment_ids, "int32")

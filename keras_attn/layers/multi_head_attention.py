@@ -555,10 +555,7 @@ class MultiHeadAttention(HeadProjections):
             key, value = self.repeat_heads(key, value)
         key_mask, attention_mask = masks_of_call(call, view, query, key)
         is_ordered = not call.has_positions or segments is not None
-        dropout_fn = seed = None
-        if call.training and (self.dropout or pattern.is_random):
-            dropout_fn = self._drop if self.dropout else None
-            seed = self.seed_generator.next()
+        draws = call.training and (self.dropout or pattern.is_random)
         inputs = AttentionInputs(
             query=query,
             key=key,
@@ -568,17 +565,14 @@ class MultiHeadAttention(HeadProjections):
             score=self.score if self.query_scale() is None else UNSCALED,
             key_mask=key_mask,
             attention_mask=attention_mask,
-            dropout_fn=dropout_fn,
-            seed=seed,
+            dropout_fn=self._drop if draws and self.dropout else None,
+            seed=self.seed_generator.next() if draws else None,
             tile_sizes=self.tile_sizes,
         )
         if segments is not None:
             inputs = segments.restrict(inputs)
         elif pattern.simple_rule is None:
-            # A cache may have more slots than keys.
-            keys_are_whole = view is None or view.slot_mask is None
-            pattern.check(length=query.shape[2])
-            pattern.check(length=key.shape[2] if keys_are_whole else None)
+            check_lengths(pattern, inputs, view)
         if not pattern.is_of_positions:
             pattern = pattern.for_call(inputs, call.query, self.position)
         if view is not None and view.sums is not None:
@@ -650,34 +644,46 @@ class MultiHeadAttention(HeadProjections):
         return output, keras.KerasTensor(shape, backend.result_type(self.compute_dtype, "float32"))
 
 
+def check_lengths(pattern, inputs, view):
+    """Refuse more queries or keys than the pattern is defined for."""
+    pattern.check(length=inputs.query.shape[2])
+    if view is None or view.slot_mask is None:  # a cache may have more slots than keys
+        pattern.check(length=inputs.key.shape[2])
+
+
 def choose(layer, prepared):
     """Return a `Prepared` with the implementation and the pattern to compute.
 
     A cache, a mask of pairs and positions from the caller need "dense" or "fused".
     """
-    inputs, view, auto = prepared.inputs, prepared.view, layer.implementation == "auto"
-    length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
+    inputs, view, score = prepared.inputs, prepared.view, layer.score
     has_sums = view is not None and view.sums is not None
     is_ordered = prepared.is_ordered or has_sums
     pattern = pattern_of_last_query(prepared.pattern, inputs.query, is_ordered)
     is_blockwise = is_ordered and view is None and inputs.attention_mask is None
-    if inputs.documents is not None and layer.score.uses_positions:
+    if inputs.documents is not None and score.uses_positions:
         # Plans have positions in the row, not in the documents.
-        is_blockwise = is_blockwise and layer.score.is_relative
-    is_linear = layer.score.is_linear and layer.implementation != "dense" and not layer.sinks
-    if has_sums or is_linear and can_attend_linear(inputs, pattern, is_blockwise):
+        is_blockwise = is_blockwise and score.is_relative
+    may_be_linear = score.is_linear and layer.implementation != "dense" and not layer.sinks
+    if has_sums or may_be_linear and can_attend_linear(inputs, pattern, is_blockwise):
         return prepared.replace(pattern=pattern, implementation="linear")
-    if is_blockwise and None not in (length, num_keys) and length > num_keys:
-        is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
-    if is_blockwise and auto:
-        is_short = num_keys is not None and num_keys < SHORTEST_BLOCKWISE
-        is_blockwise = not is_short and pattern.plan.is_faster(length, num_keys)
-    is_blockwise = is_blockwise and layer.implementation != "dense"
-    if fused.IS_POSSIBLE and auto and view is None and not layer.sinks:
-        if fused.can_fuse(inputs, pattern, is_blockwise):
-            return prepared.replace(pattern=pattern, implementation="fused")
+    is_blockwise = is_blockwise and prefers_plan(layer.implementation, inputs, pattern)
     implementation = "blockwise" if is_blockwise else "dense"
+    may_be_fused = fused.IS_POSSIBLE and layer.implementation == "auto" and not layer.sinks
+    if may_be_fused and view is None and fused.can_fuse(inputs, pattern, is_blockwise):
+        implementation = "fused"
     return prepared.replace(pattern=pattern, implementation=implementation)
+
+
+def prefers_plan(implementation, inputs, pattern):
+    """Return True if the pattern's plan can be used and is asked for, or expected to be faster."""
+    length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
+    if None not in (length, num_keys) and length > num_keys and pattern.simple_rule != "full":
+        return False  # the first queries precede all keys
+    if implementation != "auto":
+        return implementation == "blockwise"
+    is_short = num_keys is not None and num_keys < SHORTEST_BLOCKWISE
+    return not is_short and pattern.plan.is_faster(length, num_keys)
 
 
 def pattern_of_last_query(pattern, query, is_ordered):

@@ -117,7 +117,7 @@ TILES = (("dense", "dense"), ("causal", "blockwise"), (patterns.Local(17), "bloc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name, tiles", zip(SCORES, itertools.cycle(TILES)), ids=str)
+@pytest.mark.parametrize("name, tiles", list(zip(SCORES, itertools.cycle(TILES))), ids=str)
 def test_a_score_counts_the_products_of_a_tile(name, tiles):
     pattern, implementation = tiles
     make = attention(pattern, score=SCORES[name](), implementation=implementation)

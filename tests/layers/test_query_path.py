@@ -5,11 +5,11 @@ import pytest
 from recipes.benchmarks import reading
 
 MOST = {
-    "dense": (11, 37),
-    "causal": (12, 48),
-    "Local(64), 1,024 positions": (14, 63),
-    "LSH(64), 1,024 positions": (17, 92),
-    "a cached step": (12, 72),
+    "dense": (7, 22),
+    "causal": (8, 22),
+    "Local(64), 1,024 positions": (10, 44),
+    "LSH(64), 1,024 positions": (12, 70),
+    "a cached step": (8, 38),
 }
 
 

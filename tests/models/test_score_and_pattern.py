@@ -31,7 +31,7 @@ CHOICES = pytest.mark.parametrize(
         slow(*(universal_transformer, {"score": DotProduct() + ALiBi(), "pattern": GLOBAL})),
         slow(transformer, {"score": "additive"}),
     ],
-    ids=str,
+    ids=lambda x: getattr(x, "__name__", str(x)),
 )
 
 
