@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from marks import slow, slow_but
+from marks import slow_but
 from testing import toys
 
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
@@ -63,22 +63,22 @@ def failed_checks(report):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LAYERS)
-def test_our_attention_has_no_defect(name):
-    """Each check for one layer; files of the other values are in the tests of models."""
-    skip = [] if name == "plain" else ["fresh_process", "export", "graph", "xla"]
-    report = check_attention(LAYERS[name](), skip=skip)
+def test_our_attention_has_no_defect():
+    report = check_attention(LAYERS["plain"]())
     report.raise_if_any()
-    assert report.skipped == {} or name != "plain"
-    more = {"fresh_process", "export"} - set(skip)
-    assert {"formula", "no_leak", *more} <= set(report.checked)
+    assert report.skipped == {}
+    assert {"fresh_process", "export", "formula", "no_leak"} <= set(report.checked)
 
 
-@pytest.mark.parametrize("name", ["sparse", slow("heads")])
+@pytest.mark.parametrize(
+    "name", slow_but(("sparse",), [name for name in LAYERS if name != "plain"])
+)
 def test_the_numbers_of_our_attention_are_right(name):
-    report = check_attention(LAYERS[name](), only=["formula", "padding"])
+    """Files of these values are in the tests of models."""
+    checks = ["formula", "padding", "empty_rows"]
+    report = check_attention(LAYERS[name](), only=checks)
     report.raise_if_any()
-    assert report.skipped == {} and len(report.checked) == 2
+    assert report.skipped == {} and len(report.checked) == len(checks)
 
 
 @pytest.mark.slow
