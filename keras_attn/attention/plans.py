@@ -447,16 +447,12 @@ class BlockLocal(Plan):
 
     def attend_row(self, inputs, log_weight=False):
         layout, block = BlockLayout(inputs, self.block, self.before, self.after), self.block
-        own, step, documents = self.before * block, self.spacing, inputs.documents
-        if isinstance(inputs.query_positions, PositionRange):
-            step = inputs.query_positions.step
-        distances = near = pairs = None
-        if step is not None and (inputs.score.is_relative or not inputs.score.uses_positions):
-            # Distances are the same in every block: scores get those of the first.
-            near = PositionRange(own * step, block, step), PositionRange(0, layout.window, step)
-            distances = distances_between(*near)
+        documents, near = inputs.documents, self._positions_of_first_block(inputs, layout)
+        distances = None if near is None else distances_between(*near)
+        pairs = None
         if self.repeats:
-            i, j = ops.arange(block)[:, None] + own, ops.arange(layout.window)[None]
+            first = self.before * block
+            i, j = ops.arange(block)[:, None] + first, ops.arange(layout.window)[None]
             pairs = self.mask_mod(i, j)
         is_same_in_all = self.repeats and inputs.mask_fn is None
         never_empty = is_same_in_all and inputs.key_mask is None and documents is None
@@ -487,8 +483,7 @@ class BlockLocal(Plan):
                     i, j, _ = pairs_in_documents(i, j, document, marks)
                 if pairs is None and self.mask_mod is not None:
                     mask = ops.logical_and(mask, self.mask_mod(i, j, *extras))
-                if inputs.mask_fn is not None:
-                    mask = ops.logical_and(mask, inputs.mask_fn(i, j))
+                mask = combine_masks(mask, inputs.mask_fn and inputs.mask_fn(i, j))
                 bias = None if self.bias is None else self.bias(i, j, *extras)
             if near is not None:  # positions are those of the first block
                 i, j = None, None
@@ -500,6 +495,19 @@ class BlockLocal(Plan):
         tiles = (*layout.cut_queries(queries), *layout.cut_keys(keys))
         options = {"distances": distances, "log_weight": log_weight, "at_once": 2}
         return attend_tiles(inputs, cut, layout.join, tiles, **options)
+
+    def _positions_of_first_block(self, inputs, layout):
+        """Return the `PositionRange`s of a block's queries and keys if they serve all blocks.
+
+        They do for a score of distances, which are the same in every block; None for others.
+        """
+        step, score = self.spacing, inputs.score
+        if isinstance(inputs.query_positions, PositionRange):
+            step = inputs.query_positions.step
+        if step is None or score.uses_positions and not score.is_relative:
+            return None
+        queries = PositionRange(self.before * self.block * step, self.block, step)
+        return queries, PositionRange(0, layout.window, step)
 
     def tiles(self, inputs):
         layout = BlockLayout(inputs, self.block, self.before, self.after)

@@ -258,7 +258,7 @@ class Stack(Block):
     def _sharing_blocks(self, call):
         """Return the blocks if `remat` may build one graph for all of one kind, else none."""
         depends_on_block_alone = type(self)._block_input is Stack._block_input
-        is_captured = captures.thread.record is not None
+        is_captured = captures.record is not None
         may_share = call.training and depends_on_block_alone and not is_captured
         return self.blocks if may_share else ()
 

@@ -516,8 +516,8 @@ class MultiHeadAttention(HeadProjections):
         if query_mask is not None:
             attach_keras_mask(output, query_mask, "query_mask")
         results = [output]
-        if captures.thread.record is not None:
-            captures.thread.record(self, prepared.inputs, lambda: self._scores(prepared, scores))
+        if captures.record is not None:
+            captures.record(self, prepared.inputs, lambda: self._scores(prepared, scores))
         if return_attention_scores:
             results.append(self._scores(prepared, scores))
         if prepared.cache is not None:
@@ -571,9 +571,8 @@ class MultiHeadAttention(HeadProjections):
         )
         if segments is not None:
             inputs = segments.restrict(inputs)
-        elif pattern.simple_rule is None:
+        if pattern.simple_rule is None:
             check_lengths(pattern, inputs, view)
-        if not pattern.is_of_positions:
             pattern = pattern.for_call(inputs, call.query, self.position)
         if view is not None and view.sums is not None:
             cache = extend_sums(cache, inputs)
@@ -645,7 +644,9 @@ class MultiHeadAttention(HeadProjections):
 
 
 def check_lengths(pattern, inputs, view):
-    """Refuse more queries or keys than the pattern is defined for."""
+    """Refuse longer sequences than the pattern is defined for."""
+    if inputs.documents is not None:
+        return  # the limit is that of a document
     pattern.check(length=inputs.query.shape[2])
     if view is None or view.slot_mask is None:  # a cache may have more slots than keys
         pattern.check(length=inputs.key.shape[2])

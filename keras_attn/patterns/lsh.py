@@ -212,8 +212,8 @@ class SortedChunks(Plan):
         `buckets` are int32 (B, N, rounds, S).
         """
         pattern, wrap = self.pattern, self.pattern.wrap
-        length = inputs.query.shape[2]
-        block = pattern.chunk_length if length is None else min(pattern.chunk_length, length)
+        length = inputs.query.shape[2] or pattern.chunk_length
+        block = min(pattern.chunk_length, length)
         order, inverse, ranks = sort_by_bucket(inputs, buckets)
         chunks = chunk_numbers(ranks, buckets, pattern.chunk_length, pattern.across_buckets)
         # `BlockLocal` gets row numbers for positions: buckets and chunks are looked up by them.
@@ -255,17 +255,6 @@ class SortedChunks(Plan):
                 marks, _look_up(query_documents, order[r])[..., None]
             )
 
-        def allowed(r, i, j):
-            met = j < i if pattern.causal else j != i
-            if documents is not None:
-                met = ops.logical_and(met, meet(_look_up(chunks[r], i), _look_up(chunks[r], j)))
-            elif not pattern.across_buckets:
-                met = ops.logical_and(met, _look_up(buckets[r], i) == _look_up(buckets[r], j))
-            for earlier in () if wrap else chunks[:r]:
-                met_before = meet(_look_up(earlier, i), _look_up(earlier, j))
-                met = ops.logical_and(met, ops.logical_not(met_before))
-            return met
-
         rounds = [sort(r) for r in numbers]
         if wrap:
             rounds = [_after(rounds[r - 1], rounds[r], block) for r in numbers]
@@ -273,10 +262,29 @@ class SortedChunks(Plan):
         before, after = (1, 0) if documents is None else (2, 1)
         parts = []
         for r in numbers:
-            plan = BlockLocal(functools.partial(allowed, r), block, before, after)
+            own_buckets = buckets[r] if documents is None else None
+            allowed = functools.partial(self._meet_in_round, chunks[: r + 1], own_buckets)
+            plan = BlockLocal(allowed, block, before, after)
             results = plan.attend_row(rounds[r], log_weight=True)
             parts.append([permute(x, inverse[r], order[r]) for x in results])
         return merge_by_logsumexp(parts)
+
+    def _meet_in_round(self, chunks, buckets, i, j):
+        """Return True for pairs of rows that meet in the last round of `chunks`, and in no other.
+
+        `chunks` has the chunk number of each row in each round; `buckets` the bucket of each row in
+        the last one, None in packed rows, whose chunks do not begin with the blocks.
+        """
+        *earlier_chunks, own_chunks = chunks
+        met = j < i if self.pattern.causal else j != i
+        if buckets is None:
+            met = ops.logical_and(met, meet(_look_up(own_chunks, i), _look_up(own_chunks, j)))
+        elif not self.pattern.across_buckets:
+            met = ops.logical_and(met, _look_up(buckets, i) == _look_up(buckets, j))
+        for earlier in () if self.pattern.wrap else earlier_chunks:
+            met_before = meet(_look_up(earlier, i), _look_up(earlier, j))
+            met = ops.logical_and(met, ops.logical_not(met_before))
+        return met
 
     def tiles(self, inputs):
         length = inputs.query.shape[2]

@@ -70,14 +70,14 @@ def capture_attention(model, max_bytes=2**30):
     """
     check_sizes(max_bytes=max_bytes)
     recorder = _ScoreRecorder(model, max_bytes)
-    outer = captures.thread.record
-    captures.thread.record = functools.partial(recorder.record, outer)
+    outer = captures.record
+    captures.record = functools.partial(recorder.record, outer)
     try:
         with recorder.in_predict(model):
             yield recorder.captured
             recorder.check_captured()
     finally:
-        captures.thread.record = outer
+        captures.record = outer
         recorder.close()
 
 

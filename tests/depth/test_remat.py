@@ -80,7 +80,7 @@ def number_of_calls(run, x):
 def test_blocks_whose_scores_are_recorded_share_no_graph(monkeypatch):
     """A recorder would see the first block only."""
     layers = []
-    monkeypatch.setattr(captures.thread, "record", lambda layer, *_: layers.append(layer))
+    monkeypatch.setattr(captures, "record", lambda layer, *_: layers.append(layer))
     layer, x = stack(True, 2), tf.constant(oracles.random(B, T, D))
     run = tf.function(lambda x: layer(x, training=True), autograph=False)
     assert number_of_calls(run, x) == 0
