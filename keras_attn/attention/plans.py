@@ -455,7 +455,7 @@ class BlockLocal(Plan):
             i, j = ops.arange(block)[:, None] + first, ops.arange(layout.window)[None]
             pairs = self.mask_mod(i, j)
         is_same_in_all = self.repeats and inputs.mask_fn is None
-        never_empty = is_same_in_all and inputs.key_mask is None and documents is None
+        never_empty = is_same_in_all and inputs.real_keys() is None
         needs_positions = not (is_same_in_all and near and self.bias is None)
 
         queries = [inputs.query, *self.extras]
@@ -485,12 +485,12 @@ class BlockLocal(Plan):
                     mask = ops.logical_and(mask, self.mask_mod(i, j, *extras))
                 mask = combine_masks(mask, inputs.mask_fn and inputs.mask_fn(i, j))
                 bias = None if self.bias is None else self.bias(i, j, *extras)
-            if near is not None:  # positions are those of the first block
-                i, j = None, None
-            flat = layout.flatten([query, key, value, mask, bias, i, j])
-            query, key, value, mask, bias, i, j = flat
-            i, j = (i[..., 0], j[..., 0, :]) if near is None else near
-            return Tile(query, key, value, i, j, mask, bias, never_empty)
+            tensors = layout.flatten([query, key, value, mask, bias])
+            query, key, value, mask, bias = tensors
+            if near is not None:
+                return Tile(query, key, value, *near, mask, bias, never_empty)
+            i, j = layout.flatten([i, j])
+            return Tile(query, key, value, i[..., 0], j[..., 0, :], mask, bias, never_empty)
 
         tiles = (*layout.cut_queries(queries), *layout.cut_keys(keys))
         options = {"distances": distances, "log_weight": log_weight, "at_once": 2}

@@ -508,7 +508,7 @@ class MultiHeadAttention(HeadProjections):
         return self.run(call, query_mask, return_attention_scores)
 
     def run(self, call, query_mask=None, return_attention_scores=False):
-        """Compute an `AttentionCall`: prepare it, choose how to attend, and finish the output."""
+        """Prepare an `AttentionCall`, choose how to attend, and finish the output."""
         prepared = choose(self, self.prepare(call))
         output, scores = self.attend(prepared)
         output = merge_heads(self.combine_heads(output))  # (B * T, N * Hv)
@@ -555,7 +555,7 @@ class MultiHeadAttention(HeadProjections):
             key, value = self.repeat_heads(key, value)
         key_mask, attention_mask = masks_of_call(call, view, query, key)
         is_ordered = not call.has_positions or segments is not None
-        draws = call.training and (self.dropout or pattern.is_random)
+        dropout_fn, seed = self._draw(call.training, pattern)
         inputs = AttentionInputs(
             query=query,
             key=key,
@@ -565,8 +565,8 @@ class MultiHeadAttention(HeadProjections):
             score=self.score if self.query_scale() is None else UNSCALED,
             key_mask=key_mask,
             attention_mask=attention_mask,
-            dropout_fn=self._drop if draws and self.dropout else None,
-            seed=self.seed_generator.next() if draws else None,
+            dropout_fn=dropout_fn,
+            seed=seed,
             tile_sizes=self.tile_sizes,
         )
         if segments is not None:
@@ -625,6 +625,12 @@ class MultiHeadAttention(HeadProjections):
         if is_changed or loop_scope.values is None:
             return None
         return self.score.kernel_scale(self.key_dim)
+
+    def _draw(self, training, pattern):
+        """Return the dropout of a call and the seed of its random numbers; None for none."""
+        if not training or not (self.dropout or pattern.is_random):
+            return None, None
+        return self._drop if self.dropout else None, self.seed_generator.next()
 
     def _drop(self, weights, seed):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
@@ -688,9 +694,6 @@ def prefers_plan(implementation, inputs, pattern):
 
 
 def pattern_of_last_query(pattern, query, is_ordered):
-    """Return the pattern of a query at the last position, which may attend to all keys.
-
-    A mask would cost more. Other queries keep the pattern.
-    """
+    """Return the pattern, or for one causal query at the last position `DENSE`, without a mask."""
     is_last = query.shape[2] == 1 and is_ordered
     return DENSE if is_last and pattern.simple_rule == "causal" else pattern

@@ -231,10 +231,7 @@ class SortedChunks(Plan):
 
         key_marks = flat(inputs.key_marks()[..., 0]) if has_marks else None
         query_documents = None if documents is None else flat(documents.queries[..., 0])
-        positions = inputs.mask_fn and flat(positions_by_head(inputs.key_positions))
-
-        def mask_fn(i, j):
-            return inputs.mask_fn(_look_up(positions, i), _look_up(positions, j))
+        mask_fn = _mask_of_rows(inputs, flat)
 
         def sort(r):
             query, value = [permute(x, order[r], inverse[r]) for x in (inputs.query, inputs.value)]
@@ -244,7 +241,7 @@ class SortedChunks(Plan):
                 value=value,
                 query_positions=order[r],
                 key_positions=order[r],
-                mask_fn=inputs.mask_fn and mask_fn,
+                mask_fn=mask_fn,
             )
             if not has_marks:
                 return sorted_inputs
@@ -333,6 +330,14 @@ def _after(previous, inputs, block):
 
     names = ("key", "value", "key_positions", "key_mask")
     return inputs.replace(**{name: join(name) for name in names})
+
+
+def _mask_of_rows(inputs, flatten):
+    """Return `mask_fn` of the inputs as a function of row numbers; None for none."""
+    if inputs.mask_fn is None:
+        return None
+    positions = flatten(positions_by_head(inputs.key_positions))
+    return lambda i, j: inputs.mask_fn(_look_up(positions, i), _look_up(positions, j))
 
 
 def _look_up(table, rows):
