@@ -11,9 +11,9 @@ def bounded_while(condition, step, state, max_steps, *, reads=(), add_loss):
 
     Return the last state. The first step is always taken. A TensorFlow graph gets a loop that ends
     early and has a gradient; random numbers, changes of variables and losses are those of the steps
-    taken. All `max_steps` are taken where such a loop would have no gradient: in JAX's traces, in
-    what XLA compiles for dynamic shapes, and if a step contains `remat`. So a step must not change
-    what counts once the condition is False.
+    taken. Where such a loop would have no gradient, all `max_steps` are taken: in JAX's traces, in
+    what XLA compiles for dynamic shapes, and if a step contains `remat`. A step that is taken while
+    the condition is False must therefore change nothing that counts.
 
     Args:
         condition: function of the state that returns a bool scalar.
@@ -43,18 +43,18 @@ def loop_in_graph(condition, step, state, max_steps, reads, add_loss):
 def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_once=1):
     """Return the stacked results (tiles, ...) of `compute(*tile, *keys, *shared)` for each tile.
 
-    The backward pass computes each tile again instead of keeping its results, so memory holds
-    `at_once` tiles and the inputs and outputs.
+    The backward pass computes each tile again. Memory so holds the inputs, the outputs, and what
+    `compute` makes for `at_once` tiles.
 
     Args:
-        compute: function of tensors that returns a tuple of tensors. Tensors by which it is
-            differentiated are arguments, and random numbers come only from a seed among them.
-        tiles: tensors (tiles, ...), of which each tile gets its own part.
+        compute: function of tensors that returns a tuple of tensors. It reads no other tensor that
+            has a gradient, and draws random numbers only from a seed among its arguments.
+        tiles: tensors (tiles, ...). Each tile gets its own part.
         shared: tensors that every tile gets whole. dtypes: of the results.
-        keys: tensors (B, N, S, .), of which a tile gets its visible part.
-        visible: ints, how many of S the tiles see: one number, growing, for each of several groups
-            of equally many tiles; None for all of S.
-        at_once: int. Tiles at which a TensorFlow graph works: while one copies, another computes.
+        keys: tensors (B, N, S, .). Each tile gets the first of the S that it sees.
+        visible: tuple of ints. The tiles are divided into as many groups of one size, in order, and
+            a tile of group i sees the first visible[i] of S, or all for None. The numbers grow.
+        at_once: int. Tiles that a TensorFlow graph computes at the same time.
     """
     if tiles[0].shape[0] == 1:
         return tuple(x[None] for x in compute(*(x[0] for x in tiles), *keys, *shared))

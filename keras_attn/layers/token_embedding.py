@@ -105,7 +105,7 @@ class TokenEmbedding(registry.MaskedLayer):
             check_shape(inputs, "x", (*inputs.shape[:-1], self.hidden_dim))
             rows, unflatten = flatten_rows(inputs)
             # XLA multiplies several rows by a transposed table three times faster if it is stored.
-            columns = loop_invariant(self, "columns", lambda: ops.transpose(self.table))
+            columns = self._columns()
             logits = ops.cast(unflatten(ops.matmul(rows, columns)), "float32")
             cap = self.logits_cap
             return logits if cap is None else cap * ops.tanh(logits / cap)
@@ -116,6 +116,12 @@ class TokenEmbedding(registry.MaskedLayer):
         take = take_rows if in_loop_invariants() else partial(ops.take, axis=0)
         x = keep_rows(take(self.table, ids))
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
+
+    def _columns(self):
+        """Return the transposed table, which a loop makes once."""
+        if in_loop_invariants():
+            return loop_invariant(self, "columns", lambda: ops.transpose(self.table))
+        return ops.transpose(self.table)
 
     def compute_mask(self, inputs, previous_mask=None):
         if keras.backend.is_float_dtype(inputs.dtype) or self.pad_id is None:

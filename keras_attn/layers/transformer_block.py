@@ -14,8 +14,13 @@ from keras_attn.ops.checks import check_given, check_rates, check_shape
 
 # The arguments, beside query and value, by which a block calls an attention layer.
 _ATTENTION_ARGUMENTS = {
-    *("value_mask", "attention_mask", "query_positions", "key_positions", "cache"),
-    *("return_attention_scores", "training"),
+    "value_mask",
+    "attention_mask",
+    "query_positions",
+    "key_positions",
+    "cache",
+    "return_attention_scores",
+    "training",
 }
 
 
