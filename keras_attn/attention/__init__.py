@@ -4,12 +4,12 @@ import threading
 
 
 class Captures(threading.local):
-    """The place where this thread's attention layers give their scores to those who ask for them.
+    """Hook of this thread that receives the scores of attention layers.
 
     Attributes:
         record: function of an attention layer, its `AttentionInputs`, and a function without
-            arguments that returns the scores (B, N, T, S); None if nothing records. It is an
-            attribute that is read, so a call without a capture has no cost.
+            arguments that returns the scores (B, N, T, S); None if nothing records. A call without
+            a hook only reads this attribute.
     """
 
     record = None

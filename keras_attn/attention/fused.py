@@ -57,7 +57,8 @@ def attend_fused(inputs, pattern):
 
 def _needs_no_mask(inputs, pattern):
     """Return True if all pairs are allowed, or all but those that causality forbids."""
-    if inputs.key_mask is not None or inputs.attention_mask is not None:
+    masks = inputs.key_mask, inputs.attention_mask, inputs.documents
+    if any(mask is not None for mask in masks):
         return False
     return pattern.simple_rule == "full" or pattern.simple_rule == "causal" and _is_aligned(inputs)
 

@@ -169,8 +169,9 @@ class TileSizes:
 class Documents:
     """The documents of packed rows. The number of one is its first position in the row plus 1."""
 
-    queries: object  # int32 (B or 1, N or 1, T, 1), numbers of documents; -1 for padding
-    keys: object  # int32 (B or 1, N or 1, S); 0 for padding
+    # Numbers of documents, int32. Padding is -1 and 0, so that it matches nothing.
+    queries: object  # (B or 1, N or 1, T, 1)
+    keys: object  # (B or 1, N or 1, S)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,7 +224,10 @@ class AttentionInputs:
         return self.key_mask if self.documents is None else self.documents.keys > 0
 
     def key_marks(self):
-        """Return the mask of the keys, in packed rows their documents: (B or 1, N or 1, S, 1)."""
+        """Return the mask of the keys (B or 1, N or 1, S, 1), all True if there is none.
+
+        In packed rows it is the documents of the keys, which equal those of queries in reach.
+        """
         if self.documents is not None:
             return self.documents.keys[..., None]
         if self.key_mask is None:
@@ -242,7 +246,10 @@ class AttentionInputs:
         return self.replace(documents=Documents(query_documents, marks))
 
     def dense_mask(self, mask=None):
-        """Return `mask` (or None) and every mask of the inputs, over the whole matrix of scores."""
+        """Return `mask` (or None) and the key, document and attention masks, for all scores.
+
+        `mask_fn` is for plans alone.
+        """
         keys = None
         if self.documents is not None:
             keys = ops.equal(self.documents.queries, self.documents.keys[:, :, None])

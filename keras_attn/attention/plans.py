@@ -36,8 +36,11 @@ from keras_attn.ops.shapes import (
 class Plan:
     """A way to compute attention over the pairs that a pattern allows.
 
-    A subclass overrides `attend_row` and the methods of its cost, which explain it before anything
-    is computed; `attend_documents` too if it can keep the documents of packed rows apart.
+    A subclass overrides `attend_row`, `tiles` and `keys_per_query`, by which costs are known before
+    anything is computed; `attend_documents` too if it can keep the documents of packed rows apart.
+    `attend_row` gets consecutive positions, the queries the last of them. It applies the key mask,
+    `mask_fn`, the score and the dropout of the inputs; `attend_tiles` does the last two. A query
+    without a key gets zero, and the log weight `FORBIDDEN`.
 
     Attributes:
         mask_mod: function of query positions (..., T, 1) and key positions (..., 1, S), True for
@@ -284,6 +287,8 @@ class Chunked(Plan):
         keys = inputs.key, inputs.value
         return attend_tiles(inputs, cut, join, tiles, keys, seen, distances, log_weight)
 
+    attend_documents = attend_row
+
     def _cut_into_chunks(self, inputs):
         """Return the groups of chunks, the chunks of each, their queries, and each group's keys.
 
@@ -496,6 +501,14 @@ class BlockLocal(Plan):
         options = {"distances": distances, "log_weight": log_weight, "at_once": 2}
         return attend_tiles(inputs, cut, layout.join, tiles, **options)
 
+    def attend_documents(self, inputs, log_weight=False):
+        if self.mask_mod is None:
+            raise ValueError(
+                "`BlockLocal` needs a `mask_mod` for packed rows, whose documents begin anywhere. "
+                "Received: mask_mod=None."
+            )
+        return Chunked(self.mask_mod, None, self.bias, self.extras).attend_row(inputs, log_weight)
+
     def _positions_of_first_block(self, inputs, layout):
         """Return the `PositionRange`s of a block's queries and keys if they serve all blocks.
 
@@ -598,7 +611,8 @@ class Window(Plan):
     """The keys up to a distance from a query, by blocks that are as long as suits the processor.
 
     Args:
-        mask_mod: function of positions, of distances alone, that allows a query its own key.
+        mask_mod: function of positions, of distances alone, that allows a query its own key; None
+            allows all of the blocks that the window reaches.
         window: int. Number of keys that a query attends to, itself included; without `causal`, to
             each side.
         causal: bool. If False, the window reaches to both sides.

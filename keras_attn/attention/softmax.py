@@ -62,7 +62,7 @@ def dense_arguments(inputs, pattern):
 
     if pattern.simple_rule is None or loop_scope.values is None:
         mask, bias = mask_and_bias()
-    else:  # all layers of a step that get the same tensors have one mask
+    else:  # layers of a step that get the same objects share one mask
         owners = i, j, inputs.key_mask, inputs.attention_mask, inputs.documents
         mask, bias = loop_invariant(owners, ("mask", pattern.simple_rule), mask_and_bias)
     logits = inputs.score(inputs.query, inputs.key, query_positions=i, key_positions=j)

@@ -652,7 +652,7 @@ class MultiHeadAttention(HeadProjections):
 def check_lengths(pattern, inputs, view):
     """Refuse longer sequences than the pattern is defined for."""
     if inputs.documents is not None:
-        return  # the limit is that of a document
+        return  # positions are those in documents, whose lengths are not known here
     pattern.check(length=inputs.query.shape[2])
     if view is None or view.slot_mask is None:  # a cache may have more slots than keys
         pattern.check(length=inputs.key.shape[2])
@@ -661,7 +661,8 @@ def check_lengths(pattern, inputs, view):
 def choose(layer, prepared):
     """Return a `Prepared` with the implementation and the pattern to compute.
 
-    A cache, a mask of pairs and positions from the caller need "dense" or "fused".
+    A cache of keys needs "dense", one of sums "linear"; a mask of pairs and positions from the
+    caller need "dense" or "fused".
     """
     inputs, view, score = prepared.inputs, prepared.view, layer.score
     has_sums = view is not None and view.sums is not None

@@ -137,7 +137,7 @@ class Intersection(Plan):
         sparse, other = self.sparser_first(inputs.key.shape[2])
         return sparse.plan.attend(inputs.restricted(other.mask_mod), log_weight)
 
-    attend_documents = attend_row
+    attend_documents = attend_row  # the plans of the parts keep documents apart
 
     def tiles(self, inputs):
         return self.sparser_first(inputs.key.shape[2])[0].plan.tiles(inputs)
@@ -224,7 +224,7 @@ class Union(Plan):
         output, log_weights = merge_by_logsumexp([first, second])
         return output, log_weights if log_weight else None
 
-    attend_documents = attend_row
+    attend_documents = attend_row  # the plans of the parts keep documents apart
 
     def tiles(self, inputs):
         if self._is_all(inputs.key.shape[2]):
@@ -332,7 +332,7 @@ class ByHead(Plan):
         output, log_weights = zip(*results, strict=True)
         return ops.stack(output, axis=1), ops.stack(log_weights, axis=1) if log_weight else None
 
-    attend_documents = attend_row
+    attend_documents = attend_row  # the plans of the parts keep documents apart
 
     def tiles(self, inputs):
         counts = []

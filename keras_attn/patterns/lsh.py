@@ -166,7 +166,7 @@ class LSH(Pattern):
             )
 
     def _counts(self, inputs):
-        """Count the rounds in which each pair (B, N, S, S) meets, if positions allow it."""
+        """Count the rounds in which each pair (B, N, S, S) meets."""
         buckets = self.buckets(inputs)
         _, _, ranks = sort_by_bucket(inputs, buckets)
         rounds = chunk_numbers(ranks, buckets, self.chunk_length, self.across_buckets)
@@ -401,9 +401,9 @@ def _furthest(x, count, num_rounds, seed):
     return ops.transpose(directions[..., 0], (0, 1, 3, 2))
 
 
-def chunk_numbers(inverse, buckets, chunk_length, across_buckets):
+def chunk_numbers(ranks, buckets, chunk_length, across_buckets):
     """Return numbers for `meet`, by each position's rank among buckets and its bucket (..., S)."""
-    chunks = inverse // chunk_length
+    chunks = ranks // chunk_length
     # A later bucket lies in a later chunk or the same one: two more tell them apart.
     return chunks if across_buckets else chunks + 2 * buckets
 

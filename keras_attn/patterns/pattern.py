@@ -16,7 +16,7 @@ COMBINATIONS = {}
 
 
 class KeptKeys(NamedTuple):
-    """The keys that a cache keeps for later queries, and those that one query reads of it.
+    """The keys that a cache keeps for later queries, and the cached keys that one query reads.
 
     Attributes:
         size: int. Number of keys that a cache must keep: the first `sinks` and the last ones. None
@@ -24,8 +24,8 @@ class KeptKeys(NamedTuple):
         sinks: int. Number of first keys among them.
         positions: function of the position of one query, an int32 scalar, and of the number of
             keys, whose positions are 0 .. num_keys - 1. It returns the positions of at least the
-            keys that the query may attend to, int32 (keys,), in any order and each once; integers
-            outside are fillers. None for all keys.
+            keys that the query may attend to, int32 (keys,) of a fixed length, in any order and
+            each once; integers outside are fillers. None, or a result of None, for all keys.
     """
 
     size: int | None = None
@@ -40,8 +40,10 @@ class Pattern(Value):
 
     Since positions are data, the same function serves full sequences, memories, caches and packed
     rows. A pattern of one's own needs only `mask_mod`, which defines `allowed`. It may also have a
-    `plan`, a way to compute attention that leaves out the other pairs: `BlockLocal` and the others
-    of `keras_attn.attention.plans`. Patterns combine: `p & q` allows the pairs that both allow,
+    `plan` of the same rule, a way to compute attention that leaves out the other pairs: a
+    `functools.cached_property` that returns `Window`, `BlockLocal` or another of
+    `keras_attn.attention.plans`. A layer with `implementation="auto"` uses it from 512 keys on
+    where its `keys_per_query` are few. Patterns combine: `p & q` allows the pairs that both allow,
     `p | q` those that either does; `&` narrows a pattern and keeps its plan. A pattern is saved
     with the layer that holds it.
 

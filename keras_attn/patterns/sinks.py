@@ -114,6 +114,7 @@ class WindowAndSinks(Plan):
         output, log_weights = merge_by_logsumexp([window, first])
         return output, log_weights if log_weight else None
 
+    # Not `attend_documents`, which gets positions in the row: these distances are in documents.
     def attend(self, inputs, log_weight=False):
         if inputs.documents is None:
             return self.attend_row(inputs, log_weight)

@@ -26,6 +26,7 @@ ENDS = np.arange(S)[None] < np.array([[S], [4], [0]])
 STARTS = np.arange(T)[None] >= np.array([[0], [3], [T]])
 PAIRS = np.random.default_rng(0).random((B, N, T, S)) < 0.4
 PAIRS[0, :, 2] = False
+SEGMENTS = np.array([[5, 5, 5, 2, 2, 0, 0], [1, 3, 3, 3, 3, 3, 0], [4] * 7])[:B]
 PLACES = np.array([[4, 9, 2, 0, 7, 7, 3]] * B)
 
 CASES = {
@@ -45,6 +46,7 @@ CASES = {
     "rotary": ({"pattern": "causal", "position": "rotary"}, (X,), {}),
     "shared keys": ({"pattern": "causal", "num_key_value_heads": 1}, (X,), {}),
     "dropout, not training": ({"dropout": 0.5}, (X,), {}),
+    "packed rows": ({}, (X,), {"segment_ids": SEGMENTS}),
 }
 
 
@@ -97,7 +99,7 @@ def with_gradients(layer, inputs, call):
     return output, *tape.gradient(total, [*weights, *inputs], unconnected_gradients=zero)
 
 
-FAST = ("unscaled", "causal, more keys", "pairs", "shared keys")
+FAST = ("packed rows", "unscaled", "causal, more keys", "pairs", "shared keys")
 
 
 @pytest.mark.parametrize(
