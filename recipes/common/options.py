@@ -301,7 +301,7 @@ def make_parser(cls, program):
     """Return the parser of the options of an `Options` class.
 
     Args:
-        cls: a subclass of `recipes.options.Options`.
+        cls: a subclass of `recipes.common.options.Options`.
         program: str. Module that is run, such as "recipes.translate"; or None.
     """
     parser = argparse.ArgumentParser(
@@ -317,7 +317,7 @@ def make_parser(cls, program):
 
 
 def option_fields(cls):
-    """Return the fields of a dataclass that `recipes.options.option` has declared."""
+    """Return the fields of a dataclass that `recipes.common.options.option` has declared."""
     return [field for field in dataclasses.fields(cls) if "argument" in field.metadata]
 
 
