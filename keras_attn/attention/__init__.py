@@ -1,4 +1,4 @@
-"""How attention is computed: inputs, dense attention, plans, linear and fused attention, caches."""
+"""Computation of attention: inputs, dense attention, plans, linear and fused attention, caches."""
 
 import threading
 

@@ -310,7 +310,7 @@ class AttentionCall:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What `MultiHeadAttention.prepare` makes of a call, for its `attend`."""
+    """Result of `MultiHeadAttention.prepare`, for its `attend`."""
 
     inputs: AttentionInputs
     pattern: object  # of this call

@@ -490,12 +490,10 @@ class BlockLocal(Plan):
                     mask = ops.logical_and(mask, self.mask_mod(i, j, *extras))
                 mask = combine_masks(mask, inputs.mask_fn and inputs.mask_fn(i, j))
                 bias = None if self.bias is None else self.bias(i, j, *extras)
-            tensors = layout.flatten([query, key, value, mask, bias])
-            query, key, value, mask, bias = tensors
-            if near is not None:
-                return Tile(query, key, value, *near, mask, bias, never_empty)
-            i, j = layout.flatten([i, j])
-            return Tile(query, key, value, i[..., 0], j[..., 0, :], mask, bias, never_empty)
+            flat = layout.flatten([query, key, value, mask, bias, i, j])
+            query, key, value, mask, bias, i, j = flat
+            i, j = near or (i[..., 0], j[..., 0, :])
+            return Tile(query, key, value, i, j, mask, bias, never_empty)
 
         tiles = (*layout.cut_queries(queries), *layout.cut_keys(keys))
         options = {"distances": distances, "log_weight": log_weight, "at_once": 2}

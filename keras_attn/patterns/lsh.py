@@ -129,7 +129,8 @@ class LSH(Pattern):
         """Return the bucket of each key in each round, int32 (B, N, rounds, S)."""
         num_buckets = self.num_buckets
         if num_buckets is None:
-            num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
+            num_keys = inputs.key.shape[2] or size(inputs.key, 2)
+            num_buckets = default_buckets(num_keys, self.chunk_length)
         seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
         real = inputs.real_keys()
