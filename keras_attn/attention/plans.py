@@ -474,16 +474,16 @@ class BlockLocal(Plan):
 
         def cut(*tensors):
             query, *extras = tensors[:num_queries]
-            key, value, *of_key = layout.windows(tensors[num_queries:])
-            marks, *j = [ops.swapaxes(x, -1, -2) for x in of_key]
-            mask, bias, i = marks, None, None
+            key, value, *marks_and_positions = layout.windows(tensors[num_queries:])
+            marks, *key_positions = [ops.swapaxes(x, -1, -2) for x in marks_and_positions]
+            mask, bias, i, j = marks, None, None, None
             if documents is not None:
                 document, *extras = extras
                 mask = ops.equal(document, marks)
             if pairs is not None:
                 mask = ops.logical_and(mask, pairs)
             if needs_positions:
-                (*extras, i), (j,) = extras, j
+                (*extras, i), (j,) = extras, key_positions
                 if documents is not None and near is not None:
                     i, j, _ = pairs_in_documents(i, j, document, marks)
                 if pairs is None and self.mask_mod is not None:
