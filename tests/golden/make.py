@@ -96,17 +96,6 @@ def fit(model, used, first=0):
     return model.fit(golden_models.training_data(first), callbacks=used, verbose=0, shuffle=False)
 
 
-def write_compiled(folder):
-    """Write a compiled model after two steps, with its optimizer; the outputs are after a third."""
-    model = golden_models.compiled_model()
-    for x, y in golden_models.training_data(3):
-        model.train_on_batch(x, y)
-    model.save(folder / "model.keras")
-    for x, y in golden_models.training_data(4):
-        loss = model.train_on_batch(x, y)
-    return flat("trained", golden_models.state_of(model)) | flat("loss", loss)
-
-
 def write_lora(folder):
     """Write adapters of a model with the weights of the seed."""
     model = lora_base()
@@ -286,7 +275,6 @@ ITEMS = {
     **{f"model_{name}": write_builder(name) for name in golden_models.BUILDERS},
     **{f"own_{name}": write_own(name) for name in golden_models.OWN_MODELS},
     **{f"checkpoint_{name}": write_checkpoint(name) for name in golden_models.TRAINED},
-    "compiled_model": write_compiled,
     "lora": write_lora,
     "tokenizers": write_tokenizers,
     **{f"export_{name}": write_saved_model(name) for name in SAVED_MODELS},

@@ -130,16 +130,6 @@ def test_a_training_resumes_from_a_checkpoint(unpack):
 
 
 @pytest.mark.slow
-def test_a_compiled_model_trains_on_with_its_optimizer_and_loss(unpack):
-    folder, arrays = unpack("compiled_model")
-    model = keras.saving.load_model(folder / "model.keras")
-    for x, y in golden_models.training_data(4):
-        loss = model.train_on_batch(x, y)
-    assert_equal(numbered(loss), arrays["loss"], "loss")
-    assert_equal(numbered(golden_models.state_of(model)), arrays["trained"], "state")
-
-
-@pytest.mark.slow
 def test_adapters_load_into_their_model(unpack):
     folder, arrays = unpack("lora")
     model = keras.saving.load_model(folder / "model.keras")
