@@ -191,7 +191,7 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
     engine = ctranslate2.Generator if reads_prompt else ctranslate2.Translator
     engine = engine(path, compute_type="default", intra_threads=threads)
     names = _vocabulary(path, "source")
-    ids = {token: i for i, token in enumerate(_vocabulary(path, "target"))}
+    id_of = {token: i for i, token in enumerate(_vocabulary(path, "target"))}
 
     def answer(lines):
         rows = _encode(tokenizer, lines, with_end=False)
@@ -202,7 +202,7 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
             lengths = {"min_decoding_length": 0, "max_decoding_length": max_length}
             results = engine.translate_batch(tokens, beam_size=1, **lengths)
             written = [result.hypotheses[0] for result in results]
-        ids = [[ids.get(token, tokenizer.unk_id) for token in row] for row in written]
+        ids = [[id_of.get(token, tokenizer.unk_id) for token in row] for row in written]
         return _decode(tokenizer, ids, rows if reads_prompt else None)
 
     return answer, engine.compute_type

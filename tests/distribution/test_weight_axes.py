@@ -21,7 +21,7 @@ AT_RUN_TIME = {"StatefulSegments", "LowRankKernels"}
 def makers():
     """The names of classes and base classes, and whether weights and rules are made in each."""
     for path in sorted((ROOT / "keras_attn").rglob("*.py")):
-        if path.parts[-2] in ("compat", "convert"):
+        if {"compat", "convert"} & set(path.parts):
             continue
         for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):

@@ -302,6 +302,9 @@ def test_errors(model, tokenizer, tmp_path):
         export.saved_model(model, tmp_path, max_length=0)
     with pytest.raises(ValueError, match="no saved_model.pb"):
         export.unservable_ops(tmp_path)
+    acts = models.decision_transformer(3, 2, num_layers=1, num_heads=2, hidden_dim=8)
+    with pytest.raises(ValueError, match="must be an `EncoderDecoder`.*TrajectoryModel"):
+        export.saved_model(acts, tmp_path / "acts")
 
 
 def test_the_command_refuses_versions_and_files_that_do_not_fit(command, exported, capsys):

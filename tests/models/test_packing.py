@@ -178,7 +178,8 @@ def test_packed_row_of_one_sequence_equals_a_plain_row(model):
 @pytest.mark.parametrize("name", ["act", *all_slow(("gpt", "transformer"))])
 def test_gradients_are_those_of_padded_rows(name):
     """The losses include those that layers add, such as the ponder loss."""
-    model, loss = formulas.scrambled(MODELS[name]()), LabelSmoothedCrossentropy()
+    # Under seed 0 no unit of a feed-forward layer is positive, and its gradient is 0.
+    model, loss = formulas.scrambled(MODELS[name](), seed=1), LabelSmoothedCrossentropy()
     found = []
     for pack in (packed, padded):
         labels = packed(LABELS)[0] if pack is packed else padded(LABELS)

@@ -136,8 +136,9 @@ def save_peft(model, folder, checkpoint):
     Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1.
     """
     check_paths(folder=folder, checkpoint=checkpoint)
+    adapted = adapters_of(model)  # first: the checkpoint of a model without any is not read
     sources, layers = kernel_sources(model, checkpoint), {}
-    for path, projection in adapters_of(model).items():
+    for path, projection in adapted.items():
         if path not in sources:
             refuse(f"The projection {path!r} is no copy of one layer of the folder.", checkpoint)
         layers.setdefault(sources[path].name, []).append((projection, sources[path]))

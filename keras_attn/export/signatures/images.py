@@ -131,8 +131,9 @@ class ImageEnlarger(ModelFunctions):
 
 def _makes_images(model, options):
     """Return True for a model that decodes at the coordinates of an image, without a tokenizer."""
-    is_image_model = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)
-    return is_image_model and hasattr(model, "reads_prompt") and options.tokenizer is None
+    if not (isinstance(model, Model) and hasattr(model, "reads_prompt")):
+        return False
+    return isinstance(model.position, ImageCoordinates) and options.tokenizer is None
 
 
 def _mixture_sizes(model, tokens):
