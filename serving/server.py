@@ -124,8 +124,8 @@ def _await_models(manager, configs, flags, stopping):
     """Return when every model can answer, before which no port opens, or when to stop."""
     while not stopping.is_set():
         manager.poll()
-        found = {config.name: manager.versions(config.name) for config in configs}
-        missing = {n: records for n, records in found.items() if not any(r.loaded for r in records)}
+        versions = {config.name: manager.versions(config.name) for config in configs}
+        missing = {n: records for n, records in versions.items() if not any(r.loaded for r in records)}
         if not missing or stopping.is_set():
             return
         for name, records in missing.items():

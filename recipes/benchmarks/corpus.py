@@ -74,10 +74,10 @@ def made_up_pairs(number=400):
 
 def asked(rows, name):
     """Return the comparisons of a row with an empty loop and with training."""
-    found, empty = (requirements.find(rows, one) for one in (name, NOTHING))
-    if found is None or empty is None:
+    shuffled, empty = (requirements.find(rows, one) for one in (name, NOTHING))
+    if shuffled is None or empty is None:
         return []
-    more = found["peak_mb"] - empty["peak_mb"]
+    more = shuffled["peak_mb"] - empty["peak_mb"]
     statement = f"**{name}** takes {more:.0f} MB more at its peak than {NOTHING}"
     return [
         requirements.check(name, statement, more, at_most=MOST_MEMORY),

@@ -132,8 +132,8 @@ class Run:
     def scores(self):
         """Return the results of the card, which a run on JAX leaves to TensorFlow."""
         card = self.out / "card.json"
-        found = json.loads(card.read_text())["results"] if card.exists() else {}
-        return {split: result["value"] for split, result in found.items()}
+        results = json.loads(card.read_text())["results"] if card.exists() else {}
+        return {split: result["value"] for split, result in results.items()}
 
     def _checkpoints(self):
         return Checkpoints(self.folder)
@@ -202,13 +202,13 @@ def differences(calm, killed):
         "arrays of weights, moments and seeds": zip(calm.state(), killed.state(), strict=True),
         "logged losses of epochs": zip(calm.losses(), killed.losses(), strict=True),
     }
-    found = []
+    checks = []
     for name, each in pairs.items():
         equal = [is_same(*pair) for pair in each]
         unequal = equal.count(False)
         statement = f"Of {len(equal)} {name} at the end, {unequal} differ"
-        found.append(check(name, statement, unequal, at_most=0))
-    return found
+        checks.append(check(name, statement, unequal, at_most=0))
+    return checks
 
 
 def is_same(a, b):

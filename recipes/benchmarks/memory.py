@@ -77,11 +77,11 @@ def table(rows):
     """Return the Markdown lines of (case, measured, process, predicted)."""
     heads = ["case", "length x batch", "measured MB", "predicted MB", "predicted / measured"]
     lines = [f"| {' | '.join([*heads, 'process MB'])} |", "| --- |" + " --: |" * len(heads)]
-    for name, found, process, expected in rows:
+    for name, measured, process, expected in rows:
         size = f"{CASES[name]['length']:,} x {CASES[name]['batch']}"
-        numbers = f"{found:.0f} | {expected:.0f} | {expected / found:.2f} | {process:.0f}"
+        numbers = f"{measured:.0f} | {expected:.0f} | {expected / measured:.2f} | {process:.0f}"
         lines.append(f"| {name} | {size} | {numbers} |")
-    close = sum(abs(expected / found - 1) <= WITHIN for _, found, _, expected in rows)
+    close = sum(abs(expected / measured - 1) <= WITHIN for _, measured, _, expected in rows)
     many = f"{close} of {len(rows)} predictions are within {WITHIN:.0%} of the measurement."
     return [*lines, "", many]
 

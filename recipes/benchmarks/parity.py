@@ -49,21 +49,21 @@ def run_tests(folder):
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if not report.exists():
         raise SystemExit("pytest wrote no report; is it installed?")
-    found = []  # also where pytest finds no test, as outside a checkout
+    outcomes = []  # also where pytest finds no test, as outside a checkout
     for case in xml.etree.ElementTree.parse(report).iter("testcase"):
         module = (case.get("classname") or "").rpartition(".")[2]
         problem = next(iter(case), None)
         says = "passed" if problem is None else f"{problem.tag}: {problem.get('message')}"
-        found.append((f"{module} {case.get('name')}".strip(), " ".join(says.split())))
-    if not found:
+        outcomes.append((f"{module} {case.get('name')}".strip(), " ".join(says.split())))
+    if not outcomes:
         raise SystemExit("pytest has found no test: run this in a checkout.")
-    return found
+    return outcomes
 
 
-def markdown(found):
+def markdown(outcomes):
     """The card, in Markdown."""
     installed = ", ".join(f"{name} {version}" for name, version in versions(*PACKAGES).items())
-    passed = sum(says == "passed" for _, says in found)
+    passed = sum(says == "passed" for _, says in outcomes)
     return "\n".join(
         [
             "# Parity with other libraries",
@@ -75,11 +75,11 @@ def markdown(found):
             f"- Hardware: {hardware()}",
             f"- Versions: {installed}",
             "",
-            f"{passed} of {len(found)} passed.",
+            f"{passed} of {len(outcomes)} passed.",
             "",
             "| test | result |",
             "| --- | --- |",
-            *(f"| {cell(name)} | {cell(says)} |" for name, says in found),
+            *(f"| {cell(name)} | {cell(says)} |" for name, says in outcomes),
             "",
         ]
     )
@@ -92,12 +92,12 @@ def main():
     parser.add_argument("--out", default=CARDS, help="folder of the card")
     out = pathlib.Path(parser.parse_args().out)
     with tempfile.TemporaryDirectory() as folder:
-        found = run_tests(folder)
-    text = markdown(found)
+        outcomes = run_tests(folder)
+    text = markdown(outcomes)
     out.mkdir(parents=True, exist_ok=True)
     (out / "parity.md").write_text(text)
     print(text)
-    return any(not says.startswith(("passed", "skipped")) for _, says in found)
+    return any(not says.startswith(("passed", "skipped")) for _, says in outcomes)
 
 
 if __name__ == "__main__":

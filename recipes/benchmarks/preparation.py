@@ -54,12 +54,12 @@ def main():
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         folder = pathlib.Path(folder)
         size = make_corpus(folder / "texts", arguments.megabytes * 1_000_000)
-        found = prepare(folder, arguments)
+        processes = prepare(folder, arguments)
         report = json.loads((folder / "out" / "report.json").read_text())
     card = new_card(arguments, "Preparation of a large corpus", METHOD, files=FILES)
     card.content["versions"] = versions("keras_attn", "numpy", "sentencepiece")
-    card.content["processes"], card.content["report"] = found, report
-    card.headline(*headline(size / 1e6, found, report))
+    card.content["processes"], card.content["report"] = processes, report
+    card.headline(*headline(size / 1e6, processes, report))
     print(card.write(arguments.out))
     return 0
 
@@ -94,33 +94,33 @@ def prepare(folder, arguments):
         "processes": arguments.processes,
         "tokenizer": arguments.tokenizer,
     }
-    given = [f"--{name}={value}" for name, value in options.items()]
+    switches = [f"--{name}={value}" for name, value in options.items()]
     run = RUN.replace("recipes.", f"{__package__.removesuffix('.benchmarks')}.")
     started = time.monotonic()
-    command = [sys.executable, "-c", run, *given]
+    command = [sys.executable, "-c", run, *switches]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise ValueError(f"recipes.prepare ended with exit code {done.returncode}.")
     return {**json.loads(done.stdout), "wall_seconds": time.monotonic() - started}
 
 
-def headline(megabytes, found, report):
+def headline(megabytes, processes, report):
     """Yield the lines of the card."""
-    rate = megabytes / sum(found["seconds"])
-    memory = max(found["main_memory"], *found["memory"])
+    rate = megabytes / sum(processes["seconds"])
+    memory = max(processes["main_memory"], *processes["memory"])
     tokens = sum(split["tokens"] for split in report["splits"].values())
     statement = f"Both passes: **{rate:.1f} MB of text a second of one core**"
     yield f"- {sentence(check('passes', statement, rate, at_least=4))}"
     statement = f"Largest memory of any process: **{memory:.0f} MB**"
     yield f"- {sentence(check('memory', statement, memory, at_most=500))}"
-    for seconds, size in zip(found["seconds"], found["memory"], strict=True):
+    for seconds, size in zip(processes["seconds"], processes["memory"], strict=True):
         yield f"- A process of the passes: {seconds:.1f} s of processor time, {size:.0f} MB."
     yield (
-        f"- The first process, with the training of the tokenizer: {found['main_seconds']:.1f} s "
-        f"of processor time, {found['main_memory']:.0f} MB."
+        f"- The first process, with the training of the tokenizer: {processes['main_seconds']:.1f} s "
+        f"of processor time, {processes['main_memory']:.0f} MB."
     )
     yield (
-        f"- {found['wall_seconds']:.0f} s in all, beside other work: {report['documents']:,} "
+        f"- {processes['wall_seconds']:.0f} s in all, beside other work: {report['documents']:,} "
         f"documents, {report['repeats']:,} of them repeats, {tokens:,} tokens."
     )
 

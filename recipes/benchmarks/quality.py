@@ -68,10 +68,10 @@ def main():
             facts[name] = getattr(options, name)
         card = new_card(arguments, "Language models at the same budget", METHOD, **facts)
         corpus = Corpus.load(read_text(arguments.data_dir), options)
-        found, skipped = read_results(card, arguments.out) if arguments.add else {}, {}
-        fill(card, found, skipped)
+        results, skipped = read_results(card, arguments.out) if arguments.add else {}, {}
+        fill(card, results, skipped)
         for seed in arguments.seeds:
-            names = [name for name in arguments.contenders if seed not in found.get(name, {})]
+            names = [name for name in arguments.contenders if seed not in results.get(name, {})]
             if not names:
                 continue
             kinds = {CONTENDERS[name][1] for name in names}
@@ -82,18 +82,18 @@ def main():
                 if report.get("skipped"):
                     skipped[name] = missing(name, report["skipped"])
                 else:
-                    found.setdefault(name, {})[seed] = report["facts"]
-                fill(card, found, skipped)
-                if found:
+                    results.setdefault(name, {})[seed] = report["facts"]
+                fill(card, results, skipped)
+                if results:
                     card.write(arguments.out)
     print(card.markdown())
 
 
-def fill(card, found, skipped):
+def fill(card, results, skipped):
     """Write results into a card, in the order of the contenders and of the seeds."""
-    found = {name: dict(sorted(found[name].items())) for name in CONTENDERS if name in found}
-    card.content["results"] = found
-    card.headline(*table(found), "", *comparisons(found), *skipped.values())
+    results = {name: dict(sorted(results[name].items())) for name in CONTENDERS if name in results}
+    card.content["results"] = results
+    card.headline(*table(results), "", *comparisons(results), *skipped.values())
 
 
 def read_results(card, folder):
@@ -115,9 +115,9 @@ def read_results(card, folder):
 def budget_options(arguments, out):
     """Return the options of `recipes.language_model` that the arguments stand for."""
     names = ("data_dir", "train_tokens", "num_layers", "hidden_dim", "dropout", "learning_rate")
-    given = {name: getattr(arguments, name) for name in names}
+    shared = {name: getattr(arguments, name) for name in names}
     intermediate_dim = 4 * arguments.hidden_dim
-    return RecipeOptions(**given, intermediate_dim=intermediate_dim, stride=32, out=out).resolve()
+    return RecipeOptions(**shared, intermediate_dim=intermediate_dim, stride=32, out=out).resolve()
 
 
 def write_budget(folder, kinds, corpus, options, seed, test_tokens):
@@ -167,13 +167,13 @@ def run(name, folder, seed):
     return worker.report
 
 
-def table(found):
+def table(results):
     """Return the Markdown lines of a dict of contender to seed to facts."""
     lines = [
         "| contender | bits per character | spread | of each seed | parameters | training s |",
         "| --- | --: | --: | --- | --: | --: |",
     ]
-    for name, seeds in found.items():
+    for name, seeds in results.items():
         bits = [facts["bits_per_character"] for facts in seeds.values()]
         spread = f"{statistics.stdev(bits):.3f}" if len(bits) > 1 else ""
         each = ", ".join(f"{value:.3f}" for value in bits)
@@ -186,15 +186,15 @@ def table(found):
     return lines
 
 
-def comparisons(found):
+def comparisons(results):
     """Return a sentence for each of ours and its peer: the mean difference over common seeds."""
     lines = []
     for name, peers in PEERS.items():
         for peer in peers:
-            common = sorted(set(found.get(name, ())) & set(found.get(peer, ())))
+            common = sorted(set(results.get(name, ())) & set(results.get(peer, ())))
             if common:
                 ours, theirs = (
-                    statistics.mean(found[who][seed]["bits_per_character"] for seed in common)
+                    statistics.mean(results[who][seed]["bits_per_character"] for seed in common)
                     for who in (name, peer)
                 )
                 difference = ours - theirs

@@ -46,19 +46,19 @@ def main():
 
 def comparisons(rows):
     """Fewer bits against 32: bytes of the weights, and the loss of perplexity."""
-    whole, found = requirements.find(rows, "float32"), []
+    whole, checks = requirements.find(rows, "float32"), []
     for row in rows:
         if row is whole or whole is None:
             continue
         name, facts = row["name"], row["facts"]
         ratio = facts["weight_megabytes"] / whole["facts"]["weight_megabytes"]
         statement = f"**{name}**: the weights take {ratio:.3f} of the bytes"
-        found.append(requirements.check(name, statement, ratio))
+        checks.append(requirements.check(name, statement, ratio))
         worse = facts["perplexity"] / whole["facts"]["perplexity"] - 1
         bits = math.log2(1 + worse)
         statement = f"**{name}**: the perplexity is {worse:+.2%}, {bits:+.4f} bits per token"
-        found.append(requirements.check(name, statement, worse))
-    return found
+        checks.append(requirements.check(name, statement, worse))
+    return checks
 
 
 if __name__ == "__main__":

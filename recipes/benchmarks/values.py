@@ -157,9 +157,9 @@ def measure_axis(name, arguments):
             make = partial(contender, axis, length=length, backward=bool(backward))
             chosen = [make(value) for value in (axis.plain, *axis.values)]
             rows, skipped = measure(chosen, arguments.repetitions)
-            found = [c for c in comparisons(axis, rows, length, backward) if c]
-            costs[column] = {c["name"]: c["value"] for c in found}
-            card.add(f"{column}: `{axis.layer}`", rows, skipped, found)
+            compared = [c for c in comparisons(axis, rows, length, backward) if c]
+            costs[column] = {c["name"]: c["value"] for c in compared}
+            card.add(f"{column}: `{axis.layer}`", rows, skipped, compared)
             card.headline(*cost_table(axis, costs))
             card.write(arguments.out)
     return card.markdown()

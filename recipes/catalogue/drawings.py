@@ -51,8 +51,8 @@ def draw_distances(name, *arguments, length=24):
 def draw_frequencies(name, *arguments, size=64):
     """Draw by how much a scaling slows each pair down."""
     plain = positions.Interpolation(1).frequencies(size, 10000)
-    found = getattr(positions, name)(*arguments).frequencies(size, 10000)
-    curves = {"": found / plain}
+    scaled = getattr(positions, name)(*arguments).frequencies(size, 10000)
+    curves = {"": scaled / plain}
     return _draw_curves(np.arange(size // 2), curves, "pair, from fast to slow", "angle, relative")
 
 
@@ -169,8 +169,8 @@ def draw_smoothed():
     curves = {}
     for smoothing in (0.0, 0.1, 0.2):
         loss = losses.LabelSmoothedCrossentropy(smoothing, ignore_class=None, reduction="none")
-        found = loss(np.ones((65, 1), "int32"), logits)
-        curves[f"smoothing {smoothing}"] = ops.convert_to_numpy(found)[:, 0]
+        losses = loss(np.ones((65, 1), "int32"), logits)
+        curves[f"smoothing {smoothing}"] = ops.convert_to_numpy(losses)[:, 0]
     return _draw_curves(x, curves, "logit of the label", "loss")
 
 

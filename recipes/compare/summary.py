@@ -29,9 +29,9 @@ class Summary(NamedTuple):
         """Return the summary of a dict of seed to result."""
         first, *_ = results.values()
         return cls(
-            {seed: found["bits_per_character"] for seed, found in results.items()},
+            {seed: result["bits_per_character"] for seed, result in results.items()},
             first["parameters"],
-            statistics.median(found["seconds_per_step"] for found in results.values()),
+            statistics.median(result["seconds_per_step"] for result in results.values()),
         )
 
     @property

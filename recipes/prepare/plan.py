@@ -97,8 +97,8 @@ def read_parts(plan):
     """
     path = plan.work(PLAN)
     if os.path.exists(path):
-        found = files.read_object(path, "delete it", "parts")["parts"]
-        parts = [[Source(*source) for source in sources] for sources in found]
+        rows = files.read_object(path, "delete it", "parts")["parts"]
+        parts = [[Source(*source) for source in row] for row in rows]
     else:
         size = max(1, int(plan.settings["part"] * _BYTES))
         parts = divide(plan.rules.folder, plan.paths, plan.rules.documents, size)

@@ -110,8 +110,8 @@ def encode_lines(tokenizer, part):
         for block in part.blocks():
             yield tokenizer.encode_as_lists([block])[0], len(block)
         return
-    is_first, found = True, part.lines()
-    while lines := [*itertools.islice(found, _LINES)]:
+    is_first, remaining = True, part.lines()
+    while lines := [*itertools.islice(remaining, _LINES)]:
         rows = tokenizer.encode_as_lists(lines)
         characters = count_characters("\n".join(lines)) + 1
         ids = np.concatenate([np.insert(row, 0, tokenizer.eos_id) for row in rows])

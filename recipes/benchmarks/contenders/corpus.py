@@ -20,9 +20,9 @@ def make_corpus(folder, num_tokens, num_shards):
         vocabulary_size, tool = VOCABULARY_SIZE, {"random": "0"}
 
     if os.path.exists(os.path.join(folder, "manifest.json")):
-        found, wanted = len(text.TokenFiles(folder)), num_tokens // num_shards * num_shards
-        if found != wanted:
-            raise ValueError(f"{folder} must have a corpus of {wanted} tokens. Received: {found}.")
+        held, wanted = len(text.TokenFiles(folder)), num_tokens // num_shards * num_shards
+        if held != wanted:
+            raise ValueError(f"{folder} must have a corpus of {wanted} tokens. Received: {held}.")
         return
     generator, names = np.random.default_rng(0), []
     for part in range(num_shards):

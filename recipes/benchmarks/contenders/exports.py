@@ -84,14 +84,14 @@ def translating(form, folder):
     def call():
         return [answer for batch in batches for answer in zip(*translate(batch), strict=True)]
 
-    found, scores = zip(*call(), strict=True)
+    answers, scores = zip(*call(), strict=True)
     task = Translation("", {}, content["metric"], content["tokenize"])
     expected = content["translations"]
     facts = {
         "megabytes": file_bytes(path) / 1e6,
         "weight_megabytes": file_bytes(path, WEIGHTS) / 1e6,
-        "value": task.score(found, content["references"])[0],
-        "same": sum(a == b for a, b in zip(found, expected, strict=True)),
+        "value": task.score(answers, content["references"])[0],
+        "same": sum(a == b for a, b in zip(answers, expected, strict=True)),
         "score_difference": float(np.abs(np.subtract(scores, content["scores"])).max()),
         "sentences": len(sources),
     }
@@ -142,8 +142,8 @@ def _onnx(model, tokenizer, directory, sizes, quantize):
         inputs = {"source_ids": ids.numpy(), "source_lengths": counts.numpy()}
         read = {x.name for x in session.get_inputs()}
         inputs = {name: inputs[name] for name in inputs if name in read}
-        found, scores = session.run(["ids", "score"], inputs)
-        return [line.decode() for line in tokenizer.decode(found).numpy()], scores
+        ids, scores = session.run(["ids", "score"], inputs)
+        return [line.decode() for line in tokenizer.decode(ids).numpy()], scores
 
     return translate, path
 
@@ -165,9 +165,9 @@ def _ctranslate2(model, tokenizer, directory, sizes, quantize):
     def translate(texts):
         rows = [[tokens[i] for i in row] for row in tokenizer.encode_as_lists(texts)]
         results = engine.translate_batch(rows, max_decoding_length=sizes[0], **how)
-        found = [[ids[token] for token in result.hypotheses[0]] for result in results]
-        width = max(1, *map(len, found))
-        padded = [row + [tokenizer.pad_id] * (width - len(row)) for row in found]
+        written = [[ids[token] for token in result.hypotheses[0]] for result in results]
+        width = max(1, *map(len, written))
+        padded = [row + [tokenizer.pad_id] * (width - len(row)) for row in written]
         lines = [line.decode() for line in tokenizer.decode(padded).numpy()]
         return lines, [result.scores[0] for result in results]
 

@@ -74,9 +74,9 @@ def gradient_task(model, x):
     tf.config.experimental.reset_memory_stats("CPU:0")
 
     def call():
-        found = float(graph(x))
+        value = float(graph(x))
         facts["tensors_mb"] = (_tensors("peak") - held) / 1e6
-        return found
+        return value
 
     return Task(call, units=x.shape[0] * x.shape[1], facts=facts)
 

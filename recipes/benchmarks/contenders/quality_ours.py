@@ -46,7 +46,7 @@ def _task(budget, model):
     )
     trained.compile(optimizer, losses.LabelSmoothedCrossentropy(0.0), jit_compile=False)
 
-    def given(tokens, reset):
+    def inputs_of(tokens, reset):
         inputs = {"token_ids": tokens}
         if model.memory is not None:
             inputs["reset"] = np.full(rows, reset)
@@ -55,9 +55,9 @@ def _task(budget, model):
     def train(tokens, targets, reset, step):
         optimizer.learning_rate = budget.rate(step)
         trained.reset_metrics()  # else the loss is the mean of all steps
-        return trained.train_on_batch(given(tokens, reset), targets)
+        return trained.train_on_batch(inputs_of(tokens, reset), targets)
 
     def predict(tokens, reset):
-        return keras.ops.convert_to_numpy(trained.predict_on_batch(given(tokens, reset)))
+        return keras.ops.convert_to_numpy(trained.predict_on_batch(inputs_of(tokens, reset)))
 
     return task(budget, model.count_params(), train, predict)

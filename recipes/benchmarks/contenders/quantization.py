@@ -42,9 +42,9 @@ def scoring(form, run, tokens, context):
         """Return the log-probability of all rows, and the number of tokens that were scored."""
         total = np.zeros(2)
         for batch in batches:
-            found = score(token_ids=batch, lengths=tf.fill([len(batch)], context))
+            scores = score(token_ids=batch, lengths=tf.fill([len(batch)], context))
             total += [
-                float(tf.reduce_sum(x)) for x in (found["log_probability"], found["num_tokens"])
+                float(tf.reduce_sum(x)) for x in (scores["log_probability"], scores["num_tokens"])
             ]
         return total
 
