@@ -125,7 +125,9 @@ def _await_models(manager, configs, flags, stopping):
     while not stopping.is_set():
         manager.poll()
         versions = {config.name: manager.versions(config.name) for config in configs}
-        missing = {n: records for n, records in versions.items() if not any(r.loaded for r in records)}
+        missing = {
+            n: records for n, records in versions.items() if not any(r.loaded for r in records)
+        }
         if not missing or stopping.is_set():
             return
         for name, records in missing.items():

@@ -116,8 +116,8 @@ def headline(megabytes, processes, report):
     for seconds, size in zip(processes["seconds"], processes["memory"], strict=True):
         yield f"- A process of the passes: {seconds:.1f} s of processor time, {size:.0f} MB."
     yield (
-        f"- The first process, with the training of the tokenizer: {processes['main_seconds']:.1f} s "
-        f"of processor time, {processes['main_memory']:.0f} MB."
+        "- The first process, with the training of the tokenizer: "
+        f"{processes['main_seconds']:.1f} s of processor time, {processes['main_memory']:.0f} MB."
     )
     yield (
         f"- {processes['wall_seconds']:.0f} s in all, beside other work: {report['documents']:,} "

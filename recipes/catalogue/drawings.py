@@ -169,8 +169,8 @@ def draw_smoothed():
     curves = {}
     for smoothing in (0.0, 0.1, 0.2):
         loss = losses.LabelSmoothedCrossentropy(smoothing, ignore_class=None, reduction="none")
-        losses = loss(np.ones((65, 1), "int32"), logits)
-        curves[f"smoothing {smoothing}"] = ops.convert_to_numpy(losses)[:, 0]
+        values = loss(np.ones((65, 1), "int32"), logits)
+        curves[f"smoothing {smoothing}"] = ops.convert_to_numpy(values)[:, 0]
     return _draw_curves(x, curves, "logit of the label", "loss")
 
 
