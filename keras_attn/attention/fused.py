@@ -16,11 +16,11 @@ from keras_attn.backend.operations import has_fused_attention
 IS_POSSIBLE = keras.backend.backend() == "jax"
 
 
-def can_fuse(inputs, pattern, is_blockwise=False, many_pairs=2**28):
+def can_fuse(inputs, pattern, uses_plan=False, many_pairs=2**28):
     """Return True if the kernel gives the same, to the rounding of the dtype, and is faster.
 
     It gives the same for dot products, patterns of positions and weights without dropout. It is
-    faster than a matrix of scores and, if `is_blockwise`, than a plan of all pairs or half of them.
+    faster than a matrix of scores and, if `uses_plan`, than a plan of all pairs or half of them.
     From `many_pairs` (B, T, S) on a plan stays: the kernel needs its mask of all pairs, half a
     gigabyte in half precision, where the plan needs none.
     """
@@ -29,7 +29,7 @@ def can_fuse(inputs, pattern, is_blockwise=False, many_pairs=2**28):
     is_refused = inputs.dropout_fn is not None or keras.config.is_flash_attention_enabled() is False
     if is_refused or not has_fused_attention(inputs.query, inputs.key, inputs.value):
         return False
-    if not is_blockwise or _needs_no_mask(inputs, pattern):
+    if not uses_plan or _needs_no_mask(inputs, pattern):
         return True
     batch, _, length, _ = inputs.query.shape
     pairs = batch * length * inputs.key.shape[2]

@@ -7,12 +7,12 @@ from keras_attn.attention.softmax import at_least_float32
 from keras_attn.ops.shapes import ceil_div, greater, pad, size, sizes, slice_axis
 
 
-def can_attend_linear(inputs, pattern, is_ordered):
+def can_attend_linear(inputs, pattern, can_use_plan):
     """Return True if `attend_linear` gives the same as the matrix of scores without sinks.
 
-    `is_ordered`: True if positions follow each other and no mask of pairs is given.
+    `can_use_plan`: True if positions follow each other and the call has no mask of pairs.
     """
-    is_simple = is_ordered and pattern.simple_rule is not None
+    is_simple = can_use_plan and pattern.simple_rule is not None
     return is_simple and inputs.dropout_fn is None and inputs.documents is None
 
 

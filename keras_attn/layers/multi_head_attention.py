@@ -668,17 +668,17 @@ def choose(layer, prepared):
     has_sums = view is not None and view.sums is not None
     is_ordered = prepared.is_ordered or has_sums
     pattern = pattern_of_last_query(prepared.pattern, inputs.query, is_ordered)
-    is_blockwise = is_ordered and view is None and inputs.attention_mask is None
+    can_use_plan = is_ordered and view is None and inputs.attention_mask is None
     if inputs.documents is not None and score.uses_positions:
         # Plans have positions in the row, not in the documents.
-        is_blockwise = is_blockwise and score.is_relative
+        can_use_plan = can_use_plan and score.is_relative
     may_be_linear = score.is_linear and layer.implementation != "dense" and not layer.sinks
-    if has_sums or may_be_linear and can_attend_linear(inputs, pattern, is_blockwise):
+    if has_sums or may_be_linear and can_attend_linear(inputs, pattern, can_use_plan):
         return prepared.replace(pattern=pattern, implementation="linear")
-    is_blockwise = is_blockwise and prefers_plan(layer.implementation, inputs, pattern)
-    implementation = "blockwise" if is_blockwise else "dense"
+    uses_plan = can_use_plan and prefers_plan(layer.implementation, inputs, pattern)
+    implementation = "blockwise" if uses_plan else "dense"
     may_be_fused = fused.IS_POSSIBLE and layer.implementation == "auto" and not layer.sinks
-    if may_be_fused and view is None and fused.can_fuse(inputs, pattern, is_blockwise):
+    if may_be_fused and view is None and fused.can_fuse(inputs, pattern, uses_plan):
         implementation = "fused"
     return prepared.replace(pattern=pattern, implementation=implementation)
 
