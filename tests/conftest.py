@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pathlib
 import random
 import shutil
 
@@ -13,14 +14,43 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from fork_server import run_python  # noqa: E402
 
+ROOT = pathlib.Path(__file__).parents[1]
+
 # Programs for another Python, with torch and transformers.
 collect_ignore_glob = ["convert/make_*.py"]
 
 
+# Examples of docstrings that export, train or generate for seconds: they are slow tests.
+SLOW_EXAMPLES = """
+    export generation/constrained.py generation/decoding.py generation/sampling.py
+    losses/auxiliary_losses.py losses/contrastive_loss.py memory/stateful_segments.py
+    models/encoder_decoder.py models/paper_sizes.py models/papers/image_transformer.py
+    testing/conformance.py
+"""
+SLOW_EXAMPLES = [ROOT / "keras_attn" / name for name in SLOW_EXAMPLES.split()]
+
+
 def pytest_configure(config):
-    """Collect no examples of docstrings for slow tests: all are fast, and slow to collect."""
-    if config.option.markexpr == "slow":
-        config.option.doctestmodules = False
+    """Read no docstrings whose examples would be deselected: that takes longer than the tests."""
+    if config.option.markexpr == "not slow":
+        config.option.ignore = [*(config.option.ignore or []), *map(str, SLOW_EXAMPLES)]
+    if config.option.markexpr == "slow" and "keras_attn" in config.args:
+        config.args.remove("keras_attn")
+        config.args.extend(map(str, SLOW_EXAMPLES))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for examples in the package only: no docstring of a test has one."""
+    return [each for each in (yield) if type(each) is pytest.Module]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark slow examples before tests are deselected by their marks."""
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in SLOW_EXAMPLES):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish():

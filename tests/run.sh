@@ -39,13 +39,15 @@ run_pytest() {
     if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then result=$code; fi
 }
 run_pytest --numprocesses 2 -m "not slow" "$@"
-# Each process imports all files that it is given, and half of all have no slow test.
+# Each process imports all files that it is given, and half of all have no slow test. Of keras_attn
+# it reads the slow examples alone.
 slow_files=()
 for argument in "$@"; do
     if [ -e "${argument%%::*}" ]; then has_path=true; fi
 done
 if [ -z "${has_path:-}" ]; then
     mapfile -t slow_files < <(grep -rlE "slow|start_server" --include="test_*.py" tests | sort)
+    slow_files+=(keras_attn)
 fi
 # Slow tests wait for servers and other processes, so three share two cores. Their processes are
 # new, and so are those of the second half: TensorFlow keeps what it compiled until its process
