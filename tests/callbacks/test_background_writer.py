@@ -1,5 +1,6 @@
 """Checkpoints are written beside the training."""
 
+import errno
 import os
 import resource
 import signal
@@ -126,22 +127,26 @@ def test_a_run_that_an_error_ends_leaves_the_checkpoint_to_be_completed(tmp_path
 
 def test_a_full_disk_ends_the_training_and_keeps_the_checkpoint_before(tmp_path):
     """A real limit, met in the thread; the training process raises one sentence."""
-    model = make_model(width=200_000)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    model = make_model(width=150_000)
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGTERM)
 
     class Fill(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             if batch == 1:
                 wait_for_writes(tmp_path)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, limits[1]))
 
-    x, y = np.ones((9, 1)), np.ones((9, 200_000), "float32")
+    x, y = np.ones((3, 1)), np.ones((3, 150_000), "float32")
     try:
-        with pytest.raises(OSError, match="Cannot write checkpoint-00000002.npz.*too large; earl"):
+        with pytest.raises(
+            OSError, match="write checkpoint-00000002.npz.*too large; earl"
+        ) as error:
             model.fit(
                 x, y, batch_size=1, verbose=0, callbacks=[Fill(), Resume(tmp_path, every_steps=1)]
             )
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.errno == errno.EFBIG and str(tmp_path) in str(error.value)
+    assert signal.getsignal(signal.SIGTERM) == handler
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-00000001.npz"]
-    assert Resume(tmp_path).restore(make_model(width=200_000)) == (0, 1)
+    assert Resume(tmp_path).restore(make_model(width=150_000)) == (0, 1)

@@ -3,8 +3,6 @@
 import errno
 import os
 import resource
-import signal
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -235,27 +233,6 @@ def model_and_data():
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     return model, {"x": np.ones((4, 1)), "y": np.ones(4), "batch_size": 1, "verbose": 0}
-
-
-def test_a_full_disk_raises_and_keeps_earlier_checkpoints(tmp_path, monkeypatch):
-    """Full in the middle of the third file."""
-    model, data = model_and_data()
-    resume = Resume(tmp_path, every_steps=1)
-    savez, handler = np.savez, signal.getsignal(signal.SIGTERM)
-
-    def full(file, *values, **numbers):
-        if numbers["batch"] == 3:
-            Path(file).write_bytes(b"half")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        savez(file, *values, **numbers)
-
-    monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(OSError, match="Cannot write checkpoint-00000003.npz in.*No space") as told:
-        model.fit(**data, callbacks=[resume])
-    assert told.value.errno == errno.ENOSPC and str(tmp_path) in str(told.value)
-    assert names(tmp_path) == ["checkpoint-00000001.npz", "checkpoint-00000002.npz"]
-    assert signal.getsignal(signal.SIGTERM) == handler
-    assert Resume(tmp_path).restore(model_and_data()[0]) == (0, 2)
 
 
 def test_a_file_that_exceeds_the_size_limit_is_removed(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from keras_attn.callbacks import Resume
 
-ROWS = np.ones((5, 1), "float32")
+ROWS = np.ones((3, 1), "float32")
 
 
 class Pressed(keras.callbacks.Callback):
@@ -37,11 +37,11 @@ def handler():
     assert found is signal.default_int_handler
 
 
-def fit(*callbacks, run_eagerly=True):
+def fit(*callbacks, validates=False):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", run_eagerly=run_eagerly)
-    data = {"x": ROWS, "y": ROWS, "batch_size": 1, "validation_data": (ROWS, ROWS)}
-    model.fit(**data, validation_batch_size=1, verbose=0, epochs=2, callbacks=list(callbacks))
+    model.compile("sgd", "mse", run_eagerly=not validates)
+    data = {"validation_data": (ROWS, ROWS), "validation_batch_size": 1} if validates else {}
+    model.fit(ROWS, ROWS, batch_size=1, verbose=0, epochs=2, callbacks=list(callbacks), **data)
 
 
 @pytest.mark.parametrize("kind", ["train", pytest.param("test", marks=pytest.mark.slow)])
@@ -49,7 +49,7 @@ def test_ctrl_c_ends_training_after_the_batch_in_progress(tmp_path, handler, kin
     pressed, resume = Pressed(kind), Resume(tmp_path)
     of_sigterm = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
-        fit(pressed, resume, run_eagerly=kind == "train")
+        fit(pressed, resume, validates=kind == "test")
     assert pressed.seen == [0, 1] and signal.getsignal(signal.SIGTERM) == of_sigterm
     fit(resume)  # and the next training is another
 
@@ -82,7 +82,7 @@ def test_after_an_error_ctrl_c_raises_keyboard_interrupt(tmp_path, handler):
 def test_keras_alone_loses_ctrl_c(handler):
     pressed = Pressed()
     fit(pressed)
-    assert pressed.seen == [0, 1, 2, 3, 4] * 2
+    assert pressed.seen == [0, 1, 2] * 2
 
 
 @pytest.mark.slow

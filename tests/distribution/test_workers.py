@@ -59,7 +59,7 @@ def test_a_worker_resumes_from_the_newest_checkpoint_of_all(tmp_path, monkeypatc
     def start(worker):
         monkeypatch.setattr("keras_attn.callbacks.resume.worker_of", lambda model: (worker, 2))
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
+        model.compile("sgd", "mse", run_eagerly=True)
         resume = Resume(tmp_path, every_steps=1)
         return model, resume, resume.restore(model)
 

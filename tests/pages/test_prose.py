@@ -9,6 +9,7 @@ import pytest
 MOST_WORDS = 40
 
 
+@pytest.mark.slow
 def test_words_are_spelled_right():
     """`pyproject.toml` names the files that codespell leaves out."""
     pytest.importorskip("codespell_lib", reason="needs pip install 'keras_attn[test]'")

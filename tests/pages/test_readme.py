@@ -4,6 +4,7 @@ import json
 import re
 
 import pages
+import pytest
 from PIL import Image
 
 from keras_attn.viz.axes import values_by_axis
@@ -70,6 +71,7 @@ def test_the_picture_of_the_axes_is_up_to_date():
     assert shown == values_by_axis(), "draw it again: python -m recipes.catalogue"
 
 
+@pytest.mark.slow
 def test_the_command_draws_the_picture(tmp_path):
     write_picture(tmp_path)
     assert (tmp_path / "axes.png").is_file()

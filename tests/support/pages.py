@@ -1,5 +1,6 @@
 """Pages of the project, and what tests read from them."""
 
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -28,6 +29,7 @@ def text(page):
     return page.read_text(encoding="utf-8")
 
 
+@functools.cache
 def without_code(page):
     """Return the text of a page without its blocks of code."""
     return _FENCE.sub("", text(page))
@@ -68,6 +70,7 @@ def links(page):
     return _LINK.findall(without_code(page))
 
 
+@functools.cache
 def anchors(page):
     """Return the names by which GitHub links the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", without_code(page), re.MULTILINE)
