@@ -1,4 +1,9 @@
-"""Caches of keys and values: writing new ones, and reading those that a query may attend to."""
+"""Caches of keys and values: writing new ones, and reading those that a query may attend to.
+
+A cache is a dict. A complete one, without "index", is only read. To one whose "index" is None new
+keys are appended. Another holds M slots, of which "index" are filled; it is a ring if a pattern
+keeps M keys only. A cache of sums, for linear attention, holds "sums" in the place of keys.
+"""
 
 import dataclasses
 
@@ -45,7 +50,7 @@ def write_slots(buffer, update, index, many_slots=256, sinks=0):
         buffer: (B, N, M, H). update: (B, N, T, H). index: int32 scalar, the same for all rows.
         many_slots: int. From this number of slots on, writing one row is faster than rebuilding all
             slots with `where`; XLA then writes into the loop's own buffer.
-        sinks: int.
+        sinks: int. Number of first slots that the ring never overwrites.
     """
     is_small = buffer.shape[2] is not None and buffer.shape[2] < many_slots
     if is_small or (sinks and update.shape[2] != 1):

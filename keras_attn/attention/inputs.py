@@ -95,10 +95,15 @@ class ResolvedPositions:
 
     query: object
     new_key: object  # of the keys that the cache does not hold yet; None if none are read
-    key: object  # of all keys if the caller gave `key_positions`, else None
+    key: object  # `key_positions` of the caller, of all keys; else None
 
 
 NO_POSITIONS = ResolvedPositions(None, None, None)  # where nothing reads them
+
+
+def is_growing(cache):
+    """Return True for a cache to which new keys are appended."""
+    return cache is not None and cache.get("index", 0) is None
 
 
 def num_cached(cache):
@@ -122,26 +127,25 @@ def resolve_positions(query, key, cache=None, caller_positions=(None, None), rea
     """
     query_positions, key_positions = caller_positions
     batch, _, steps, _ = query.shape
-    is_complete = cache is not None and "index" not in cache
-    cached, num_new = num_cached(cache), 0 if is_complete else size(key, 2)
+    is_extended = cache is None or "index" in cache
+    cached, num_new = num_cached(cache), size(key, 2) if is_extended else 0
     if query_positions is None:
         length = size(query, 2)
-        ahead = num_new - length
-        is_aligned = isinstance(ahead, int) and ahead == 0  # spares an operation of each step
-        start = cached if is_aligned else ahead if cache is None else cached + ahead
+        surplus = num_new - length  # new keys before the first query
+        is_aligned = isinstance(surplus, int) and surplus == 0  # spares an operation of each step
+        start = cached if is_aligned else surplus if cache is None else cached + surplus
         queries = PositionRange(start, length)
-    else:  # the new keys of a cache of sums are those of the queries
+    else:  # new keys of a cache of sums have the positions of the queries
         queries = check_positions(query_positions, "query_positions", batch, steps)
         is_aligned = cache is not None and "sums" in cache
     new_range = PositionRange(cached, num_new)
     if key_positions is None:
-        new = None if is_complete else queries if is_aligned else new_range
+        new = None if not is_extended else queries if is_aligned else new_range
         return ResolvedPositions(queries, new, None)
-    grows = cache is not None and cache.get("index", 0) is None
-    num_keys = None if grows else (key if cache is None else cache["key"]).shape[2]
+    num_keys = None if is_growing(cache) else (key if cache is None else cache["key"]).shape[2]
     keys = check_positions(key_positions, "key_positions", batch, num_keys)
     new = keys if cache is None else None
-    if cache is not None and reads_new and not is_complete:
+    if cache is not None and reads_new and is_extended:
         new = ops.take(keys, new_range.tensor(), axis=-1)
     return ResolvedPositions(queries, new, keys)
 
@@ -167,9 +171,12 @@ class TileSizes:
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """The documents of packed rows. The number of one is its first position in the row plus 1."""
+    """The documents of the queries and of the keys of packed rows.
 
-    # Numbers of documents, int32. Padding is -1 and 0, so that it matches nothing.
+    The number of a document is its first position in the row plus 1.
+    """
+
+    # Numbers, int32. A query of padding has -1 and a key of padding 0, so that neither matches.
     queries: object  # (B or 1, N or 1, T, 1)
     keys: object  # (B or 1, N or 1, S)
 
@@ -192,7 +199,8 @@ class AttentionInputs:
     # bool (B or 1, N or 1, S), False for padding; None if all are real or the rows are packed.
     key_mask: object = None
     documents: Documents | None = None  # of packed rows
-    # Function of positions (..., T, 1) and (..., 1, S), True for pairs that remain; None for all.
+    # A predicate of `p & q` or `p | q`, which plans apply beside their own `mask_mod`: function of
+    # positions (..., T, 1) and (..., 1, S), True for pairs that remain; None for all.
     mask_fn: Callable | None = None
     # For dense attention: bool, broadcasts to (B, N, T, S), False at empty slots of a cache too.
     attention_mask: object = None
@@ -226,7 +234,7 @@ class AttentionInputs:
     def key_marks(self):
         """Return the mask of the keys (B or 1, N or 1, S, 1), all True if there is none.
 
-        In packed rows it is the documents of the keys, which equal those of queries in reach.
+        In packed rows it is the keys' numbers of documents: a pair is allowed if both are equal.
         """
         if self.documents is not None:
             return self.documents.keys[..., None]
@@ -298,7 +306,7 @@ class AttentionCall:
     key_positions: object
     cache: dict | None
     training: bool | None
-    own: object = None  # what a subclass passes to its own `prepare`
+    own: object = None  # data of a subclass, for its `prepare`
 
     @property
     def has_positions(self):
@@ -317,7 +325,7 @@ class Prepared:
     is_ordered: bool  # True if positions follow one another, in documents or in the row
     view: object = None  # `CacheView` of the keys that are read; None without a cache
     cache: dict | None = None  # the next one
-    own: object = None  # what a subclass passes from its `prepare` to its `attend`
+    own: object = None  # data of a subclass, from its `prepare` for its `attend`
     implementation: str = "dense"  # or "blockwise", "linear", "fused": the choice of `choose`
 
     def replace(self, **changes):

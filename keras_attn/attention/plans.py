@@ -36,11 +36,11 @@ from keras_attn.ops.shapes import (
 class Plan:
     """A way to compute attention over the pairs that a pattern allows.
 
-    A subclass overrides `attend_row`, `tiles` and `keys_per_query`, by which costs are known before
-    anything is computed; `attend_documents` too if it can keep the documents of packed rows apart.
-    `attend_row` gets consecutive positions, the queries the last of them. It applies the key mask,
-    `mask_fn`, the score and the dropout of the inputs; `attend_tiles` does the last two. A query
-    without a key gets zero, and the log weight `FORBIDDEN`.
+    A subclass overrides `attend_row`, which gets consecutive positions, the queries the last of
+    them. It applies `mask_mod`, and the key mask and `mask_fn` of the inputs, to each tile;
+    `attend_tiles` applies the score and the dropout. A query without a key gets zero, and the log
+    weight `FORBIDDEN`. `tiles` and `keys_per_query` estimate the cost before a call. A subclass
+    whose `attend_row` masks documents too overrides `attend_documents`.
 
     Attributes:
         mask_mod: function of query positions (..., T, 1) and key positions (..., 1, S), True for
@@ -62,11 +62,11 @@ class Plan:
         return self.attend_documents(inputs.in_row(), log_weight)
 
     def attend_row(self, inputs, log_weight=False):
-        """Compute `attend` for rows of one sequence each."""
+        """Compute `attend` for rows of one sequence each, or of the documents of the inputs."""
         raise NotImplementedError(f"{type(self).__name__} must define `attend_row`.")
 
     def attend_documents(self, inputs, log_weight=False):
-        """Compute `attend` for packed rows, whose positions count in the row: from all pairs."""
+        """Compute `attend` for packed rows, whose positions count in the row, from all pairs."""
         return Chunked(self.mask_mod).attend_row(inputs, log_weight)
 
     def tiles(self, inputs):
@@ -195,7 +195,8 @@ def blocks_per_tile(query, scores, most_scores, count, least=1):
 def _score_of_weights(score, distances):
     """Return the score as a function of its weights and the usual arguments, and the weights.
 
-    A tile is differentiated by its arguments, so a table for all tiles is one of the weights here.
+    Gradients reach only the arguments of a tile, so its weights and the table of distances, which
+    all tiles share, are arguments.
     """
     variables = score.trainable_variables
     weights = [ops.copy(variable) for variable in variables]  # tensors, as TensorFlow needs
@@ -276,7 +277,7 @@ class Chunked(Plan):
             return Tile(query, key, value, near, positions, mask, bias)
 
         if is_ordered:
-            # A chunk that holds nothing but padding is in order too: its distances are looked up.
+            # The table of distances covers the queries that fill the last chunk too.
             query_positions = first_positions(query_positions, count * chunk)
         distances = distances_between(query_positions, key_positions)
         i = positions_by_head(query_positions)[..., None]
@@ -290,9 +291,9 @@ class Chunked(Plan):
     attend_documents = attend_row
 
     def _cut_into_chunks(self, inputs):
-        """Return the groups of chunks, the chunks of each, their queries, and each group's keys.
+        """Return the number of groups, of chunks in a group, of queries in a chunk, and of keys.
 
-        The keys are [None], for all of them, if there is one group.
+        The last is a list of the number of keys that each group reads; [None] for all of them.
         """
         _, num_heads, length, _ = sizes(inputs.query)
         num_keys = size(inputs.key, 2)
@@ -484,6 +485,7 @@ class BlockLocal(Plan):
                 mask = ops.logical_and(mask, pairs)
             if needs_positions:
                 (*extras, i), (j,) = extras, key_positions
+                # Row numbers, which `LSH` passes, are no positions in the row.
                 if documents is not None and near is not None:
                     i, j, _ = pairs_in_documents(i, j, document, marks)
                 if pairs is None and self.mask_mod is not None:
@@ -500,6 +502,7 @@ class BlockLocal(Plan):
         return attend_tiles(inputs, cut, layout.join, tiles, **options)
 
     def attend_documents(self, inputs, log_weight=False):
+        # A document may begin anywhere in a block, so its blocks are not those of the row.
         if self.mask_mod is None:
             raise ValueError(
                 "`BlockLocal` needs a `mask_mod` for packed rows, whose documents begin anywhere. "
@@ -609,8 +612,9 @@ class Window(Plan):
     """The keys up to a distance from a query, by blocks that are as long as suits the processor.
 
     Args:
-        mask_mod: function of positions, of distances alone, that allows a query its own key; None
-            allows all of the blocks that the window reaches.
+        mask_mod: function of positions that depends on their distance alone and allows a query the
+            key at its own position, which is not checked: `BlockLocal` takes any other. None allows
+            all of the blocks that the window reaches.
         window: int. Number of keys that a query attends to, itself included; without `causal`, to
             each side.
         causal: bool. If False, the window reaches to both sides.

@@ -4,7 +4,7 @@ import dataclasses
 
 from keras import ops
 
-from keras_attn.attention.inputs import Documents, num_cached
+from keras_attn.attention.inputs import Documents, is_growing, num_cached
 from keras_attn.ops.checks import check_integers, check_shape
 from keras_attn.ops.shapes import same_shape, size, slice_axis
 
@@ -122,8 +122,7 @@ def _check_segment_ids(call, length, num_keys):
     """Return the `segment_ids` of a call as int32; refuse them unless each key has one."""
     segment_ids, cache = ops.convert_to_tensor(call.segment_ids), call.cache
     check_integers(segment_ids, "segment_ids")
-    grows = cache is not None and cache.get("index", 0) is None
-    shape = call.query.shape[0], None if grows else num_keys
+    shape = call.query.shape[0], None if is_growing(cache) else num_keys
     if cache is not None and None not in shape and tuple(segment_ids.shape) != shape:
         raise ValueError(
             f"`segment_ids` need an id for each slot of the cache, shape {shape}; a cache that "

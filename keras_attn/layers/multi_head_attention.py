@@ -201,11 +201,11 @@ class HeadProjections(LowRankKernels):
             (query,) = self.project(query, "query")
             return query, None, None
         key = value if key is None else key
-        # Decoding would join the kernels at each step, which costs more than separate products.
+        # Each step of decoding would join the kernels again; within a loop they are joined once.
         joins = not decoding or loop_scope.values is not None
         sources, heads = {"query": query, "key": key, "value": value}, {}
         is_shared = self.shares_query and key is query
-        if is_shared:  # queries and keys stay one tensor: plans compute what they need of both once
+        if is_shared:  # queries and keys stay one tensor, which LSH then sorts once
             del sources["key"]
         for name, x in sources.items():
             if name not in heads:
@@ -281,8 +281,8 @@ class HeadProjections(LowRankKernels):
     def _join(self, names):
         """Return the kernels as one matrix, and the biases or None, in the compute dtype.
 
-        The columns of several kernels are in the groups of heads that `rows_to_heads` cuts: where
-        devices hold the heads of a model, each joins those that it has.
+        The columns of several kernels are interleaved by the groups of heads that `rows_to_heads`
+        cuts, so that each device joins only the heads that it holds.
         """
         kernels = [self.kernel_of(name) for name in names]
         biases = [self.kernel_of(name, "bias") for name in names] if self.use_bias else []
@@ -527,7 +527,7 @@ class MultiHeadAttention(HeadProjections):
     def prepare(self, call):
         """Project an `AttentionCall` to heads, and resolve its positions, masks and cache.
 
-        A subclass adds what it needs by `own` of the `Prepared` that this returns.
+        A subclass stores its data in `own` of the `Prepared` that this returns.
         """
         cache, segments, view = call.cache, None, None
         pattern = make_causal(self.pattern) if call.use_causal_mask else self.pattern
@@ -537,7 +537,7 @@ class MultiHeadAttention(HeadProjections):
             call = check_cache_arguments(call, pattern, self.score)
         query, key, value = self.project_inputs(call.query, call.key, call.value, cache is not None)
         if cache is not None:
-            pattern = pattern_of_last_query(pattern, query, not call.has_positions)
+            pattern = without_causal_mask(pattern, query, not call.has_positions)
         resolved, has_position = NO_POSITIONS, self.position is not None
         caller_positions = call.query_positions, call.key_positions
         reads_positions = self._reads_positions(call, pattern)
@@ -617,9 +617,9 @@ class MultiHeadAttention(HeadProjections):
         return self.pattern.is_of_positions
 
     def query_scale(self):
-        """Return the factor that the kernel of the queries has in a loop; None for none.
+        """Return the scale that `_join` puts into the kernel of the queries in a loop, else None.
 
-        A step then has no queries to scale.
+        A step then has no queries to scale: its score is `UNSCALED`.
         """
         is_changed = self.position is not None or self.qk_norm is not None
         if is_changed or loop_scope.values is None:
@@ -661,13 +661,13 @@ def check_lengths(pattern, inputs, view):
 def choose(layer, prepared):
     """Return a `Prepared` with the implementation and the pattern to compute.
 
-    A cache of keys needs "dense", one of sums "linear"; a mask of pairs and positions from the
+    A cache of keys needs "dense", one of sums "linear"; an `attention_mask` and positions from the
     caller need "dense" or "fused".
     """
     inputs, view, score = prepared.inputs, prepared.view, layer.score
     has_sums = view is not None and view.sums is not None
-    is_ordered = prepared.is_ordered or has_sums
-    pattern = pattern_of_last_query(prepared.pattern, inputs.query, is_ordered)
+    is_ordered = prepared.is_ordered or has_sums  # sums have no key after the query
+    pattern = without_causal_mask(prepared.pattern, inputs.query, is_ordered)
     can_use_plan = is_ordered and view is None and inputs.attention_mask is None
     if inputs.documents is not None and score.uses_positions:
         # Plans have positions in the row, not in the documents.
@@ -684,17 +684,17 @@ def choose(layer, prepared):
 
 
 def prefers_plan(implementation, inputs, pattern):
-    """Return True if the pattern's plan can be used and is asked for, or expected to be faster."""
+    """Return True if a layer of this `implementation` computes such inputs by a plan."""
     length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
     if None not in (length, num_keys) and length > num_keys and pattern.simple_rule != "full":
-        return False  # the first queries precede all keys
+        return False  # even if asked for: the first queries precede all keys
     if implementation != "auto":
         return implementation == "blockwise"
     is_short = num_keys is not None and num_keys < SHORTEST_BLOCKWISE
     return not is_short and pattern.plan.is_faster(length, num_keys)
 
 
-def pattern_of_last_query(pattern, query, is_ordered):
-    """Return the pattern, or for one causal query at the last position `DENSE`, without a mask."""
+def without_causal_mask(pattern, query, is_ordered):
+    """Return `DENSE` for one causal query at the last position, else the pattern."""
     is_last = query.shape[2] == 1 and is_ordered
     return DENSE if is_last and pattern.simple_rule == "causal" else pattern

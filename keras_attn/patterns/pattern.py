@@ -25,7 +25,8 @@ class KeptKeys(NamedTuple):
         positions: function of the position of one query, an int32 scalar, and of the number of
             keys, whose positions are 0 .. num_keys - 1. It returns the positions of at least the
             keys that the query may attend to, int32 (keys,) of a fixed length, in any order and
-            each once; integers outside are fillers. None, or a result of None, for all keys.
+            each once; values outside 0 .. num_keys - 1 are ignored. None, or a result of None, for
+            all keys.
     """
 
     size: int | None = None
@@ -132,11 +133,11 @@ class Pattern(Value):
         return self.plan.keys_per_query(num_keys)
 
     def for_call(self, inputs, layer_input, position):
-        """Return the pattern of one call: this one, or one that holds what it reads of the call.
+        """Return the pattern of one call: this one, or a copy bound to tensors of the call.
 
         Args:
             inputs: `AttentionInputs`.
-            layer_input: (B, T, D), of which the layer made the queries.
+            layer_input: (B, T, D), the `query` argument of the layer.
             position: of heads, which the layer has applied to `inputs`; None if there is none.
         """
         return self
