@@ -11,14 +11,15 @@ import tensorflow as tf
 from decoding_models import (
     BOS,
     EOS,
+    PROMPTS,
     VOCABULARY,
     Markov,
     beam_by_hand,
     decode_eagerly,
     greedy_by_hand,
-    model_of,
     sharpened,
 )
+from marks import slow
 
 from keras_attn import export, models, text
 from keras_attn.generation import (
@@ -36,6 +37,7 @@ from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 from recipes.translate.dates import iso_dates
 from recipes.translate.training import TranslationRun
 
+MODEL = Markov(1, PROMPTS)
 ALL = np.zeros((1, VOCABULARY), int)
 # An odd number of tokens 4, then any number of 5 or 6, then the end.
 ODD = np.full((3, VOCABULARY), -1)
@@ -65,18 +67,16 @@ def restricted(log_probs, table):
 
 @pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=repr)
 def test_a_table_that_allows_all_changes_nothing(strategy):
-    model, prompts, _ = model_of("causal")
-    expected = decode_eagerly(model, prompts, strategy, 3)
-    found = decode_eagerly(model, prompts, Constrained(strategy, ALL), 3)
-    for a, b in zip(expected, found, strict=True):
+    expected = decode_eagerly(MODEL, PROMPTS, strategy, 3)
+    constrained = decode_eagerly(MODEL, PROMPTS, Constrained(strategy, ALL), 3)
+    for a, b in zip(expected, constrained, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_greedy_takes_the_most_likely_allowed_token():
-    model, prompts, log_probs = model_of("causal")
-    ids, scores = decode_eagerly(model, prompts, Constrained("greedy", ODD), 5)
-    for row in range(len(prompts)):
-        tokens, score = greedy_by_hand(restricted(log_probs, ODD), row, 5)
+    ids, scores = decode_eagerly(MODEL, PROMPTS, Constrained("greedy", ODD), 5)
+    for row in range(len(PROMPTS)):
+        tokens, score = greedy_by_hand(restricted(MODEL.log_probs, ODD), row, 5)
         assert ids[row].tolist() == tokens
         np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
         assert ODD_PATTERN.match("".join(map(str, tokens)))
@@ -86,7 +86,7 @@ def test_greedy_takes_the_most_likely_allowed_token():
     ("table", "ends"), [(PARITY, (EOS,)), (np.zeros_like(PARITY), (BOS, EOS, 5, 6))]
 )
 def test_beams_equal_the_textbook_with_states_and_with_several_ends(table, ends):
-    for seed in range(12):
+    for seed in range(3):
         model = Markov(seed)
         ids, scores = decode_eagerly(model, [[1]], Constrained(Beam(3, 4.0), table), 5, ends)
         tokens, score = beam_by_hand(restricted(model.log_probs, table), 0, 3, 4.0, 5, ends)
@@ -114,7 +114,7 @@ def decode_in_the_maze(model, strategy, rows=1):
 
 
 def test_a_beam_search_drops_dead_ends_and_keeps_the_other_hypotheses():
-    for seed in (0, 2, 4):
+    for seed in (0, 2):
         model = Markov(seed)
         ids, scores = decode_in_the_maze(model, Beam(3))
         tokens, score = beam_by_hand(in_the_maze(model.log_probs), 0, 3, 0.6, 4)
@@ -141,7 +141,7 @@ def test_a_row_ends_at_a_dead_end():
 TRUNCATED = {"top_k": 3, "top_p": 0.99, "min_p": 0.01, "typical_p": 0.99}
 
 
-@pytest.mark.parametrize("arguments", [{}, TRUNCATED, {"typical_p": 0.99}], ids=len)
+@pytest.mark.parametrize("arguments", [{}, TRUNCATED], ids=len)
 def test_a_sampled_row_ends_at_a_dead_end(arguments):
     model, found = Markov(0), set()
     log_probs, sample = in_the_maze(model.log_probs), Sample(5.0, seed=0, **arguments)
@@ -157,13 +157,12 @@ def test_a_sampled_row_ends_at_a_dead_end(arguments):
 
 
 def test_several_end_tokens_end_greedy_decoding():
-    model, prompts, log_probs = model_of("causal")
     ends = (EOS, 5, 6)
-    ids, _ = decode_eagerly(model, prompts, Greedy(), 5, ends)
-    for row in range(len(prompts)):
-        assert ids[row].tolist() == greedy_by_hand(log_probs, row, 5, ends)[0]
+    ids, _ = decode_eagerly(MODEL, PROMPTS, Greedy(), 5, ends)
+    for row in range(len(PROMPTS)):
+        assert ids[row].tolist() == greedy_by_hand(MODEL.log_probs, row, 5, ends)[0]
     with pytest.raises(ValueError, match="a list of at least one. Received: eos_id="):
-        generate(model, prompts, eos_id=[])
+        generate(MODEL, PROMPTS, eos_id=[])
     assert end_tokens(np.array([5, EOS])) == (EOS, 5) and end_tokens(np.array(5)) == (5,)
     for wrong in ([[3, 4]], [0.5], [-2]):
         with pytest.raises(ValueError, match="`eos_id` must be an integer of at least -1"):
@@ -229,44 +228,37 @@ def test_tokens_may_be_parts_of_a_character():
 
 @pytest.fixture(scope="module")
 def dates():
-    """A table of all days, a tokenizer, and a translator with random weights."""
-    keras.utils.set_random_seed(0)
+    """A table of all days, and a tokenizer."""
     tokenizer = text.Characters("0123456789-/. abcdefghijklmnopqrstuvwxyz")
-    model = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
-    return allow_texts(iso_dates(), tokenizer), tokenizer, sharpened(model)
+    return allow_texts(iso_dates(), tokenizer), tokenizer
 
 
-SOURCES = ["5. 1. 1950", "2/29/2000", "q"]
-
-
-@pytest.mark.parametrize(
-    "strategy", [Greedy(), pytest.param(Beam(2), marks=pytest.mark.slow)], ids=repr
-)
+@pytest.mark.parametrize("strategy", [slow(Greedy()), Beam(2)], ids=repr)
 def test_untrained_models_write_dates_in_iso_8601(dates, strategy):
-    table, tokenizer, model = dates
-    days = iso_dates()
-    sources, _ = tokenizer.encode(SOURCES)
-    ids, _ = decode_eagerly(model, sources, Constrained(strategy, table), 12)
+    table, tokenizer = dates
+    days, model = iso_dates(), Markov(0, size=tokenizer.vocabulary_size)
+    ids, _ = decode_eagerly(model, [[5], [6]], Constrained(strategy, table), 12)
     assert set(tokenizer.decode_as_strings(ids)) <= set(days)
-    ids, _ = decode_eagerly(model, sources, strategy, 1)
+    ids, _ = decode_eagerly(model, [[5], [6]], strategy, 1)
     assert not set(tokenizer.decode_as_strings(ids)) & {day[0] for day in days}
 
 
 @pytest.mark.slow
 def test_an_export_holds_the_table(dates, tmp_path):
-    table, tokenizer, model = dates
-    strategy = Constrained(Beam(2), table)
+    table, tokenizer = dates
+    model = sharpened(models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16))
+    strategy, sources = Constrained(Beam(2), table), ["5. 1. 1950", "2/29/2000", "q"]
     path = export.saved_model(
         model, tmp_path, tokenizer=tokenizer, strategy=strategy, max_length=12
     )
-    found = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(SOURCES))
-    expected, _ = export.Translator(model, tokenizer, strategy, 12).translate(SOURCES)
-    assert [day.decode() for day in found["translation"].numpy()] == expected
+    served = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(sources))
+    expected, _ = export.Translator(model, tokenizer, strategy, 12).translate(sources)
+    assert [day.decode() for day in served["translation"].numpy()] == expected
     assert set(expected) <= set(iso_dates())
 
 
 def test_the_recipe_of_dates_restricts_its_translations(dates, capsys, tmp_path):
-    _, tokenizer, _ = dates
+    _, tokenizer = dates
     run = TranslationRun.__new__(TranslationRun)
     run.options = recipe_runs.parse("translate", "--out", tmp_path, "--constrained")
     run.corpus = types.SimpleNamespace(tokens=types.SimpleNamespace(tokenizer=tokenizer))
@@ -276,7 +268,7 @@ def test_the_recipe_of_dates_restricts_its_translations(dates, capsys, tmp_path)
 
 
 def test_the_table_of_dates_is_small(dates):
-    table, tokenizer, _ = dates
+    table, tokenizer = dates
     assert table.shape == (30, tokenizer.vocabulary_size)
     for wrong in ("1950-02-30", "1951-02-29", "2051-01-01", "1950-13-01", "50-01-01"):
         state = 0
@@ -301,9 +293,8 @@ def test_wrong_tables_are_refused(table, message):
 
 
 def test_a_table_has_a_column_for_each_token():
-    model, prompts, _ = model_of("causal")
     with pytest.raises(ValueError, match=f"a table of {VOCABULARY} columns"):
-        generate(model, prompts, Constrained("greedy", [[0, 0]]), 3)
+        decode_eagerly(MODEL, PROMPTS, Constrained("greedy", [[0, 0]]), 3)
 
 
 def test_constrained_strategies_are_compared_and_saved_by_their_arguments():

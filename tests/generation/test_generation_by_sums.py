@@ -5,6 +5,8 @@ import numpy as np
 import oracles
 import pytest
 from decoding import check_greedy
+from decoding_models import decode_eagerly
+from marks import slow
 
 from keras_attn import depth, layers
 from keras_attn.generation import Beam, Sample, generate
@@ -45,20 +47,17 @@ def keys_of(cache):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [Kernel, pytest.param(lambda: FAVOR(9), marks=pytest.mark.slow)],
-    ids=["kernel", "favor"],
+    "scores, parts",
+    [((Kernel(), FAVOR(9)), {"sums"}), slow((Kernel(), DotProduct()), {"key", "value"})],
+    ids=["sums", "keys"],
 )
-def test_greedy_text_from_sums_equals_whole_passes(make, caches):
-    """Prompts of two lengths, whose rotary positions continue each at its own."""
-    check_greedy(model_of(make(), make()), PROMPTS, max_length=7)
-    assert [keys_of(cache) for cache in caches] == [[{"sums"}] * L]
+def test_greedy_texts_equal_whole_passes(scores, parts, caches):
+    """One layer with other scores keeps all keys.
 
-
-@pytest.mark.slow
-def test_one_layer_with_other_scores_keeps_all_keys(caches):
-    check_greedy(model_of(Kernel(), DotProduct()), PROMPTS, max_length=4)
-    assert [keys_of(cache) for cache in caches] == [[{"key", "value"}] * L]
+    The rotary positions of prompts of two lengths continue each at its own.
+    """
+    check_greedy(model_of(*scores), PROMPTS, max_length=4)
+    assert [keys_of(cache) for cache in caches] == [[parts] * L]
 
 
 def test_the_bytes_of_the_cache_do_not_depend_on_the_length():
@@ -73,24 +72,24 @@ def test_the_bytes_of_the_cache_do_not_depend_on_the_length():
     assert size(10_000, whole=True) == len(PROMPTS) * L * N * 10_000 * 2 * H * 4 + 4
 
 
-DEPTHS = {
-    "reversible": lambda: depth.Reversible([block(Kernel(), residual="pre_norm")]),
-    "recurrent": lambda: depth.Recurrent(block(Kernel()), 2, position="timestep"),
-    "act": lambda: depth.ACT(block(Kernel()), 3),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("make_depth", DEPTHS.values(), ids=DEPTHS)
+@pytest.mark.parametrize(
+    "make_depth",
+    [
+        lambda: depth.Reversible([block(Kernel(), residual="pre_norm")]),
+        lambda: depth.ACT(block(Kernel()), 3),
+    ],
+    ids=["reversible", "act"],
+)
 def test_other_depths_generate_the_same(make_depth, monkeypatch):
-    def make():
+    def written():
         model = CausalLanguageModel(layers.TokenEmbedding(V, D), make_depth())
         oracles.scramble(model, scale=0.8)
-        return model
+        return decode_eagerly(model, PROMPTS, "greedy", 4, ends=(-1,))
 
-    ids, scores = generate(make(), PROMPTS, max_length=4, eos_id=-1)
+    ids, scores = written()
     monkeypatch.setattr(depth.Stack, "keeps_sums", False)
-    others, other_scores = generate(make(), PROMPTS, max_length=4, eos_id=-1)
+    others, other_scores = written()
     np.testing.assert_array_equal(ids, others)
     np.testing.assert_allclose(scores, other_scores, atol=1e-4)
 
@@ -98,9 +97,9 @@ def test_other_depths_generate_the_same(make_depth, monkeypatch):
 @pytest.mark.slow
 def test_beams_and_samples_of_one_choice_are_greedy():
     model = model_of(Kernel(), Kernel())
-    ids, _ = generate(model, PROMPTS, max_length=4, eos_id=-1)
+    ids, _ = decode_eagerly(model, PROMPTS, "greedy", 4, ends=(-1,))
     for strategy in (Beam(1), Sample(top_k=1)):
-        np.testing.assert_array_equal(generate(model, PROMPTS, strategy, 4, eos_id=-1)[0], ids)
+        np.testing.assert_array_equal(decode_eagerly(model, PROMPTS, strategy, 4, (-1,))[0], ids)
 
 
 @pytest.mark.slow
@@ -116,13 +115,15 @@ def test_a_decoder_of_sums_translates_as_one_of_keys(monkeypatch):
         oracles.scramble(model, scale=0.8)
         return model
 
-    ids, _ = generate(make(), PROMPTS, max_length=6, eos_id=-1)
+    ids, _ = decode_eagerly(make(), PROMPTS, "greedy", 4, ends=(-1,))
     monkeypatch.setattr(depth.Stack, "keeps_sums", False)
-    np.testing.assert_array_equal(generate(make(), PROMPTS, max_length=6, eos_id=-1)[0], ids)
+    others, _ = decode_eagerly(make(), PROMPTS, "greedy", 4, ends=(-1,))
+    np.testing.assert_array_equal(others, ids)
 
 
 @pytest.mark.slow
 def test_xla_generates_the_same():
     model = model_of(Kernel(), FAVOR(9))
-    found = [generate(model, PROMPTS, max_length=6, jit_compile=jit)[0] for jit in (False, True)]
-    np.testing.assert_array_equal(*found)
+    ids, _ = decode_eagerly(model, PROMPTS, "greedy", 4, ends=(-1,))
+    compiled, _ = generate(model, PROMPTS, max_length=4, eos_id=-1, jit_compile=True)
+    np.testing.assert_array_equal(compiled, ids)

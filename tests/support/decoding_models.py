@@ -30,7 +30,7 @@ def sharpened(model, seed=3):
 def model_of(kind):
     sizes = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
     if kind == "causal":
-        model = sharpened(models.gpt(VOCABULARY, max_length=16, num_layers=2, **sizes), seed=8)
+        model = sharpened(models.gpt(VOCABULARY, max_length=16, num_layers=1, **sizes), seed=1)
         forward = tf.function(lambda ids: model({"token_ids": ids}), [IDS])
 
         def log_probs(row, tokens):
@@ -103,21 +103,28 @@ def beam_by_hand(log_probs, row, beams, length_penalty, max_length, ends=(EOS,))
 
 
 class Markov:
-    """A model whose next token depends on the last one only: many are decoded in little time."""
+    """A model whose next token depends on the last one only: many are decoded in little time.
 
-    reads_prompt, max_length, max_source_length = False, None, None
+    It continues its prompts, if it has any.
+    """
 
-    def __init__(self, seed):
-        self.logits = table_of(seed, VOCABULARY)
+    max_length, max_source_length, pad_id = None, None, 0
+
+    def __init__(self, seed, prompts=None, size=VOCABULARY):
+        self.logits, self.prompts = table_of(seed, size), prompts
+        self.reads_prompt = prompts is not None
 
     def start(self, inputs, max_length, padding_mask):
         return {}, tf.zeros(())
 
-    def step(self, token_ids, constants, cache, positions, **masks):
+    def step(self, token_ids, constants, cache, positions, last=None, **masks):
+        if last is not None:
+            token_ids = tf.gather(token_ids, last, batch_dims=1)
         return tf.gather(self.logits, token_ids), cache
 
     def log_probs(self, row, tokens):
-        logits = self.logits[tokens[-1] if tokens else BOS].astype("float64")
+        prompt = [BOS] if self.prompts is None else self.prompts[row][self.prompts[row] != 0]
+        logits = self.logits[[*prompt, *tokens][-1]].astype("float64")
         return logits - np.log(np.exp(logits).sum())
 
 
