@@ -18,6 +18,9 @@ PUBLIC = {"_exit", "_replace", "_asdict", "_fields", "_make"}
 DOCUMENTED_OVERRIDES = {"_create_resource", "_initialize", "_abc_impl"}  # the last: Python's
 # Private names of these classes are theirs even if our own code has the same name elsewhere.
 FOREIGN = (keras.layers.Layer, keras.Model, keras.Variable, keras.optimizers.Adam)
+# Files without such a word are not parsed.
+PRIVATE = re.compile("|".join([r"\b_[A-Za-z]", *map(re.escape, PRIVATE_MODULES)]))
+NODES = ast.Attribute, ast.Call, ast.Constant, ast.Import, ast.ImportFrom
 
 
 def private_uses(sources, foreign=frozenset()):
@@ -30,11 +33,14 @@ def private_uses(sources, foreign=frozenset()):
     Returns:
         List of strings "path:line: name".
     """
-    trees = {path: ast.parse(text) for path, text in sources.items()}
+    searched = {path: text for path, text in sources.items() if PRIVATE.search(text)}
+    trees = {path: list(ast.walk(ast.parse(text))) for path, text in searched.items()}
     own = set().union(*map(_defined, trees.values())) | PUBLIC
     found = []
-    for path, tree in trees.items():
-        for node in ast.walk(tree):
+    for path, nodes in trees.items():
+        for node in nodes:
+            if not isinstance(node, NODES):
+                continue
             for name in _private_modules(node):
                 found.append(f"{path}:{node.lineno}: {name}")
             name, is_of_self = _private_attribute(node)
@@ -43,10 +49,10 @@ def private_uses(sources, foreign=frozenset()):
     return found
 
 
-def _defined(tree):
+def _defined(nodes):
     """Return the names that a file defines: functions, classes, variables, attributes of self."""
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -1,9 +1,9 @@
 """Trains models of the catalogue on eight simulated devices; run by test_model_parallel.py on JAX.
 
 Prints a line of JSON for each model that is trained: the largest movement of a weight, the largest
-difference of one from one device's on each mesh, by SGD and by Adam, the weights without a gradient
-that differ after Adam, and those that the first mesh did not divide. Of other models, and of values
-that are no models, it prints only the latter. With the argument "all" it trains all models.
+difference of one from one device's, by SGD and by Adam, the weights without a gradient that differ
+after Adam, and those that the mesh did not divide. Of other models, and of values that are no
+models, it prints only the latter. With the argument "all" it trains all models.
 """
 
 import json
@@ -25,10 +25,8 @@ ADAM_STEPS, ADAM_RATE, BETA_1, BETA_2, EPSILON = 20, 1e-3, 0.9, 0.999, 1e-7
 # and Adam makes a full step of it. A key bias has no other gradient than rounding.
 ROUNDING = 1e-5
 MOST = 1e-5  # that Adam's weights may differ
-# The mesh of all models divides weights by both axes. Of one model a mesh divides them by the data
-# axis alone; divided_fit.py divides it by the model axis alone.
-MESHES = {"both": (2, 4, True), "zero": (8, 1, True)}
-ON_ALL_MESHES = "models.gpt"
+# Divides weights by both axes; sharded.py by the data axis alone, divided_fit.py by the other.
+MESH = 2, 4, True
 # Any division computes the same function, if the compiler makes no mistake; so these, which differ
 # in the operations that are divided, are trained, and of the others only the rules are tested.
 TRAINED = "models.gpt", "models.mixtral", "models.transformer_xl"
@@ -123,19 +121,18 @@ def largest(these, those):
 def divided(name):
     """Return what the test compares of a model."""
     alone = train(name, None)
-    found, moved = {"moved": largest(alone.first, alone.by_sgd)}, set()
+    found = {"moved": largest(alone.first, alone.by_sgd)}
     found["moved_by_adam"] = largest(alone.first, alone.by_adam)
     least = ROUNDING * max(size.max() for size in alone.sizes)
-    for mesh in MESHES if name == ON_ALL_MESHES else ["both"]:
-        place = ModelParallel(*MESHES[mesh])
-        ours = train(name, place)
-        found[mesh] = largest(ours.by_sgd, alone.by_sgd)
-        differences = [abs(a - b) for a, b in zip(ours.by_adam, alone.by_adam, strict=True)]
-        is_real = [np.maximum(*x) > least for x in zip(ours.sizes, alone.sizes, strict=True)]
-        parts = [*zip(alone.names, differences, is_real, strict=True)]
-        found[f"{mesh}_adam"] = max(float((x * real).max()) for _, x, real in parts)
-        moved |= {path for path, x, real in parts if (x * ~real).max() > MOST}
-        found.setdefault("undivided", place.undivided)
+    place = ModelParallel(*MESH)
+    ours = train(name, place)
+    found["by_sgd"] = largest(ours.by_sgd, alone.by_sgd)
+    differences = [abs(a - b) for a, b in zip(ours.by_adam, alone.by_adam, strict=True)]
+    is_real = [np.maximum(*x) > least for x in zip(ours.sizes, alone.sizes, strict=True)]
+    parts = [*zip(alone.names, differences, is_real, strict=True)]
+    found["by_adam"] = max(float((x * real).max()) for _, x, real in parts)
+    moved = {path for path, x, real in parts if (x * ~real).max() > MOST}
+    found["undivided"] = place.undivided
     jax.clear_caches()
     return {**found, "moved_by_rounding": sorted(moved)}
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_attn import models
 from keras_attn.distribution import strategy
-from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 from keras_attn.metrics import Perplexity
 from keras_attn.optimizers import Adam
@@ -72,6 +72,10 @@ def streams(seed=0):
     return SegmentStreams(texts, ROWS, T)
 
 
+def tokens(random, targets):
+    return random.integers(1, V, targets.shape, dtype="int32")
+
+
 def sizes(**others):
     return {
         "vocabulary_size": V,
@@ -106,6 +110,13 @@ CASES = {
         lambda: keras.optimizers.SGD(0.1),
         1,
     ),
+    # In twenty steps, the intermediate loss of the first layer ends.
+    "auxiliary": (
+        lambda: AuxiliaryLosses(models.gpt(**sizes(num_layers=2, max_length=T)), total_steps=20),
+        lambda: Batches(tokens),
+        lambda: keras.optimizers.SGD(0.5, momentum=0.5),
+        EPOCHS,
+    ),
 }
 
 
@@ -115,7 +126,12 @@ def numbers(place, name):
     keras.utils.set_random_seed(3)
     with place.scope():
         model = make()
-        model.compile(optimizer(), LabelSmoothedCrossentropy(0.0), metrics=[Perplexity()])
+        model.compile(
+            optimizer(),
+            LabelSmoothedCrossentropy(0.0),
+            metrics=[Perplexity()],
+            jit_compile=False if IS_TENSORFLOW else "auto",
+        )
         before = model.get_weights()
         fed, held_out = data(), data() if name == "adaptive_span_transformer" else None
         if IS_TENSORFLOW:
@@ -131,6 +147,7 @@ def numbers(place, name):
         f"{name}/before": np.concatenate([w.ravel() for w in begun]),
         f"{name}/after": np.concatenate([w.ravel() for w in trained]),
         **{f"{name}/{key}": np.array(values) for key, values in history.items()},
+        **({f"{name}/progress": model.progress} if name == "auxiliary" else {}),
     }
 
 

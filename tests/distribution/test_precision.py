@@ -21,27 +21,21 @@ V, B, T, STEPS = 11, 7, 12, 20
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 23, "dropout": 0.0}
 SEEDS = 3
 
-# One model of each kind of arithmetic: a dense stack, a memory with spans, hashes, halting.
+# A dense stack, and a memory with spans.
 MODELS = {
     "gpt": lambda: models.gpt(V, **SIZES, max_length=T),
     "adaptive_span_transformer": lambda: StatefulSegments(
         models.adaptive_span_transformer(V, **SIZES, max_span=5, ramp=3), batch_size=B
     ),
-    "reformer": lambda: models.reformer(V, **SIZES, axial_shape=(3, 4), chunk_length=4),
-    "universal_transformer": lambda: models.universal_transformer(V, **SIZES, depth="act"),
 }
 
 
-def batches(name):
+def batches():
     """Inputs and labels of each step."""
     generator = np.random.default_rng(0)
     for _ in range(STEPS):
         text = 1 + (generator.integers(0, V - 2, (B, 1)) + np.arange(T + 1)) % (V - 2)
-        now, after = text[:, :-1], text[:, 1:]
-        if name == "universal_transformer":
-            yield {"source_ids": now, "target_ids": now}, after
-        else:
-            yield {"token_ids": now}, after
+        yield {"token_ids": text[:, :-1]}, text[:, 1:]
 
 
 def curves(name, policy, seeds):
@@ -58,7 +52,7 @@ def curves(name, policy, seeds):
         model.set_weights([_reordered(weight, generator) if seed else weight for weight in weights])
         for variable, value in zip(model.optimizer.variables, state, strict=True):
             variable.assign(value)
-        steps = (model.train_on_batch(*batch, return_dict=True) for batch in batches(name))
+        steps = (model.train_on_batch(*batch, return_dict=True) for batch in batches())
         found.append([logs["loss"] for logs in steps])
     return np.array(found)
 
@@ -79,9 +73,8 @@ def with_noise(name):
 @pytest.mark.parametrize(
     "name, policy",
     [
-        *(("gpt", "mixed_bfloat16"), ("gpt", "mixed_float16")),
-        *(("adaptive_span_transformer", "mixed_bfloat16"), ("reformer", "mixed_float16")),
-        ("universal_transformer", "mixed_bfloat16"),
+        ("gpt", "mixed_float16"),
+        ("adaptive_span_transformer", "mixed_bfloat16"),
     ],
 )
 def test_loss_curves_are_within_the_noise_of_float32(name, policy):

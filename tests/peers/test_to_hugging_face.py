@@ -1,7 +1,6 @@
 """Folders that `to_hugging_face` writes are models of transformers with equal outputs."""
 
 import json
-import shutil
 import subprocess
 
 import checkpoint_folders
@@ -44,71 +43,13 @@ STEPS = [
     *("gpt2_classifier", "llama_classifier", "mistral_classifier", "qwen2_classifier"),
     *("qwen3_classifier", "gemma_classifier", "gemma3_classifier"),
 ]
-QUERY = "model.layers.0.self_attn.q_proj.weight"
-NORM = "model.layers.0.input_layernorm.weight"
 TABLE = "model.embed_tokens.weight"
-SHARED = "reformer.encoder.layers.0.attention.self_attention.query_key.weight"
 UNREAD = {"bert.pooler.weight", "bert.pooler.bias"}
-BIAS, ROWS = "final_logits_bias", "model.encoder.embed_positions.weight"
+BIAS = "final_logits_bias"
 # Of folders whose tokens include the id of padding, the table of tokens.
 PADDING_ROWS = {
     "marian": "model.shared.weight",
     **{f"{x}_classifier": TABLE for x in ("llama", "qwen2", "qwen3", "gemma", "gemma3")},
-}
-
-
-def tensors(**changes):
-    """Change tensors of a folder by functions of all of them."""
-
-    def change(folder):
-        path = folder / "model.safetensors"
-        found = safetensors.numpy.load_file(path)
-        found.update({name: make(found) for name, make in changes.items()})
-        found = {name: np.ascontiguousarray(value) for name, value in found.items()}
-        safetensors.numpy.save_file(found, path, {"format": "pt"})
-
-    return change
-
-
-def untie(folder):
-    path = folder / "config.json"
-    options = json.loads(path.read_text())
-    path.write_text(json.dumps({**options, "tie_word_embeddings": False}))
-    tensors(**{"lm_head.weight": lambda x: x[TABLE][::-1]})(folder)
-
-
-# Of each mistake the golden file of the folder, and the change of what was written.
-MISTAKES = {
-    "a square kernel not transposed": (
-        "bert",
-        tensors(
-            **{
-                f"bert.encoder.layer.{i}.attention.output.dense.weight": lambda x, i=i: (
-                    x[f"bert.encoder.layer.{i}.attention.output.dense.weight"].T
-                )
-                for i in range(2)
-            }
-        ),
-    ),
-    "an offset lost": ("gemma", tensors(**{NORM: lambda x: x[NORM] + 1})),
-    "a tie broken": ("llama_biases", untie),
-    "heads as (H, N)": (
-        "llama_linear",
-        tensors(**{QUERY: lambda x: x[QUERY].reshape(4, 6, 12).swapaxes(0, 1).reshape(24, 12)}),
-    ),
-    "no bias of logits": ("marian", tensors(final_logits_bias=lambda x: x[BIAS] * 0)),
-    "rows of positions before the first one": (
-        "bart",
-        tensors(**{ROWS: lambda x: np.roll(x[ROWS], -2, axis=0)}),
-    ),
-    "queries that are keys multiplied by the root of their size": (
-        "reformer_lsh",
-        tensors(**{SHARED: lambda x: x[SHARED] * np.float32(5**0.5)}),
-    ),
-    "a table of T5 without the root of the width": (
-        "t5_gated",
-        tensors(**{"shared.weight": lambda x: x["shared.weight"] / 12**0.5}),
-    ),
 }
 
 
@@ -122,9 +63,6 @@ def written(tmp_path_factory):
         folder = checkpoint_folders.write_folder(tmp_path_factory.mktemp(name), config, weights)
         found[name], _ = from_hugging_face(folder)
         to_hugging_face(found[name], out / name)
-    for mistake, (name, change) in MISTAKES.items():
-        shutil.copytree(out / name, out / mistake)
-        change(out / mistake)
     folders = [str(folder) for folder in sorted(out.iterdir())]
     command = [PYTHON, ROOT / "tests/peers/load_checkpoints.py", *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -201,9 +139,3 @@ def test_a_step_of_gradient_descent_is_that_of_transformers(name, written, tmp_p
         error = np.abs(ours[key] - theirs[key]).max()
         assert error <= STEP_TOLERANCE * max(size, np.abs(start).max()), key
         assert size > 0 or key == BIAS or key in UNREAD, key
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_planted_mistakes_exceed_the_tolerance(mistake, written):
-    models, out = written
-    assert difference(models[MISTAKES[mistake][0]], out / mistake) > 20 * TOLERANCE
