@@ -18,9 +18,10 @@ PUBLIC = {"_exit", "_replace", "_asdict", "_fields", "_make"}
 DOCUMENTED_OVERRIDES = {"_create_resource", "_initialize", "_abc_impl"}  # the last: Python's
 # Private names of these classes are theirs even if our own code has the same name elsewhere.
 FOREIGN = (keras.layers.Layer, keras.Model, keras.Variable, keras.optimizers.Adam)
-# Files without such a word are not parsed.
-PRIVATE = re.compile("|".join([r"\b_[A-Za-z]", *map(re.escape, PRIVATE_MODULES)]))
-NODES = ast.Attribute, ast.Call, ast.Constant, ast.Import, ast.ImportFrom
+# Texts tell which files may use such a name; only those are parsed.
+WORD = re.compile(r"\b_[A-Za-z]\w*")
+MODULE = re.compile("|".join(map(re.escape, PRIVATE_MODULES)))
+DEFINITION = re.compile(r"(?m)\b(?:def|class) (_\w+)|\b(?:self|cls)\.(_\w+)(?: =|, )|^ *(_\w+) =")
 
 
 def private_uses(sources, foreign=frozenset()):
@@ -33,33 +34,32 @@ def private_uses(sources, foreign=frozenset()):
     Returns:
         List of strings "path:line: name".
     """
-    searched = {path: text for path, text in sources.items() if PRIVATE.search(text)}
-    trees = {path: list(ast.walk(ast.parse(text))) for path, text in searched.items()}
-    own = set().union(*map(_defined, trees.values())) | PUBLIC
-    found = []
-    for path, nodes in trees.items():
-        for node in nodes:
-            if not isinstance(node, NODES):
-                continue
-            for name in _private_modules(node):
-                found.append(f"{path}:{node.lineno}: {name}")
+    texts = "\n".join(sources.values())
+    own, used = {name for names in DEFINITION.findall(texts) for name in names} | PUBLIC, []
+    for path, text in sources.items():
+        words = set(WORD.findall(text))
+        is_parsed = MODULE.search(text) or not words <= own - foreign
+        for node in ast.walk(ast.parse(text)) if is_parsed else ():
+            own |= _defined(node)
+            used += [(path, node.lineno, name, None) for name in _private_modules(node)]
             name, is_of_self = _private_attribute(node)
-            if name and (name not in own or (name in foreign and not is_of_self)):
-                found.append(f"{path}:{node.lineno}: {name}")
-    return found
+            used += [(path, node.lineno, name, is_of_self)] if name else []
+    return [
+        f"{path}:{line}: {name}"
+        for path, line, name, is_of_self in used
+        if is_of_self is None or name not in own or (name in foreign and not is_of_self)
+    ]
 
 
-def _defined(nodes):
-    """Return the names that a file defines: functions, classes, variables, attributes of self."""
-    names = set()
-    for node in nodes:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names |= {node.attr} if _is_self(node.value) else set()
-    return names
+def _defined(node):
+    """Return the names that a node defines: a function, class, variable or attribute of self."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return {node.id}
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return {node.attr} if _is_self(node.value) else set()
+    return set()
 
 
 def _private_modules(node):

@@ -220,8 +220,9 @@ def test_seeds_give_the_weights_of_some_builders(recorded):
 def test_seeds_give_the_weights_of_all_builders_and_presets(recorded):
     others = {n: x for n, x in recorded["builders"].items() if n not in FAST_BUILDERS}
     check_weights(others, golden_models.builder)
-    assert set(recorded["presets"]) == set(models.presets())
-    check_weights(recorded["presets"], golden_models.preset)
+    presets = recorded["presets"]
+    assert set(presets) == set(models.presets())
+    check_weights(presets, golden_models.preset)
 
 
 def test_the_files_stay_small():

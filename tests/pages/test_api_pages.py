@@ -84,11 +84,8 @@ def path_of(module):
     return module.replace(".", "/") + ".html"
 
 
-def test_pages_build_without_a_warning_and_without_optional_packages(built):
+def test_each_public_package_has_a_page_that_builds_without_a_warning(built):
     assert built.printed == ""
-
-
-def test_public_packages_have_pages_and_other_modules_have_none(built):
     assert set(built.pages) == {path_of(module) for module in ["keras_attn", *PACKAGES]}
 
 
@@ -123,12 +120,9 @@ def test_links_lead_to_names(built):
     assert broken == []
 
 
-def test_classes_in_backticks_are_links_to_other_pages(built):
+def test_classes_in_backticks_and_addresses_are_links(built):
     assert "models.html#EncoderDecoder" in built.pages["keras_attn/generation.html"].links
     assert "depth.html#Stack" in built.pages["keras_attn/models.html"].links
-
-
-def test_addresses_are_links(built):
     assert {path: page.addresses for path, page in built.pages.items() if page.addresses} == {}
 
 

@@ -316,7 +316,7 @@ def test_a_server_with_batching_pads_and_answers_each_request(start_server, toys
         ) as server,
         concurrent.futures.ThreadPoolExecutor(8) as pool,
     ):
-        for texts in (["a", "b"], ["ü", ""], ["x" * 10_000, "🎉"]) * 4:
+        for texts in (["a", "b"], ["ü", ""], ["x" * 10_000, "🎉"]):
             futures = [pool.submit(server.predict, {"instances": [text]}) for text in texts]
             for text, future in zip(texts, futures):
                 status, body = future.result()

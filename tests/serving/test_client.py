@@ -71,20 +71,18 @@ def test_numbers_of_every_dtype_keep_their_value(client):
     assert client.predict(arrays, "types") == {**ends, "flag": flags}
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5), (1, 1, 1, 7)])
+@pytest.mark.parametrize("shape", [(), (2, 0), (2, 3, 5)])
 def test_a_float32_keeps_its_bits(client, shape):
     bits = np.random.default_rng(5).integers(0, 2**32, shape, np.uint32)
     sent = np.array(bits).view(np.float32)
     sent = np.where(np.isnan(sent), np.float32(1), sent)
     for value in (sent, sent.tolist()):
-        found = np.array(client.predict({"x": value}, "echo")["y"], np.float32)
-        assert found.shape == shape
-        np.testing.assert_array_equal(found.view(np.uint32), sent.view(np.uint32))
-
-
-def test_nan_and_infinity_are_passed(client):
-    found = client.predict({"x": [float("nan"), float("inf"), -float("inf")]}, "echo")["y"]
-    np.testing.assert_array_equal(found, [np.nan, np.inf, -np.inf])
+        received = np.array(client.predict({"x": value}, "echo")["y"], np.float32)
+        assert received.shape == shape
+        np.testing.assert_array_equal(received.view(np.uint32), sent.view(np.uint32))
+    not_numbers = [float("nan"), float("inf"), -float("inf")]
+    received = client.predict({"x": not_numbers}, "echo")["y"]
+    np.testing.assert_array_equal(received, not_numbers)
 
 
 def test_a_single_output_has_its_name(client):
@@ -167,9 +165,9 @@ def test_model_names_beyond_ascii_are_sent(url):
 
 
 def test_a_timeout_ends_a_call(connect):
-    with connect(timeout=0.3) as client:
-        with pytest.raises(clients.ClientError, match="did not answer within 0.3 seconds"):
-            client.predict({"steps": [500_000]}, "slow")
+    with connect(timeout=0.1) as client:
+        with pytest.raises(clients.ClientError, match="did not answer within 0.1 seconds"):
+            client.predict({"steps": [200_000]}, "slow")
 
 
 def test_a_version_or_a_label_can_be_chosen(server, url):
@@ -234,18 +232,13 @@ def test_a_missing_server_is_reported_in_one_sentence(capsys, monkeypatch, where
     assert output.err.count("\n") == 1
 
 
-def test_a_full_disk_is_reported_in_one_sentence(url):
+def test_a_full_disk_is_reported_in_one_sentence(url, monkeypatch, capsys):
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "serving.client", "--url", f"{url}/toy", "one"],
-            cwd=ROOT,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    assert done.returncode == 1
-    assert done.stderr.startswith("serving.client: The answers cannot be written: ")
-    assert done.stderr.count("\n") == 1
+        monkeypatch.setattr("sys.stdout", full)
+        assert main(["--url", f"{url}/toy", "one"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("serving.client: The answers cannot be written: ")
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(

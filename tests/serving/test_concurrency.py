@@ -26,7 +26,7 @@ def test_thirty_two_concurrent_clients_get_their_own_answers(server):
             outputs = stub.Predict(request, timeout=60).outputs
             return [text.decode() for text in outputs["translation"].string_val]
 
-        asked = [[f"{client}-{item}" for item in range(client % 5 + 1)] for client in range(96)]
+        asked = [[f"{client}-{item}" for item in range(client % 5 + 1)] for client in range(40)]
         running = [
             pool.submit(over_rest if client % 2 else over_grpc, texts)
             for client, texts in enumerate(asked)

@@ -1,4 +1,4 @@
-"""Models of four kinds on the server: one request each, answered as in Python."""
+"""Models of three kinds on the server: one request each, answered as in Python."""
 
 import pathlib
 import shutil
@@ -11,26 +11,21 @@ from keras_attn import export, models, text
 from serving import client
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
-V, SHAPE, STATES = 11, (2, 3, 1), oracles.random(2, 3, 5)
-LENGTHS = {"max_length": 3, "max_source_length": 13}
+V, SHAPE = 11, (2, 3, 1)
 TOKENIZER, LABELS = text.Characters("abcdefg"), ["low", "high", "größte"]
-# A loop over ids, a memory, a seed and images, and strings; tests/export has the other models.
+# A memory, a seed and images, and strings; tests/export has the other models.
 MODELS = {
-    "translator": lambda: models.universal_transformer(
-        V, **SIZES, depth="act", transition="separable_conv"
-    ),
     "agent": lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6),
     "pixels": lambda: models.image_transformer(7, SHAPE, **SIZES, num_mixtures=3),
     "texts": lambda: _classifier(models.bert(V, **SIZES, max_length=5)),
 }
 MODULES = {
-    "translator": lambda model: export.IdTranslator(model, "greedy", 3),
     "agent": export.SegmentSteps,
     "pixels": export.ImageGenerator,
     "texts": lambda model: export.TextClassifier(model, TOKENIZER, LABELS),
 }
 # More arguments of their exports.
-GIVEN = {"texts": {"tokenizer": TOKENIZER, "labels": LABELS}}
+OPTIONS = {"texts": {"tokenizer": TOKENIZER, "labels": LABELS}}
 
 
 def _classifier(bert):
@@ -53,7 +48,7 @@ def exported():
 def served(exported, start_server, tmp_path_factory):
     path, entries = tmp_path_factory.mktemp("served"), ""
     for name, (model, _) in exported.items():
-        export.saved_model(model, path / name, **LENGTHS, **GIVEN.get(name, {}))
+        export.saved_model(model, path / name, **OPTIONS.get(name, {}))
         entries += f'config {{ name: "{name}" base_path: "{path / name}" '
         entries += 'model_platform: "tensorflow" }\n'
     config = path / "models.config"
@@ -68,18 +63,6 @@ def asked(served, waiting, model, signature="serving_default", **inputs):
     status, answer = served.predict({"signature_name": signature, "inputs": inputs}, model=model)
     assert status == 200, answer
     return answer["outputs"]
-
-
-def test_an_actor_passes_its_memory_through_the_client(served, exported, waiting):
-    _, steps = exported["agent"]
-    state = asked(served, waiting, "agent", "initial_memory", batch_size=2)
-    for states in np.split(STATES, 3, axis=1):
-        found = asked(served, waiting, "agent", "step", states=states, lengths=[1, 1], **state)
-        policy = found.pop("policy")
-        state = found
-    whole = steps.step(STATES, [3, 3], **steps.initial_memory(2))
-    np.testing.assert_allclose(np.array(policy)[:, 0], whole["policy"][:, -1], atol=1e-4)
-    assert state["memory_length"] == [3, 3]
 
 
 def test_served_images_and_scores_equal_python(served, exported, waiting):
@@ -99,14 +82,6 @@ def test_a_served_classifier_answers_texts_with_labels(served, exported, waiting
     assert found["label"] == [label.decode() for label in expected["label"].numpy()]
     assert found["labels"] == [LABELS] * 3
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-4)
-
-
-def test_served_ids_equal_python(served, exported, waiting):
-    ids, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
-    found = asked(served, waiting, "translator", source_ids=ids, source_lengths=lengths)
-    expected = exported["translator"][1].ids(ids, lengths)
-    np.testing.assert_array_equal(found["ids"], expected["ids"])
-    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
 
 
 def test_a_client_session_keeps_the_memory(served, exported, waiting):

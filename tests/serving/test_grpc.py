@@ -69,21 +69,6 @@ def test_predict_by_version_and_by_signature(call):
     assert list(response.outputs["twice"].int_val) == [4]
 
 
-def test_every_dtype_round_trips(call):
-    inputs = {
-        "double": np.float64([0.1, 2]),
-        "long": np.int64([2**63 - 1, -5]),
-        "byte": np.uint8([0, 255]),
-        "flag": np.bool_([True, False]),
-    }
-    outputs = call("Predict", predict_request("types", **inputs)).outputs
-    inputs["flag"] = ~inputs["flag"]
-    for name, expected in inputs.items():
-        got = tf.make_ndarray(outputs[name])
-        assert got.dtype == expected.dtype
-        np.testing.assert_array_equal(got, expected)
-
-
 def test_half_precision_round_trips(call):
     outputs = call("Predict", predict_request("half", x=np.float32([0.1, 2]))).outputs
     np.testing.assert_array_equal(tf.make_ndarray(outputs["y"]), np.float16([0.1, 2]))
@@ -191,16 +176,16 @@ def test_messages_beyond_four_megabytes_pass(call):
     assert outputs["x"].string_val[0] == text.encode()
 
 
-@pytest.mark.parametrize("timeout", [None, 60, 1e8])
-def test_far_and_missing_deadlines_are_accepted(call, timeout):
-    assert call("Predict", predict_request(text=["a"]), timeout=timeout).outputs
+def test_far_and_missing_deadlines_are_accepted(call):
+    for timeout in (None, 1e8):
+        assert call("Predict", predict_request(text=["a"]), timeout=timeout).outputs
 
 
 @pytest.mark.point(n=21)
 def test_a_deadline_ends_a_call(call):
     request = predict_request("slow", steps=np.int32([1_000_000_000]))
     with pytest.raises(grpc.RpcError) as info:
-        call("Predict", request, timeout=0.3)
+        call("Predict", request, timeout=0.1)
     assert info.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 

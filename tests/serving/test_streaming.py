@@ -11,7 +11,7 @@ import pytest
 import streaming_model
 from streaming_model import LOG_PROBABILITY, continued
 
-from keras_attn import depth, export, generation, layers, memory, models, patterns, text
+from keras_attn import depth, export, generation, layers, models, patterns
 from serving import client as clients
 from serving.client.__main__ import main
 from serving.client.events import read_tokens
@@ -78,9 +78,9 @@ def test_characters_of_several_tokens_are_sent_whole(prompt, tokens, expected):
 def test_tokens_are_sampled_at_the_temperature():
     random, logits = np.random.default_rng(0), np.array([2.0, 0.0, -1.0], np.float32)
     request = StreamRequest(temperature=2.0)
-    draws = [_choose(logits, request, random) for _ in range(3000)]
+    draws = [_choose(logits, request, random) for _ in range(1500)]
     expected = np.exp(logits / 2) / np.exp(logits / 2).sum()
-    found = np.bincount([token for token, _ in draws], minlength=3) / 3000
+    found = np.bincount([token for token, _ in draws], minlength=3) / 1500
     np.testing.assert_allclose(found, expected, atol=0.04)
     log_probs = logits - np.log(np.exp(logits).sum())
     assert all(score == pytest.approx(log_probs[token], rel=1e-5) for token, score in draws)
@@ -93,7 +93,7 @@ def test_tokens_are_sampled_at_the_temperature():
 def test_tokens_are_drawn_from_those_that_sampling_keeps(arguments):
     random, logits = np.random.default_rng(0), np.array([0.0, 2.0, -1.0, 1.5, 1.0], np.float32)
     request = StreamRequest(temperature=1.5, **arguments)
-    found = {_choose(logits, request, random)[0] for _ in range(500)}
+    found = {_choose(logits, request, random)[0] for _ in range(200)}
     shares, _ = generation.Sample(1.5, **arguments).distribution(logits[None])
     assert found == {*np.flatnonzero(shares[0])}
 
@@ -241,37 +241,6 @@ def test_a_client_reads_tokens_and_errors():
         read(data, "\n")
     with pytest.raises(clients.ClientError, match="place ended the stream: too long"):
         read(data, "\n", "event: error\n", 'data: {"error": "too long"}\n')
-
-
-@pytest.fixture(scope="module")
-def language_model():
-    """A Transformer-XL with random weights, and its tokenizer."""
-    tokenizer = text.Characters.train(["the quick brown fox"])
-    attention = dict(num_heads=2, key_dim=4, score="relative", pattern="causal", use_bias=False)
-    block = layers.TransformerBlock(layers.MultiHeadAttention(**attention), layers.FeedForward(9))
-    embedding = layers.TokenEmbedding(tokenizer.vocabulary_size, 8)
-    model = models.CausalLanguageModel(
-        embedding, depth.Stack([block]), memory=memory.SegmentMemory(32)
-    )
-    random = np.random.default_rng(0)
-    for weight in model.trainable_variables:
-        weight.assign(weight + random.normal(0, 0.5, weight.shape))
-    return model, tokenizer
-
-
-@pytest.mark.slow
-def test_streamed_tokens_are_those_of_greedy_decoding(language_model, tmp_path):
-    model, tokenizer = language_model
-    path = export.saved_model(model, tmp_path, tokenizer=tokenizer)
-    servable = Servable("lm", 1, path)
-    *events, _ = stream(servable, text="the fox", max_tokens=9, end_tokens=[])
-    servable.close()
-    ids, _ = tokenizer.encode(["the fox"])
-    expected, score = generation.generate(model, ids[:, :-1], max_length=9, eos_id=-1)
-    assert [event["token_id"] for event in events] == expected[0].numpy().tolist()
-    assert sum(e["log_probability"] for e in events) == pytest.approx(float(score[0]), rel=1e-4)
-    letters = tokenizer.tokens(expected[0]).numpy().tolist()
-    assert [event["text"] for event in events] == [letter.decode() for letter in letters]
 
 
 @pytest.mark.slow

@@ -142,50 +142,6 @@ def documents(draw):
     return content
 
 
-# Requests that are wrong before their body, as bytes on a connection.
-
-tokens = st.sampled_from(
-    "GET POST PUT DELETE HEAD PATCH OPTIONS TRACE CONNECT get FOO PRI".split()
-) | st.text("AZaz!#-", min_size=1, max_size=9)
-pieces = st.sampled_from(
-    [
-        *"/ // . .. %2e%2e %2f %00 %0a %zz % ~ * ? # : ; @ \\ v1 V1 models MODELS toy foo".split(),
-        *"versions labels 7 07 8 -1 1e3 metadata :predict :classify :explain /etc/passwd".split(),
-        *"http://a:80/ %c3%28 \u00e9 saved_model.pb 99999999999999999999".split(),
-    ]
-)
-targets = st.lists(pieces, max_size=9).map("".join) | st.lists(pieces, max_size=9).map("/".join)
-targets = targets | targets.map(lambda target: f"/v1/models/{target}")
-heads = st.lists(
-    st.sampled_from(
-        [
-            *("Host: a", "host: b", "Host:", "Content-Type: text/html", "Content-Encoding: gzip"),
-            *("Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c", "Sec-WebSocket-Key: a"),
-            *("Content-Length: -1", "Content-Length: 1e2", "Content-Length: 3, 4", ": a", "a b: c"),
-            *("Content-Length: 0", "Content-Length: 999999999999999999999", "Origin: http://a"),
-            *("Transfer-Encoding: gzip", "Transfer-Encoding: chunked", "Range: bytes=0-1"),
-            *("Accept: text/html", "Authorization: a", "X: " + "a" * 70_000, "X: \u00e9", "X: \0"),
-            *("Sec-WebSocket-Version: 13", " folded", "Cookie: a=b", "If-Match: *", "Expect: 1"),
-        ]
-    ),
-    max_size=5,
-)
-versions = st.sampled_from(["HTTP/1.1"] * 8 + ["HTTP/1.0", "HTTP/2.0", "HTTP/9", "", "FTP/1.1"])
-
-
-@st.composite
-def http_requests(draw):
-    body = draw(st.sampled_from([b"", good_body, b"\0" * 9, b"5\r\n[1,2]\r\n0\r\n\r\n"]))
-    lines = [f"{draw(tokens)} {draw(targets)} {draw(versions)}", *draw(heads)]
-    if draw(st.booleans()):
-        lines.insert(1, "Host: a")
-    if draw(st.booleans()):
-        lines.append(f"Content-Length: {len(body)}")
-    lines.append("Connection: close")
-    ending = draw(st.sampled_from(["\r\n", "\r\n", "\r\n", "\n"]))
-    return ending.join([*lines, "", ""]).encode("latin-1") + body
-
-
 # gRPC.
 
 PREDICTION, MODEL = "/tensorflow.serving.PredictionService/", "/tensorflow.serving.ModelService/"
