@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 from fork_server import ROOT, run_python
-from other_backend import INSTALLED, start_on
 
 PACKAGE = ROOT / "keras_attn"
 LIBRARY = sorted(PACKAGE.rglob("*.py"))
@@ -251,32 +250,6 @@ def test_top_level_holds_only_what_the_design_names():
         *TREES,
     }
     assert extra == set()
-
-
-USE_THE_CORE = """
-import keras, numpy as np
-import keras_attn
-from keras_attn import depth, layers, memory, models, patterns, positions, residuals, scores
-
-x = keras.Input((None, 6))
-attention = layers.MultiHeadAttention(2, 3, score="additive", pattern="causal")
-block = layers.TransformerBlock(attention, layers.FeedForward(7))
-model = keras.Model(x, block(positions.Sinusoidal()(x)))
-y = keras.ops.convert_to_numpy(model(np.ones((2, 5, 6), "float32")))
-assert y.shape == (2, 5, 6) and np.isfinite(y).all()
-
-sizes = dict(vocabulary_size=11, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7)
-gpt = models.gpt(**sizes, max_length=8)
-logits = keras.ops.convert_to_numpy(gpt({"token_ids": np.array([[2, 4, 5, 3]])}))
-assert logits.shape == (1, 4, 11) and np.isfinite(logits).all()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", INSTALLED)
-def test_the_core_runs_without_tensorflow(backend):
-    done = start_on(backend, USE_THE_CORE)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

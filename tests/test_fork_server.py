@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from fork_server import ROOT, ForkedPython, run_python
+from fork_server import ForkedPython, run_python
 from other_backend import needs_jax
 
 
@@ -26,18 +26,13 @@ def test_programs_share_no_state():
     assert run_python("-c", code, environment=environment).stdout == "None 2\n"
 
 
-def test_an_error_ends_with_its_traceback():
-    done = run_python("-c", "raise ValueError('no such thing')")
-    assert done.returncode == 1
-    assert done.stderr.endswith("ValueError: no such thing\n")
-
-
 @pytest.mark.parametrize(
     "statement, code",
     [
         ("sys.exit()", 0),
         ("sys.exit(300)", 300 & 255),
         ("sys.exit('bad')", 1),
+        ("raise ValueError('no such thing')", 1),
         ("raise KeyboardInterrupt", -signal.SIGINT),
         ("os.fork() or sys.exit(7); sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))", 7),
     ],
@@ -70,13 +65,6 @@ def test_a_signal_is_the_negative_return_code():
     assert process.wait(timeout=10) == -signal.SIGTERM
 
 
-def test_output_goes_to_a_given_file(tmp_path):
-    with open(tmp_path / "log", "w", encoding="utf-8") as log:
-        code = "import sys; print(1, flush=True); print(2, file=sys.stderr)"
-        ForkedPython("-c", code, stdout=log, stderr=subprocess.STDOUT).wait()
-    assert (tmp_path / "log").read_text() == "1\n2\n"
-
-
 def test_the_backend_starts_after_the_fork():
     code = """
 import json, keras, tensorflow as tf
@@ -97,8 +85,3 @@ print(json.dumps([float(keras.ops.sum(keras.ops.ones(3))), len(devices)]))
 def test_programs_on_jax_are_compiled_without_most_optimizations():
     code = "import jax; print(jax.config.read('jax_disable_most_optimizations'))"
     assert run_python("-c", code, backend="jax").stdout == "True\n"
-
-
-def test_the_checkout_can_be_imported_from_anywhere(tmp_path):
-    done = run_python("-c", "import keras_attn; print(keras_attn.__file__)", cwd=tmp_path)
-    assert done.stdout.strip() == str(ROOT / "keras_attn" / "__init__.py")

@@ -94,8 +94,6 @@ def test_replicas_divide_the_rows_of_each_batch(found):
 @needs_jax
 def test_jax_trains_on_two_devices_as_on_one(tmp_path):
     devices = "--xla_force_host_platform_device_count=2"
-    kinds = "none", "mirrored"
-    finish({tmp_path: started(tmp_path, CASES[1:3], *kinds, backend="jax", XLA_FLAGS=devices)})
-    alone, together = (np.load(tmp_path / f"{kind}.npz") for kind in kinds)
-    for case in CASES[1:3]:
-        check_equal(alone, together, case)
+    kinds, case = ("none", "mirrored"), CASES[2]
+    finish({tmp_path: started(tmp_path, [case], *kinds, backend="jax", XLA_FLAGS=devices)})
+    check_equal(*(np.load(tmp_path / f"{kind}.npz") for kind in kinds), case)

@@ -16,7 +16,6 @@ import os, signal, sys
 import keras, numpy as np
 from keras_attn.distribution import worker_failure_message, strategy
 from keras_attn.text.batches.datasets import Rows
-from keras_attn.text.batches.datasets import dataset_of
 
 class Killed(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
@@ -35,28 +34,22 @@ with place.scope():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     batch = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
-    if keras.backend.backend() == "jax":
-        data = Endless()
-    else:
-        import tensorflow as tf
-
-        specs = tf.TensorSpec((4, 2)), tf.TensorSpec((4, 1))
-        data = dataset_of(lambda rows: (rows.cut(batch) for _ in range(10**6)), specs, 10**6)
 try:
-    model.fit(data, verbose=0, callbacks=[Killed()], shuffle=False)
+    model.fit(Endless(), verbose=0, callbacks=[Killed()], shuffle=False)
 except Exception as error:
     print(worker_failure_message(error), flush=True)
     os._exit(75)
 """
 
 
+# On TensorFlow: tests/recipes/test_multi_worker.py.
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
-def test_the_surviving_worker_reports_the_failure_and_exits(backend):
+@needs_jax
+def test_the_surviving_worker_reports_the_failure_and_exits():
     workers = [
         ForkedPython(
             *("-c", PROGRAM, index),
-            backend=backend,
+            backend="jax",
             environment={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": config},
         )
         for index, config in enumerate(cluster_settings(2))

@@ -1,51 +1,30 @@
 """Malformed requests get an error that says what is wrong, and the next client is served.
 
-KERAS_ATTN_SERVING_REQUESTS sets the number of requests; the defaults suit a test run.
+KERAS_ATTN_SERVING_REQUESTS sets the number of random requests; the default suits a test run. Tables
+of wrong requests are in test_rest_predict.py and test_grpc.py.
 """
 
 import contextlib
-import http.client
 import json
 import os
 import re
 import socket
 
-import grpc
 import hypothesis
 import pytest
-from bad_requests import (
-    BAD,
-    METHODS,
-    broken_messages,
-    documents,
-    other_requests,
-    predict_requests,
-)
 from each import check_each
 from hypothesis import strategies as st
 
-COUNT = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 40))
+COUNT = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 30))
 CHECK_EVERY = 50
-PREDICT = "/v1/models/toy:predict"
-# What our server may say over gRPC to a request that it can read.
-OWN_ERRORS = {"INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "UNIMPLEMENTED"}
-
-
-def made_up(share, strategy):
-    """Make a hypothesis test of so many percent of the requests."""
-
-    def decorate(function):
-        # The same requests in every run: a failure is found again.
-        settings = hypothesis.settings(
-            max_examples=max(COUNT * share // 100, 1),
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )
-        return settings(hypothesis.given(strategy)(function))
-
-    return decorate
+# Inputs of signatures of toy_models.py.
+INPUTS = {
+    "": ["text"],
+    "numbers": ["a", "b"],
+    "types": ["double", "long", "byte", "flag"],
+    **dict.fromkeys("echo as_bytes as_text half total uneven fails".split(), ["x"]),
+    **dict.fromkeys(("classify", "regress"), ["inputs"]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -77,64 +56,58 @@ def check(ours):
     check()
 
 
-@pytest.fixture
-def post(ours):
-    """Function that posts a body over an open connection and returns status and parsed answer."""
-    with contextlib.closing(
-        http.client.HTTPConnection(ours.host, ours.rest_port, timeout=60)
-    ) as connection:
-
-        def send(path, body):
-            try:
-                connection.request("POST", path, body)
-                return connection.getresponse()
-            except (http.client.RemoteDisconnected, ConnectionError):
-                connection.close()  # It was open for too long, so the server had closed it.
-                connection.request("POST", path, body)
-                return connection.getresponse()
-
-        def post(path, body):
-            response = send(path, body)
-            content = response.read()
-            assert response.getheader("content-type") == "application/json"
-            if response.status == 200:
-                return 200, json.loads(content.decode("utf-8", "surrogateescape"))
-            answer = json.loads(content)
-            assert list(answer) == ["error"] and isinstance(answer["error"], str)
-            assert answer["error"]
-            return response.status, answer
-
-        yield post
+texts = st.text(st.characters(codec=None), max_size=20)
+integers = st.integers() | st.sampled_from([2**31, 2**63, 2**64, -(2**63) - 1, 10**400])
+leaves = st.none() | st.booleans() | integers | st.floats() | texts
+values = st.recursive(
+    leaves | st.fixed_dictionaries({"b64": texts | leaves}),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=12,
+)
 
 
-def test_malformed_json_requests_are_answered_with_400(post, check):
-    kinds = [strategy.map(lambda body, k=kind: (k, body)) for kind, strategy in BAD.items()]
+@st.composite
+def documents(draw):
+    """A body that is nearly right: of a request's words, with values that may fit or not."""
+    signature = draw(st.sampled_from(list(INPUTS)) | values)
+    names = INPUTS.get(signature, ["x"]) if isinstance(signature, str) else ["x"]
+    rows = st.dictionaries(st.sampled_from(names) | texts, values, max_size=5)
+    fitting = st.fixed_dictionaries({name: values for name in names})
+    numbers = st.lists(st.floats() | integers, max_size=4)
+    content = values | rows | fitting | st.lists(values | rows | fitting, max_size=4) | numbers
+    optional = dict.fromkeys(("instances", "inputs", "examples", "context"), content)
+    optional["signature_name"] = st.just(signature)
+    document = draw(st.fixed_dictionaries({}, optional=optional))
+    content = json.dumps(document, ensure_ascii=draw(st.booleans()))
+    content = content.encode("utf-8", "surrogatepass")
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(0, len(content)))
+        end = draw(st.integers(start, min(start + 5, len(content))))
+        content = content[:start] + draw(st.binary(max_size=5)) + content[end:]
+    return content
 
-    @made_up(30, st.one_of(*kinds))
-    def run(request):
-        kind, content = request
-        status, answer = post(PREDICT, content)
-        assert status == 400, (kind, answer)
-        check()
 
-    run()
-
-
-def test_random_json_requests_get_a_valid_answer_or_error(post, check):
+def test_random_json_requests_get_a_valid_answer_or_error(ours, check):
+    models = ["toy", "toy", "toy/versions/7", "foo", "toy/versions/8", "toy/labels/a"]
     path = st.tuples(
-        st.sampled_from(["toy", "toy", "toy/versions/7", "foo", "toy/versions/8", "toy/labels/a"]),
-        st.sampled_from(["predict", "predict", "classify", "regress"]),
+        st.sampled_from(models), st.sampled_from(["predict", "predict", "classify", "regress"])
     ).map(lambda parts: f"/v1/models/{parts[0]}:{parts[1]}")
 
-    @made_up(30, st.tuples(path, documents()))
-    def run(request):
-        path, content = request
-        status, answer = post(path, content)
+    @hypothesis.settings(
+        max_examples=COUNT,
+        deadline=None,
+        derandomize=True,  # the same requests in every run: a failure is found again
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(path, documents())
+    def run(path, content):
+        status, headers, answer = ours.request("POST", path, content)
         assert status in (200, 400, 404, 501), answer
         assert status != 404 or "foo" in path or "/8" in path
-        if status == 200:
-            (key,) = answer
-            assert key in ("predictions", "outputs", "results")
+        assert headers["content-type"] == "application/json"
+        (key,) = json.loads(answer.decode("utf-8", "surrogateescape"))
+        assert (key == "error") == (status != 200)
         check()
 
     run()
@@ -187,26 +160,3 @@ def test_malformed_http_is_answered_or_closed(ours, check):
         check()
 
     check_each(ask, {str(content[-70:]): (content, statuses) for content, statuses in RAW.items()})
-
-
-def test_random_grpc_messages_get_a_valid_answer_or_error(ours, check):
-    with ours.channel() as channel:
-        methods = {name: channel.unary_unary(name) for name in METHODS}
-
-        requests = predict_requests() | predict_requests() | other_requests() | broken_messages()
-
-        @made_up(20, requests)
-        def run(request):
-            method, content = request
-            try:
-                methods[method](content, timeout=60)
-            except grpc.RpcError as error:
-                code, details = error.code().name, error.details()
-                broken = (code, details) == ("INTERNAL", "The bytes are not this call's request")
-                if broken:
-                    with pytest.raises(Exception, match="Error parsing message"):
-                        METHODS[method].FromString(content)
-                assert details and (broken or code in OWN_ERRORS), (code, details)
-            check()
-
-        run()

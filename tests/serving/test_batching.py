@@ -340,11 +340,3 @@ def test_a_server_with_batching_pads_and_answers_each_request(start_server, toys
             server.request("POST", "/v1/models/toy:predict", bodies[0], timeout=0.5)
         time.sleep(0.5)
         assert server.predict(bodies[1]) == (200, {"predictions": [[3.0]]})
-        assert server.predict({"signature_name": "total", "inputs": [1, 2]}) == (
-            200,
-            {"outputs": 3.0},
-        )
-        bodies = [{"signature_name": "fails", "instances": [number]} for number in (-1.0, 1.0)]
-        (bad, _), good = pool.map(server.predict, bodies)
-        assert bad == 400
-        assert good == (200, {"predictions": [1.0]})

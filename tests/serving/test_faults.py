@@ -5,7 +5,6 @@ import contextlib
 import http.client
 import itertools
 import shutil
-import socket
 import time
 
 import grpc
@@ -16,7 +15,6 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from traffic import Refusal, Traffic, over_grpc, over_rest
 
 TIMEOUT_MS = 4000
-UNFINISHED = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{"
 
 
 class Served:
@@ -139,35 +137,6 @@ def test_an_emptied_base_path_unloads_until_it_fills(served):
         runs = [key for key, _ in itertools.groupby(isinstance(a, int) for a in answers)]
         assert runs == [True, False, True], "refused from the first to the last moment without"
     assert set(traffic.counts()) <= {old - 1, old, new, "404", "NOT_FOUND"}
-
-
-def test_stalled_clients_do_not_delay_others(served):
-    """Stalled clients hold no thread, and get an error in the end."""
-
-    def connect(content):
-        connection = socket.create_connection(
-            (served.server.host, served.server.rest_port), timeout=60
-        )
-        connection.sendall(content)
-        return connection
-
-    body = b'{"instances": ["gone"]}'
-    whole = UNFINISHED.replace(b"99\r\n\r\n{", b"%d\r\n\r\n" % len(body)) + body
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "toy"
-    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["gone"]))
-    with Traffic(served.server) as traffic, served.server.channel() as channel:
-        stalled = [connect(UNFINISHED) for _ in range(40)]
-        for _ in range(20):
-            connect(UNFINISHED).close()
-            connect(whole).close()
-            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-            stub.Predict.future(request).cancel()
-        traffic.wait_for_answers()
-        for connection in stalled:
-            with connection:
-                assert connection.recv(1000).startswith(b"HTTP/1.1 504 ")
-        traffic.wait_for_answers()
 
 
 def refused(health):

@@ -135,6 +135,17 @@ def test_a_malformed_tensor_is_refused(call, change):
     assert text == "tensor parsing error: x"
 
 
+def test_bytes_that_are_no_request_are_refused(server):
+    if not server.is_ours:
+        pytest.skip("the sentence is that of our server")
+    with server.channel() as channel:
+        for method in ("PredictionService/Predict", "ModelService/GetModelStatus"):
+            with pytest.raises(grpc.RpcError) as info:
+                channel.unary_unary(f"/tensorflow.serving.{method}")(b"\xff", timeout=60)
+            assert info.value.code() == grpc.StatusCode.INTERNAL
+            assert info.value.details() == "The bytes are not this call's request"
+
+
 @pytest.mark.point(n=6)
 @pytest.mark.point(n=7)
 def test_unknown_signature_model_and_label_are_refused(call):
