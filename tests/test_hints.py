@@ -253,7 +253,7 @@ CALLS = [
     ),
     (lambda: gpt()(np.ones((1, 33), "int32")), "make the table, or the model, for more positions."),
     (lambda: gpt()(np.array([["a word"]])), "`encode` of a tokenizer turns text into token ids."),
-    (lambda: models.transformer(20, 1)(np.ones((1, 3))), "with the keys source_ids, target_ids."),
+    (lambda: models.transformer(20, **SIZES)(np.ones((1, 3))), "the keys source_ids, target_ids."),
     (
         lambda: models.transformer_xl(20, memory_length=4, **SIZES)(np.ones((1, 3), "int32")),
         "`memory.StatefulSegments(model)` passes it on in `fit`. Received: one array.",

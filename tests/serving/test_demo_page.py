@@ -68,12 +68,14 @@ def served(translator, start_server, toys, tmp_path_factory):
         yield server
 
 
-def test_the_page_is_served_at_the_root_only(served):
-    status, headers, content = served.request("GET", "/")
-    assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
-    assert 'const MODELS = ["masked", "toy", "words"];' in content.decode()
-    for method, path in (("POST", "/"), ("GET", "/demo.html"), ("GET", "/index.html")):
-        assert served.request(method, path)[0] == 404
+def test_the_page_is_served_at_the_root_only(start_server, toys, tmp_path):
+    toys.export_small(tmp_path, 3)
+    with start_server("--model_name=toy", f"--model_base_path={tmp_path}") as server:
+        status, headers, content = server.request("GET", "/")
+        assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
+        assert 'const MODELS = ["toy"];' in content.decode()
+        for method, path in (("POST", "/"), ("GET", "/demo.html"), ("GET", "/index.html")):
+            assert server.request(method, path)[0] == 404
 
 
 @pytest.fixture

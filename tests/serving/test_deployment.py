@@ -127,26 +127,3 @@ def test_all_files_name_the_same_image(compose, container):
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     images = {compose["image"], container["image"], *re.findall(r"tensorflow/serving:[\w.]+", text)}
     assert len(images) == 1
-
-
-def test_our_server_runs_with_the_kubernetes_flags_and_files(
-    start_server, toys, tmp_path, container, model, waiting
-):
-    """Probes, predictions in batches and metrics, as Kubernetes starts the real server."""
-    base = tmp_path / "translate"
-    base.mkdir()
-    toys.export(base, 1)
-    text = (FOLDER / "models.config").read_text(encoding="utf-8")
-    (tmp_path / "models.config").write_text(text.replace(model.base_path, str(base)))
-    for name in CONFIGS - {"models.config"}:
-        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
-    flags = [argument.replace("/config/", f"{tmp_path}/") for argument in container["args"]]
-    with start_server(*flags) as server:
-        path = container["readinessProbe"]["httpGet"]["path"]
-        waiting(lambda: server.json("GET", path)[0] == 200)
-        assert server.states("translate") == {1: "AVAILABLE"}
-        assert server.predict({"instances": ["a"]}, "translate")[0] == 200
-        status, _, page = server.request("GET", "/monitoring/prometheus/metrics")
-        assert status == 200 and b'model_name="translate"' in page
-        scheduled = [line for line in page.decode().splitlines() if "batching_session" in line]
-        assert scheduled  # so it ran in a batch
