@@ -29,23 +29,23 @@ def require(*packages):
         pytest.skip(f"{missing}; KERAS_ATTN_PEERS_PYTHON may name another Python")
 
 
-def results_of(script, case, *arguments):
+def results_of(script, case):
     """Return the arrays of a case by name; skip the test if that Python lacks a package.
 
-    The script writes arrays "case/name" to a file, and reads its arguments after the file's name.
+    The script writes arrays "case/name" to a file.
     """
-    arrays, missing = _run(script, *arguments)
+    arrays, missing = _run(script)
     if missing:
         pytest.skip(f"{missing}; KERAS_ATTN_PEERS_PYTHON may name another Python")
     return part(arrays, f"{case}/")
 
 
 @functools.cache
-def _run(script, *arguments):
+def _run(script):
     """Return the arrays that a script writes, or none and the package that it misses."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.npz")
-        command = [PYTHON, script, path, *arguments]
+        command = [PYTHON, script, path]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         missing = re.search(r"ModuleNotFoundError: No module named '(\w+)", done.stderr)
         if done.returncode and missing and missing[1] in PACKAGES:
