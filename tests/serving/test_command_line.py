@@ -9,8 +9,6 @@ import socket
 import threading
 
 import pytest
-from google.protobuf import text_format
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
 from serving.config_files import read_model_configs
@@ -224,13 +222,6 @@ def test_an_ipv6_address_works():
     check_address("gRPC", "::1", 0)
     with open_socket("REST", "::1", 0) as listener:
         assert listener.getsockname()[0] == "::1"
-
-
-def test_the_shipped_model_configuration_parses():
-    text = (FOLDER / "models.config").read_text(encoding="utf-8")
-    config = text_format.Parse(text, ModelServerConfig())
-    (model,) = config.model_config_list.config
-    assert (model.name, model.model_platform) == ("translate", "tensorflow")
 
 
 def test_the_server_imports_no_keras_and_only_the_export_of_keras_attn():

@@ -32,6 +32,7 @@ def load(name):
 def model():
     text = (FOLDER / "models.config").read_text(encoding="utf-8")
     (config,) = text_format.Parse(text, ModelServerConfig()).model_config_list.config
+    assert (config.name, config.model_platform) == ("translate", "tensorflow")
     return config
 
 
