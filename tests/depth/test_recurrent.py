@@ -2,14 +2,11 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from decoding import check_greedy
 from keras import ops
-from marks import slow
 
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.memory import SegmentMemory
-from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.positions import Learned
 from keras_attn.residuals import PreNorm
 
@@ -35,15 +32,13 @@ def built(position=None, steps=STEPS, cross=False, **arguments):
     return layer
 
 
-@pytest.mark.parametrize("residual", [slow("post_norm"), "pre_norm"])
-def test_equals_a_stack_with_shared_weights(residual):
-    layer = built(residual=residual, cross=True)
-    stack = Stack(lambda index: block(index, residual, cross=True), STEPS)
+def test_equals_a_stack_with_shared_weights():
+    layer = built(residual="pre_norm", cross=True)
+    stack = Stack(lambda index: block(index, "pre_norm", cross=True), STEPS)
     stack.build(X.shape, CONTEXT.shape)
     for one in stack.blocks:
         one.set_weights(layer.block.get_weights())
-    if residual == "pre_norm":
-        stack.norm.set_weights(layer.norm.get_weights())
+    stack.norm.set_weights(layer.norm.get_weights())
     masks = {"padding_mask": REAL, "context_padding_mask": CONTEXT_REAL}
     found, scores = layer(X, CONTEXT, **masks, return_attention_scores=True)
     expected, expected_scores = stack(X, CONTEXT, **masks, return_attention_scores=True)
@@ -80,7 +75,7 @@ def test_position_is_added_before_each_step(position):
 def test_weights_are_those_of_one_block():
     alone = block()
     alone.build(X.shape)
-    for steps in (1, 5):
+    for steps in (1, 3):
         assert built("timestep", steps=steps).count_params() == alone.count_params()
 
 
@@ -99,14 +94,10 @@ def test_block_function_is_called_once_and_stacks_are_blocks():
         layer.initial_cache(B, T)
 
 
-@pytest.mark.parametrize(
-    "residual, grows",
-    [("post_norm", True), slow("pre_norm", False)],
-)
-def test_cached_steps_equal_one_pass(residual, grows):
-    layer = built("timestep", cross=True, residual=residual)
+def test_cached_steps_equal_one_pass():
+    layer = built("timestep", cross=True)
     whole = layer(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
-    cache = layer.initial_cache(B, None if grows else T + 2)
+    cache = layer.initial_cache(B, None)
     context_cache = layer.context_cache(ops.array(CONTEXT))
     start = 0
     for length in (2, 1, 2):
@@ -124,13 +115,6 @@ def test_cached_steps_equal_one_pass(residual, grows):
 
 
 @pytest.mark.slow
-def test_generation_equals_the_uncached_loop():
-    model = CausalLanguageModel(TokenEmbedding(17, D), Recurrent(block(), STEPS, "timestep"))
-    oracles.scramble(model, scale=0.5)
-    check_greedy(model, np.array([[5, 3, 11, 0], [7, 2, 9, 4]]), max_length=5)
-
-
-@pytest.mark.slow
 def test_segments_with_memory_equal_one_pass():
     layer, memory = built(score="relative"), SegmentMemory(T)
     whole = layer(X)
@@ -141,6 +125,7 @@ def test_segments_with_memory_equal_one_pass():
         state = memory.extend(state, read)
 
 
+@pytest.mark.slow
 def test_remat_changes_no_gradient():
     from keras_attn.testing.numerics import compute_gradients
 
@@ -156,6 +141,7 @@ def test_remat_changes_no_gradient():
         np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(one).max())
 
 
+@pytest.mark.slow
 def test_implicit_mask_reaches_every_step_and_is_passed_on():
     layer, words = built("timestep", residual=PreNorm()), TokenEmbedding(9, D)
     x = words(REAL * 4)
@@ -164,6 +150,7 @@ def test_implicit_mask_reaches_every_step_and_is_passed_on():
     np.testing.assert_array_equal(layer(x)._keras_mask, REAL)
 
 
+@pytest.mark.slow
 def test_mixed_float16():
     reference = built("timestep")
     keras.config.set_dtype_policy("mixed_float16")

@@ -76,24 +76,22 @@ def test_stack_accepts_a_list_of_blocks():
     np.testing.assert_array_equal(stack(X), blocks[1](blocks[0](X)))
 
 
-@pytest.mark.parametrize("cross", [False, True])
-def test_scores_of_every_block(cross):
-    stack = built(cross=cross)
-    context = (CONTEXT,) if cross else ()
-    output, scores = stack(X, *context, return_attention_scores=True)
-    np.testing.assert_array_equal(output, stack(X, *context))
+def test_scores_of_every_block():
+    stack = built(cross=True)
+    output, scores = stack(X, CONTEXT, return_attention_scores=True)
+    np.testing.assert_array_equal(output, stack(X, CONTEXT))
     assert [tuple(s["attention"].shape) for s in scores] == [(B, N, T, T)] * L
-    assert [("cross_attention" in s) for s in scores] == [cross] * L
+    assert all("cross_attention" in s for s in scores)
 
 
-@pytest.mark.parametrize("residual, chunks", [("post_norm", [2, 3]), ("pre_norm", [1, 3, 1])])
-def test_cached_steps_equal_one_pass(residual, chunks):
-    stack = built(residual, cross=True)
+@pytest.mark.slow
+def test_cached_steps_equal_one_pass():
+    stack = built("pre_norm", cross=True)
     whole = stack(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
     cache = stack.initial_cache(B, T + 2)
     context_cache = stack.context_cache(ops.array(CONTEXT))
     start = 0
-    for length in chunks:
+    for length in (1, 3, 1):
         step, cache = stack(
             X[:, start : start + length],
             cache=cache,
@@ -116,23 +114,6 @@ def test_implicit_mask_reaches_every_block_and_is_passed_on():
     explicit = stack(ops.array(ops.convert_to_numpy(x)), padding_mask=REAL)
     np.testing.assert_array_equal(stack(x), explicit)
     np.testing.assert_array_equal(stack(x)._keras_mask, REAL)
-
-
-def test_padding_has_no_influence():
-    stack = built()
-    changed = np.where(REAL[..., None], X, 1e3).astype("float32")
-    before, after = (np.asarray(stack(x, padding_mask=REAL)) for x in (X, changed))
-    np.testing.assert_array_equal(after[REAL], before[REAL])
-
-
-def test_symbolic_shape_and_model():
-    x = keras.Input((None, D))
-    stack = built()
-    model = keras.Model(x, stack(x))
-    assert model.output.shape == (None, None, D)
-    output, states = stack(x, return_hidden_states=True)
-    assert [state.shape for state in [output, *states]] == [(None, None, D)] * (L + 1)
-    np.testing.assert_allclose(model(X), stack(X), atol=1e-5)
 
 
 @pytest.mark.parametrize(

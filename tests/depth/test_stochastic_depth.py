@@ -8,7 +8,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from depth.twins import in_turn
-from marks import all_slow, slow
+from marks import slow
 
 from keras_attn.depth import ACT, Recurrent, Reversible, Stack
 from keras_attn.depth import reversible as module
@@ -66,7 +66,7 @@ def test_a_block_for_several_layers_is_refused():
 
 
 def test_without_drop_or_training_nothing_changes():
-    plain, layer = built(drop=0.0), built(drop=0.5)
+    plain, layer = built(1, drop=0.0), built(1, drop=0.5)
     layer.set_weights(plain.get_weights())
     expected = plain(X)
     np.testing.assert_array_equal(plain(X, training=True), expected)
@@ -81,15 +81,6 @@ def test_a_block_that_is_left_out_is_the_identity_whatever_its_residual(residual
     oracles.scramble(layer)
     expected = X if layer.norm is None else layer.norm(X)
     np.testing.assert_array_equal(layer(X, training=True), expected)
-
-
-def test_the_mean_over_rows_is_the_output_of_inference():
-    layer, rows = built(1, 0.5, make=functools.partial(block, residual="post_norm")), 3000
-    oracles.scramble(layer)
-    found = np.asarray(layer(np.tile(X[:1], (rows, 1, 1)), training=True))
-    expected = np.asarray(layer(X[:1]))[0]
-    error = np.abs(found.mean(axis=0) - expected)
-    assert np.all(error < 5 * found.std(axis=0) / np.sqrt(rows)) and found.std(axis=0).min() > 0.01
 
 
 def test_a_dropped_block_writes_its_cache():
@@ -113,38 +104,36 @@ def gradients(layer, way="eager"):
     return [np.asarray(x) for x in run(tf.constant(X))]
 
 
-WAYS = ["eager", *all_slow(("graph", "xla"))]
-
-
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "kind",
-    [block, slow(functools.partial(block, kind=ParallelBlock))],
+    "kind, way",
+    [(TransformerBlock, "eager"), slow(TransformerBlock, "xla"), slow(ParallelBlock, "graph")],
 )
 def test_the_same_rows_are_dropped_when_blocks_are_computed_again(kind, way):
-    make = functools.partial(kind, dropout=0.2)
-    found, wanted = (gradients(built(make=make, remat=remat), way) for remat in (True, False))
-    oracles.check_each(found, wanted, atol=1e-5, scaled=True)
+    make = functools.partial(block, kind=kind, dropout=0.2)
+    results = (gradients(built(2, make=make, remat=remat), way) for remat in (True, False))
+    oracles.check_each(*results, atol=1e-5, scaled=True)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["eager", "xla"])
 def test_the_same_rows_are_dropped_when_streams_are_recovered(way, monkeypatch):
     make = functools.partial(block, dropout=0.2)
-    found = gradients(built(depth=Reversible, make=make), way)
+    results = gradients(built(2, depth=Reversible, make=make), way)
     monkeypatch.setattr(module, "reversible", in_turn)
-    oracles.check_each(
-        found, gradients(built(depth=Reversible, make=make), way), atol=1e-4, scaled=True
-    )
+    expected = gradients(built(2, depth=Reversible, make=make), way)
+    oracles.check_each(results, expected, atol=1e-4, scaled=True)
     layer = built(1, 0.999999, Reversible)
     np.testing.assert_allclose(layer(X, training=True), layer.norm(X), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_stack_inside_a_stack_is_dropped_as_one_block():
     layer = built(1, 0.999999, make=lambda index: Stack(block, 2, drop=0.3))
     np.testing.assert_array_equal(layer(X, training=True), X)
     assert np.any(np.asarray(layer(X)) != X)
 
 
+@pytest.mark.slow
 def test_each_step_of_a_recurrent_block_is_dropped_by_itself():
     layer = built(4, 0.8, depth=Recurrent)
     _, states = layer(X, training=True, return_hidden_states=True)
