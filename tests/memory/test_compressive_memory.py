@@ -9,7 +9,6 @@ import pytest
 import segments
 import tensorflow as tf
 from keras import ops
-from marks import slow
 from segments import B, D, H, L, N, T
 
 from keras_attn.layers import TokenEmbedding
@@ -135,13 +134,12 @@ def test_a_reset_row_begins_anew():
         np.testing.assert_allclose(after["memory"][row], fresh["memory"][row], atol=1e-6)
 
 
-def expected_loss(memory, stack, hidden, old, counted, pre_norm):
+def expected_loss(memory, stack, hidden, old, counted):
     """Return the loss by pairs of queries and keys; `old` are lists of inputs of each row."""
 
     def heads(block, x, name):
-        if pre_norm:
-            norm = oracles.norm_weights(block.attention_residual.norm)
-            x = oracles.layer_norm(x, *norm, segments.EPSILON)
+        norm = oracles.norm_weights(block.attention_residual.norm)
+        x = oracles.layer_norm(x, *norm, segments.EPSILON)
         kernel = oracles.numpy_of(getattr(block.attention, f"{name}_kernel"))
         return oracles.project(x, kernel, np.zeros((N, H)))
 
@@ -165,9 +163,8 @@ def expected_loss(memory, stack, hidden, old, counted, pre_norm):
     return total
 
 
-@pytest.mark.parametrize("residual", [slow("post"), "pre"])
-def test_the_loss_compares_attention_and_trains_the_compression_alone(residual):
-    stack, memory = segments.built(residual), made(2, 3, 2, loss_weight=0.5)
+def test_the_loss_compares_attention_and_trains_the_compression_alone():
+    stack, memory = segments.built("pre"), made(2, 3, 2, loss_weight=0.5)
     counts = np.array([[2, 3], [3, 5], [1, 2]])
     (first, real), (hidden, later) = segments.spread(HIDDEN, counts)
     state = memory.extend(memory.initial(B, L, D), first.swapaxes(1, 2), real)
@@ -182,7 +179,7 @@ def test_the_loss_compares_attention_and_trains_the_compression_alone(residual):
         [[*HIDDEN[row, : 2 * groups, layer]] for layer in range(L)]
         for row, groups in enumerate((1, 3, 0))
     ]
-    expected = expected_loss(memory, stack, hidden.numpy(), old, later, pre_norm=residual == "pre")
+    expected = expected_loss(memory, stack, hidden.numpy(), old, later)
     np.testing.assert_allclose(loss, 0.5 * expected, rtol=1e-4)
     others = [w.value for w in stack.trainable_weights]
     gradients = tape.gradient(total, [w.value for w in memory.weights] + [hidden, *others])
@@ -192,7 +189,7 @@ def test_the_loss_compares_attention_and_trains_the_compression_alone(residual):
 
 @pytest.mark.parametrize("arguments", [{"loss_weight": 0.0}, {"compression": "mean"}])
 def test_no_loss_is_computed_where_nothing_learns_from_it(arguments):
-    memory, stack = made(1, 1, 2, **arguments), segments.built()
+    memory, stack = made(1, 1, 2, **arguments), segments.built(layers=L)
     state = memory.initial(B, L, D)
     memory(**state, hidden=HIDDEN.swapaxes(1, 2), depth=stack, training=True)
     assert memory.losses == []
@@ -204,6 +201,7 @@ def language_model(memory, layers=1):
     return model
 
 
+@pytest.mark.slow
 def test_layers_attend_to_compressed_and_plain_slots():
     """With an exact convolution of rate 1, the model is that of a `SegmentMemory`."""
     ids = np.random.default_rng(0).integers(1, 11, (B, T)).astype("int32")
@@ -242,6 +240,7 @@ def test_fit_trains_the_compression_and_keeps_the_memory(tmp_path):
     np.testing.assert_array_equal(again.predict_on_batch(ids), trained.predict_on_batch(ids))
 
 
+@pytest.mark.slow
 def test_an_episode_that_begins_inside_a_segment_forgets_compressed_slots():
     model = SequenceModel(
         3,
@@ -278,6 +277,7 @@ def test_config_and_refused_arguments():
             CompressiveMemory(**{"memory_length": 3, "compressed_length": 2, **arguments})
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     expected = read(made(3, 2, 2), RAGGED)["memory"].numpy()
     keras.config.set_dtype_policy("mixed_bfloat16")

@@ -7,13 +7,11 @@ import pytest
 import segments
 import tensorflow as tf
 from keras import ops
-from marks import slow
 from segments import B, D, L
 
 from keras_attn.layers import TokenEmbedding
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import SegmentMemory, StatefulSegments
-from keras_attn.metrics import Perplexity
 from keras_attn.models import CausalLanguageModel
 from keras_attn.text import SegmentStreams
 
@@ -54,17 +52,30 @@ def whole(model):
     return np.asarray(plain({"token_ids": IDS}))
 
 
-def loss_of(logits, labels=LABELS):
-    return float(LOSS(labels, logits))
-
-
 def lengths(model):
     return model.state["memory_length"].numpy().tolist()
 
 
-def test_predict_equals_one_pass(model, whole):
-    found = model.predict(cut(IDS), batch_size=B, verbose=0)
-    np.testing.assert_allclose(found, cut(whole), atol=2e-4)
+def test_predict_equals_one_pass_and_restores_the_memory(model, whole):
+    model.reset()
+    first = model(IDS[:, :5])
+    logits = model.predict(cut(IDS), batch_size=B, verbose=0)
+    np.testing.assert_allclose(logits, cut(whole), atol=2e-4)
+    assert lengths(model) == [5] * B
+    second = model(IDS[:, 5:])
+    np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-4)
+    model.reset()
+    assert lengths(model) == [0] * B
+    np.testing.assert_allclose(model(IDS), whole, atol=2e-4)
+
+
+def test_the_second_step_of_training_reads_the_memory_of_the_first(model, whole):
+    model.reset()
+    for ids, labels, expected in zip(
+        *(np.split(x, 2, 1) for x in (IDS, LABELS, whole)), strict=True
+    ):
+        loss = model.compute_loss(y=labels, y_pred=model(ids, training=True))
+        np.testing.assert_allclose(loss, LOSS(labels, expected), atol=2e-4)
 
 
 @pytest.mark.slow
@@ -81,10 +92,10 @@ def test_any_segmentation_equals_one_pass(model, whole):
     np.testing.assert_allclose(segments.gather(outputs, counts), whole, atol=2e-4)
 
 
-@pytest.mark.parametrize("run_eagerly", [True, slow(False)])
-def test_fit_equals_a_loop_that_carries_the_memory(run_eagerly):
+@pytest.mark.slow
+def test_fit_equals_a_loop_that_carries_the_memory():
     rate = 0.1  # a larger one amplifies rounding errors from step to step
-    model, loop = compiled(rate=rate, run_eagerly=run_eagerly), language_model()
+    model, loop = compiled(rate=rate, run_eagerly=False), language_model()
     loop.set_weights(model.model.get_weights())
     history = model.fit(cut(IDS), cut(LABELS), batch_size=B, epochs=2, verbose=0).history
     losses = []
@@ -127,39 +138,19 @@ def test_validation_and_training_do_not_mix():
 
 
 @pytest.mark.slow
-def test_evaluate_restores_the_memory(model, whole):
-    model.reset()
-    first = model.predict_on_batch(IDS[:, :5])
-    before = [variable.numpy() for variable in model.state.values()]
-    loss = model.evaluate(cut(IDS), cut(LABELS), batch_size=B, verbose=0)
-    np.testing.assert_allclose(loss, loss_of(whole), atol=2e-4)
-    plain = CausalLanguageModel(model.model.embedding, model.model.depth)
-    apart = [plain({"token_ids": ids}) for ids in np.split(IDS, 4, axis=1)]
-    assert abs(loss_of(np.concatenate(apart, axis=1)) - loss) > 1e-2
-    model.predict(cut(IDS), batch_size=B, verbose=0)
-    for variable, value in zip(model.state.values(), before, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), value)
-    second = model.predict_on_batch(IDS[:, 5:])
-    np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-4)
-    model.reset()
-    assert lengths(model) == [0] * B
-    np.testing.assert_allclose(model(IDS), whole, atol=2e-4)
-
-
-@pytest.mark.slow
 def test_every_epoch_starts_with_an_empty_memory():
     model, seen = compiled(), []
     watch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: seen.append(lengths(model)),
         on_epoch_end=lambda epoch, logs: seen.append(lengths(model)),
     )
-    for callbacks in (watch, keras.callbacks.CallbackList([watch], model=model)):
-        seen.clear()
-        model.fit(cut(IDS), cut(LABELS), B, 2, verbose=0, callbacks=callbacks)
-        assert seen == [[0] * B, [LENGTH] * B] * 2
+    callbacks = keras.callbacks.CallbackList([watch], model=model)
+    model.fit(cut(IDS), cut(LABELS), B, 2, verbose=0, callbacks=callbacks)
+    assert seen == [[0] * B, [LENGTH] * B] * 2
 
 
-@pytest.mark.parametrize("whole_batch", [slow(False), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("whole_batch", [False, True])
 def test_reset_separates_episodes_of_one_row(model, whole, whole_batch):
     """The second row, or every one, begins anew with the third segment."""
     begins = np.ones(B, bool) if whole_batch else np.arange(B) == 1
@@ -177,6 +168,7 @@ def test_reset_separates_episodes_of_one_row(model, whole, whole_batch):
     assert np.abs(expected - whole).max() > 0.02
 
 
+@pytest.mark.slow
 def test_smaller_batches_continue_the_first_rows_only(model, whole):
     """In a batch of known and of unknown size."""
     unknown = tf.function(model, [tf.TensorSpec([None, None], tf.int32)], autograph=False)
@@ -195,31 +187,24 @@ def test_smaller_batches_continue_the_first_rows_only(model, whole):
 @pytest.mark.slow
 def test_first_batch_sets_the_number_of_rows():
     inner = language_model()
-    for data in (
-        SegmentStreams(IDS[0], 4, 2).as_dataset(),
-        tf.data.Dataset.from_tensor_slices(cut(IDS)).batch(4, drop_remainder=True),
-    ):
-        model = StatefulSegments(inner)
-        model.compile(jit_compile=False)
-        model.predict(data, verbose=0)
-        assert model.batch_size == 4 and model.state["memory"].shape == (4, 1, M, D)
+    model = StatefulSegments(inner)
+    model.compile(jit_compile=False)
+    model.predict(SegmentStreams(IDS[0], 4, 2).as_dataset(), verbose=0)
+    assert model.batch_size == 4 and model.state["memory"].shape == (4, 1, M, D)
     model = StatefulSegments(inner)
     model({"reset": ops.array(True), "token_ids": ops.array(IDS)})
     assert model.batch_size == B
 
 
-@pytest.mark.parametrize(
-    "policy, memory_length",
-    [slow("float32", 0), ("mixed_bfloat16", 4)],
-)
-def test_memory_is_saved_and_restored(tmp_path, policy, memory_length):
-    keras.config.set_dtype_policy(policy)
-    model = compiled(memory_length=memory_length)
+@pytest.mark.slow
+def test_memory_is_saved_and_restored(tmp_path):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = compiled(memory_length=4)
     model.train_on_batch(IDS[:, :3], LABELS[:, :3])
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     assert type(again) is StatefulSegments and again.batch_size == B
-    assert lengths(again) == [min(3, memory_length)] * B
+    assert lengths(again) == [3] * B
     assert again.state["memory"].dtype == model.model.depth.compute_dtype
     for found, expected in zip(again.variables, model.variables, strict=True):
         np.testing.assert_array_equal(oracles.numpy_of(found), oracles.numpy_of(expected))
@@ -227,28 +212,14 @@ def test_memory_is_saved_and_restored(tmp_path, policy, memory_length):
     model.save_weights(tmp_path / "model.weights.h5")
     again.reset()
     again.load_weights(tmp_path / "model.weights.h5")
-    assert lengths(again) == [min(LENGTH, memory_length)] * B
+    assert lengths(again) == [4] * B
 
 
 def test_the_memory_of_other_rows_is_not_restored(tmp_path):
-    compiled(batch_size=4).save_weights(tmp_path / "model.weights.h5")
+    inner = language_model()
+    StatefulSegments(inner, 4).save_weights(tmp_path / "model.weights.h5")
     with pytest.raises(ValueError, match="4 rows.*3 rows"):
-        compiled().load_weights(tmp_path / "model.weights.h5")
-
-
-@pytest.mark.slow
-def test_streamed_texts_equal_separate_texts(model):
-    """As a dataset and as an object with batches; no text sees another."""
-    texts = [np.random.default_rng(n).integers(1, V, n) for n in (8, 3, 12, 2, 5)]
-    plain = CausalLanguageModel(model.model.embedding, model.model.depth)
-    losses = [loss_of(plain({"token_ids": text[None, :-1]}), text[None, 1:]) for text in texts]
-    expected = np.average(losses, weights=[len(text) - 1 for text in texts])
-    streamed = StatefulSegments(model.model, 2)
-    streamed.compile(loss=LOSS, metrics=[Perplexity()], jit_compile=False)
-    streams = SegmentStreams(texts, 2, 3)
-    for data in (streams, streams.as_dataset()):
-        found = streamed.evaluate(data, verbose=0, return_dict=True)["perplexity"]
-        np.testing.assert_allclose(np.log(found), expected, rtol=1e-4)
+        StatefulSegments(inner, 3).load_weights(tmp_path / "model.weights.h5")
 
 
 @pytest.mark.slow
