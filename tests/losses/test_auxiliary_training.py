@@ -27,6 +27,11 @@ from keras_attn.metrics import Perplexity
 from keras_attn.models import CausalLanguageModel
 
 
+@pytest.fixture(scope="module")
+def small():
+    return language_model(1)
+
+
 @pytest.mark.slow
 def test_without_auxiliary_losses_it_is_the_model():
     """One target and no intermediate losses: the same weights after training, to the last bit."""
@@ -64,41 +69,32 @@ def test_the_wrapped_model_has_no_classifiers():
     np.testing.assert_array_equal(trained(X), alone(X))
 
 
-def test_evaluation_is_that_of_the_model_and_counts_no_step():
-    trained = trained_model()
+def test_evaluation_is_that_of_the_model_and_counts_no_step(small):
+    trained = trained_model(model=small)
     loss = trained.evaluate(X, Y, verbose=0)
     assert loss == pytest.approx(plain_loss(trained), rel=1e-5)
     assert int(trained.step) == 0
 
 
 @pytest.mark.slow
-def test_a_loaded_run_resumes_at_its_progress(tmp_path):
+def test_a_killed_or_loaded_run_resumes_at_its_progress(tmp_path):
     trained = trained_model(total_steps=5, model=language_model(2))
-    trained.fit(X, Y, epochs=2, verbose=0)
-    assert trained.progress == 0.4
+    trained.fit(X, Y, epochs=2, verbose=0, callbacks=[Resume(tmp_path / "progress")])
+    again = trained_model(total_steps=5, model=language_model(2))
+    assert Resume(tmp_path / "progress").initial_epoch(again) == 2
     trained.save(tmp_path / "run.keras")
     loaded = keras.saving.load_model(tmp_path / "run.keras")
-    assert loaded.progress == 0.4 and len(loaded.heads) == 3
+    assert again.progress == loaded.progress == trained.progress == 0.4
+    assert isinstance(loaded.model, CausalLanguageModel) and len(loaded.heads) == 3
     histories = [run.fit(X, Y, epochs=1, verbose=0).history for run in (trained, loaded)]
     assert histories[1]["loss"] == pytest.approx(histories[0]["loss"], rel=1e-6)
-    assert isinstance(loaded.model, CausalLanguageModel)
 
 
-def test_a_killed_run_resumes_at_its_progress(tmp_path):
-    trained = trained_model(total_steps=5, model=language_model(2))
-    trained.fit(X, Y, epochs=2, verbose=0, callbacks=[Resume(tmp_path)])
-    again = trained_model(total_steps=5, model=language_model(2))
-    assert Resume(tmp_path).initial_epoch(again) == 2
-    assert again.progress == 0.4
-
-
-@pytest.mark.parametrize(
-    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
-)
-def test_dtype_policies(policy):
+@pytest.mark.slow
+def test_dtype_policies():
     reference = trained_model()
     expected = of_steps(reference, 0)[0]
-    keras.config.set_dtype_policy(policy)
+    keras.config.set_dtype_policy("mixed_bfloat16")
     trained = trained_model()
     trained.set_weights(reference.get_weights())
     assert all(head.compute_dtype == trained.model.depth.compute_dtype for head in trained.heads)
@@ -108,42 +104,40 @@ def test_dtype_policies(policy):
 
 
 @pytest.mark.parametrize(
-    "call, message",
+    "arguments, message",
     [
-        (lambda: trained_model(0), "`total_steps`.*total_steps=0"),
-        (lambda: trained_model(num_targets=0), "`num_targets`.*num_targets=0"),
-        (lambda: trained_model(schedule="cosine"), "`schedule`.*'cosine'"),
-        (lambda: trained_model(target_weight=-1), "`target_weight`.*target_weight=-1"),
-        (lambda: trained_model(block=lambda k: None), "`block` must be a function from k.*lambda"),
-        (lambda: trained_model(block=[]), r"a list of K - 1 blocks.*block=\[\]"),
-        (
-            lambda: trained_model(model=language_model(1), block=target_block),
-            "`block` needs a model of two layers.*a model of 1 layer",
-        ),
-        (
-            lambda: trained_model(model=language_model(residual="pre_norm", make=Reversible)),
-            "`model` must give each layer's output",
-        ),
-        (
-            lambda: AuxiliaryLosses(keras.Sequential([keras.Input((3,))]), 9),
-            "`model`.*`depth` that is a `Stack`.*Received: model=<Sequential",
-        ),
+        ({"total_steps": 0}, "`total_steps`.*total_steps=0"),
+        ({"num_targets": 0}, "`num_targets`.*num_targets=0"),
+        ({"schedule": "cosine"}, "`schedule`.*'cosine'"),
+        ({"target_weight": -1}, "`target_weight`.*target_weight=-1"),
+        ({"block": lambda k: None}, "`block` must be a function from k.*lambda"),
+        ({"block": []}, r"a list of K - 1 blocks.*block=\[\]"),
+        ({"block": target_block}, "`block` needs a model of two layers.*a model of 1 layer"),
     ],
 )
-def test_bad_arguments_raise(call, message):
+def test_bad_arguments_raise(small, arguments, message):
     with pytest.raises(ValueError, match=message):
-        call()
+        AuxiliaryLosses(small, **{"total_steps": 9, **arguments})
 
 
-def test_one_hot_labels_are_refused():
-    trained = trained_model()
+def test_models_without_outputs_of_layers_are_refused():
+    with pytest.raises(ValueError, match="`model` must give each layer's output"):
+        AuxiliaryLosses(language_model(1, residual="pre_norm", make=Reversible), 9)
+    message = "`model`.*`depth` that is a `Stack`.*Received: model=<Sequential"
+    with pytest.raises(ValueError, match=message):
+        AuxiliaryLosses(keras.Sequential([keras.Input((3,))]), 9)
+
+
+def test_one_hot_labels_are_refused(small):
+    trained = trained_model(model=small)
     with pytest.raises(ValueError, match=r"`y` must have shape \(3, 7\).*\(3, 7, 13\)"):
         trained.compute_loss(X, np.eye(V)[Y], trained(X, training=True))
 
 
-def test_rows_of_several_sequences_are_refused():
+def test_rows_of_several_sequences_are_refused(small):
     """Or else the targets of a sequence would end in the next one; evaluated they may be."""
-    trained, packed = trained_model(), {**X, "segment_ids": np.ones((B, T), "int32")}
+    trained = trained_model(model=small)
+    packed = {**X, "segment_ids": np.ones((B, T), "int32")}
     with pytest.raises(ValueError, match="several sequences.*segment_ids, token_ids"):
         trained(packed, training=True)
     np.testing.assert_allclose(trained(packed), trained(X), atol=1e-5)

@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from other_backend import needs_jax, run_on
+from other_backend import run_on
 
 from keras_attn.backend import replicas
 from keras_attn.losses import ContrastiveLoss, contrastive_loss
@@ -149,27 +149,6 @@ def test_gradients_reach_the_rows_of_other_devices():
         assert apart < 2e-6 < size
 
 
-ON_JAX = """
-import json, keras, numpy as np
-from keras_attn.losses import ContrastiveLoss
-found = []
-for kind in ("softmax", "sigmoid"):
-    x, y = keras.Input((7,)), keras.Input((7,))
-    model = keras.Model([x, y], ContrastiveLoss(kind)(x, keras.layers.Dense(7)(y)))
-    model.compile("adam")
-    rows = np.random.default_rng(0).normal(size=(5, 7)).astype("float32")
-    found += model.fit([rows, rows], epochs=2, verbose=0).history["loss"]
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-@needs_jax
-def test_trains_on_jax():
-    first, second, *others = run_on("jax", ON_JAX)
-    assert second < first and others[1] < others[0]
-
-
 @pytest.mark.slow
 def test_a_model_of_two_encoders_trains_and_loads(tmp_path):
     """And the scale of `softmax` stops at 100."""
@@ -205,6 +184,7 @@ def test_losses_are_float32_under_any_policy(kind, policy):
     assert float(layer.losses[0]) == pytest.approx(float(reference.losses[0]), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_check_layer():
     checks = ["config", "building", "repeatable", "graph", "saving", "unknown_sizes"]
     check_layer(ContrastiveLoss("sigmoid", 3.0), (B, D), (B, D), only=checks).raise_if_any()

@@ -60,6 +60,7 @@ def test_each_target_has_a_block_that_reads_what_the_last_layer_reads():
     assert abs(loss_of_target(2, wrong) - loss_of_target(2, right)) > 1e-2
 
 
+@pytest.mark.slow
 def test_a_block_with_the_weights_of_the_last_layer_predicts_as_the_model():
     trained = multi_token()
     for block in trained.block:

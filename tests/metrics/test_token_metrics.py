@@ -92,11 +92,10 @@ def test_no_token_and_reset(make):
 
 
 @pytest.mark.parametrize("make", LIKELIHOODS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_low_precision_logits(make, dtype):
+def test_low_precision_logits(make):
     metric, reference = make(), make()
     for labels, logits in batches():
-        rounded = keras.ops.cast(logits, dtype)
+        rounded = keras.ops.cast(logits, "bfloat16")
         metric.update_state(labels, rounded)
         reference.update_state(labels, keras.ops.cast(rounded, "float32"))
     assert float(metric.result()) == float(reference.result())
@@ -118,9 +117,8 @@ MEASURES = [make().update_state for make in (*METRICS, SequenceAccuracy)]
 
 
 @pytest.mark.parametrize("measure", [LabelSmoothedCrossentropy(0.0), *MEASURES])
-@pytest.mark.parametrize("dtype", ["int32", "float32"])
-def test_one_hot_labels_are_refused(measure, dtype):
-    one_hot = np.eye(V, dtype=dtype)[[[1, 2, 3]]]
+def test_one_hot_labels_are_refused(measure):
+    one_hot = np.eye(V, dtype="int32")[[[1, 2, 3]]]
     with pytest.raises(ValueError, match=rf"`y_true`.*\(1, 3, {V}\)"):
         measure(one_hot, 10.0 * np.eye(V)[[[1, 2, 3]]])
 
@@ -142,6 +140,7 @@ def test_config_round_trip(metric):
     assert keras.saving.serialize_keras_object(again)["config"] == config["config"]
 
 
+@pytest.mark.slow
 def test_saved_with_a_compiled_model(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Embedding(V, V)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
