@@ -1,14 +1,11 @@
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 from models import formulas
 from models.builders import built as shared
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.models import CausalLanguageModel, adaptive_span_transformer
-from keras_attn.patterns import Local
-from keras_attn.scores import LearnedRelative
+from keras_attn.models import adaptive_span_transformer
 
 SPAN, RAMP = 5, 2
 
@@ -50,7 +47,7 @@ def formula(layer, x):
     return formulas.weigh(layer, x, logits, True)
 
 
-@pytest.mark.parametrize("spans", [(0.0, 1.5), (3.25, 5.0)])
+@pytest.mark.parametrize("spans", [slow(0.0, 1.5), (3.25, 5.0)])
 def test_output_equals_the_formula(model, spans):
     set_spans(model, *spans)
     x, table = formulas.embedded(model, formulas.IDS)
@@ -60,27 +57,7 @@ def test_output_equals_the_formula(model, spans):
     np.testing.assert_allclose(one_pass, x @ table.T, atol=2e-4)
 
 
-def test_maximal_spans_equal_a_window(model):
-    def block(index):
-        attention = {"score": LearnedRelative(SPAN), "pattern": Local(SPAN), "use_bias": False}
-        return TransformerBlock(
-            MultiHeadAttention(formulas.N, formulas.D // formulas.N, **attention),
-            FeedForward(formulas.F),
-        )
-
-    window = CausalLanguageModel(model.embedding, Stack(block, formulas.L))
-    weights = [w for w in model.weights if not w.path.endswith("span")]
-    for ours, theirs in zip(window.weights, weights, strict=True):
-        ours.assign(theirs)
-    expected = np.asarray(window({"token_ids": formulas.IDS}))
-    set_spans(model, SPAN, SPAN)
-    found = formulas.without_memory(model)({"token_ids": formulas.IDS})
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    set_spans(model, SPAN, 0)
-    found = formulas.without_memory(model)({"token_ids": formulas.IDS})
-    assert np.abs(found - expected).max() > 1e-2
-
-
+@pytest.mark.slow
 def test_the_memory_is_as_long_as_the_longest_span(model):
     set_spans(model, SPAN, 1)
     assert model.input["memory"].shape == (None, formulas.L, None, formulas.D)
@@ -112,6 +89,7 @@ def test_steps_with_dynamic_spans_equal_one_pass(dynamic_model):
         np.testing.assert_allclose(logits, expected[:, start:end], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_span_summary_of_dynamic_spans_is_measured_on_a_text(dynamic_model):
     """By the first layer's formula: z = max_span sigmoid(w x + b) of the embedded tokens."""
     model = dynamic_model

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from marks import slow
 
-from keras_attn.losses import AuxiliaryLosses, Distillation
+from keras_attn.losses import AuxiliaryLosses
 from keras_attn.models import gpt
 from keras_attn.registry import BuildsOptimizer
 
@@ -22,10 +22,6 @@ class Linear(BuildsOptimizer, keras.Model):
         return self.dense(x)
 
 
-def dense():
-    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(CLASSES)])
-
-
 def language_model():
     return gpt(CLASSES, num_layers=1, num_heads=1, hidden_dim=4, intermediate_dim=4, max_length=5)
 
@@ -38,10 +34,9 @@ TOKENS = {"token_ids": np.ones((7, 5), "int32")}, np.ones((7, 5), "int32")
     "make, data",
     [
         (Linear, VECTORS),
-        slow(*(lambda: Distillation(dense(), dense(), ignore_class=None), VECTORS)),
         slow(*(lambda: AuxiliaryLosses(language_model(), total_steps=5), TOKENS)),
     ],
-    ids=["mixin", "distillation", "auxiliary_losses"],
+    ids=["mixin", "auxiliary_losses"],
 )
 def test_the_first_step_is_traced_once(make, data):
     model, traces = make(), []

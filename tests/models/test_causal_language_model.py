@@ -8,16 +8,12 @@ import numpy as np
 import oracles
 import pytest
 import segments
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from keras import ops
-from marks import slow
 from models.builders import built
 from segments import B, D, L, T
 
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import SeparableConvTransition
-from keras_attn.generation import generate
 from keras_attn.layers import (
     AdaptiveEmbedding,
     AdaptiveSoftmax,
@@ -61,17 +57,6 @@ def read(model, counts, state=None):
     return segments.gather(logits, counts), state
 
 
-@pytest.mark.slow
-@settings(deadline=None, max_examples=2)
-@given(cuts=st.lists(st.lists(st.integers(0, T), min_size=3, max_size=3), min_size=B, max_size=B))
-def test_any_segmentation_equals_one_pass(model, whole, cuts):
-    """Rows may be cut at different tokens, since token id 0 is padding."""
-    counts = np.stack([np.diff([0, *sorted(ends), T]) for ends in cuts])
-    logits, state = read(model, counts)
-    np.testing.assert_allclose(logits, whole, atol=2e-4)
-    np.testing.assert_array_equal(state["memory_length"], [T] * B)
-
-
 def test_short_memory_equals_the_formula(model):
     """As the test of the stack, with the embedding table and its padding."""
     counts, table = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]]), model.embedding.table
@@ -81,6 +66,7 @@ def test_short_memory_equals_the_formula(model):
     np.testing.assert_allclose(read(short, counts)[0], hidden @ table.T, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_state_without_slots_starts_a_text(model, whole):
     nothing = segments.state_of(np.zeros((B, L, 0, D), "float32"), [0] * B)
     logits, state = read(model, segments.same_cuts([4, 7]), nothing)
@@ -107,41 +93,7 @@ def test_model_has_documented_names_shapes_and_parts(model):
 
 
 @pytest.mark.slow
-def test_absolute_positions_restart_in_each_segment():
-    """One pass and segments then differ, as the docstring warns."""
-    model = made(position="sinusoidal")
-    oracles.scramble(model, scale=0.8)
-    logits, _ = read(model, segments.same_cuts([4, 7]))
-    plain = CausalLanguageModel(model.embedding, model.depth, position="sinusoidal")
-    one_pass = np.asarray(plain({"token_ids": IDS}))
-    np.testing.assert_allclose(logits[:, :4], one_pass[:, :4], atol=2e-4)
-    assert np.abs(logits - one_pass)[:, 4:].max() > 0.02
-
-
-@pytest.mark.slow
-def test_the_memory_has_the_compute_dtype(model):
-    expected, _ = read(model, segments.same_cuts([4, 7]))
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    again = made()
-    again.set_weights(model.get_weights())
-    logits, state = read(again, segments.same_cuts([4, 7]))
-    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-    assert state["memory"].dtype == "bfloat16"
-    error = np.abs(logits - expected).max() / np.abs(expected).max()
-    assert 0 < error < 2.0**-4
-
-
-@pytest.mark.slow
-def test_generation_keeps_all_keys(model):
-    """Generated tokens are those that one pass over all tokens would choose."""
-    ids, _ = generate(model, IDS[:, :4], max_length=5, eos_id=-1)
-    plain = CausalLanguageModel(model.embedding, model.depth)
-    logits = plain({"token_ids": np.concatenate([IDS[:, :4], ids], axis=1)})
-    np.testing.assert_array_equal(np.argmax(logits, axis=-1)[:, 3:-1], ids)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tied", [True, slow(False)])
+@pytest.mark.parametrize("tied", [True, False])
 def test_adaptive_softmax_head_trains_decodes_and_loads(tied, tmp_path):
     """Losses are those of the logits; a file keeps one table, or two."""
     table = AdaptiveEmbedding(V, D, cutoffs=[3, 11], div_val=2)

@@ -3,8 +3,6 @@ import oracles
 from models import formulas
 from models.builders import built, whole_pass
 
-from keras_attn.losses import AuxiliaryLosses
-
 
 def test_output_equals_the_formula():
     """Each layer adds its own positions, then computes a plain block."""
@@ -16,10 +14,3 @@ def test_output_equals_the_formula():
         x = formulas.post_norm(x, formulas.sublayers(layer.block, formula))
     expected = (x @ table.T)[0]  # of the row without padding
     np.testing.assert_allclose(whole_pass("deep_char_transformer")[0], expected, atol=1e-4)
-
-
-def test_auxiliary_losses_reach_every_layer():
-    trained = AuxiliaryLosses(built("deep_char_transformer"), total_steps=100)
-    assert len(trained.heads) == 2 * 1 - 1
-    layers = trained._run({"token_ids": formulas.IDS})[1]
-    assert [tuple(layer.shape) for layer in layers] == [(2, formulas.T, formulas.D)]

@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from decoding_models import decode_eagerly, greedy_by_hand, last
-from marks import all_slow, slow
+from marks import slow
 
 from keras_attn.depth import Stack
 from keras_attn.layers import (
@@ -58,7 +58,7 @@ def made(kind):
     return model
 
 
-@pytest.mark.parametrize("kind", ["tied", "separate", "untied"])
+@pytest.mark.parametrize("kind", [slow("tied"), slow("separate"), "untied"])
 def test_logits_are_those_of_the_parts(kind):
     model = made(kind)
     tables = [oracles.numpy_of(e.table) for e in (model.embedding, model.target_embedding)]
@@ -83,7 +83,7 @@ def test_logits_are_those_of_the_parts(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tied", *all_slow(("separate", "untied"))])
+@pytest.mark.parametrize("kind", ["tied", "untied"])
 def test_a_table_is_saved_once(kind, tmp_path):
     model = made(kind)
     model.save(tmp_path / "model.keras")
@@ -98,9 +98,8 @@ def test_a_table_is_saved_once(kind, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["separate", slow("tied")])
-def test_decoding_with_caches_equals_whole_passes(kind):
-    model = made(kind)
+def test_decoding_with_caches_equals_whole_passes():
+    model = made("separate")
 
     def log_probs(row, tokens):
         source = SOURCE[row : row + 1]

@@ -2,15 +2,14 @@
 
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 
 from keras_attn.backend.operations import uniform
 from keras_attn.generation import Sample, SamplePixels, generate
 from keras_attn.losses import MixtureOfLogistics
-from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
 from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Local
 
@@ -68,7 +67,7 @@ def test_output_equals_the_formula(pattern):
 
 @pytest.mark.parametrize(
     "pattern",
-    [None, BlockLocal2D((HEIGHT, COLUMNS), (HEIGHT, COLUMNS), (0, 0))],
+    [slow(None), BlockLocal2D((HEIGHT, COLUMNS), (HEIGHT, COLUMNS), (0, 0))],
     ids=["1d", "2d"],
 )
 def test_one_block_of_the_whole_image_equals_causal(pattern):
@@ -78,7 +77,7 @@ def test_one_block_of_the_whole_image_equals_causal(pattern):
     np.testing.assert_allclose(model({"token_ids": ids}), causal({"token_ids": ids}), atol=1e-5)
 
 
-@pytest.mark.parametrize("dims, mixtures", [(1, K), (2, None)])
+@pytest.mark.parametrize("dims, mixtures", [slow(1, K), (2, None)])
 def test_later_tokens_have_no_influence(dims, mixtures):
     """A value has influence on later predictions, the next included, and on no other."""
     columns = COLUMNS if mixtures is None else WIDTH
@@ -98,9 +97,8 @@ def test_later_tokens_have_no_influence(dims, mixtures):
 
 
 @pytest.mark.slow
-@PATTERNS
-def test_generation_equals_the_uncached_loop(pattern):
-    model = made(pattern)
+def test_generation_equals_the_uncached_loop():
+    model = made(TWO)
     tokens = ImageTokens.of(model)
     written, scores = generate(model, tokens.start(B), Sample(seed=5), tokens.length, eos_id=-1)
     noise = uniform((tokens.length, B), seed=5).numpy()
@@ -134,46 +132,8 @@ def test_generation_of_whole_pixels_equals_the_uncached_loop():
     assert len(np.unique(written)) > 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mixtures", [None, K])
-def test_training_lowers_the_bits_per_dim(mixtures):
-    """Images of one colour: a model must use earlier pixels to reach this loss."""
-    colours = np.random.default_rng(0).integers(0, V, (32, 1, 1, 1))
-    images = np.broadcast_to(colours, (32, *SHAPE))
-    model = image_transformer(
-        V + 2, SHAPE, 1, 2, 16, 32, dropout=0.0, pattern=ONE, num_mixtures=mixtures
-    )
-    tokens = ImageTokens.of(model)
-    if mixtures is None:
-        loss, metric = keras.losses.SparseCategoricalCrossentropy(from_logits=True), BitsPerDim()
-        labels = tokens.encode(images)
-    else:
-        loss = MixtureOfLogistics(K, CHANNELS, V)
-        metric, labels = BitsPerDim(loss), tokens.values(images)
-    model.compile(keras.optimizers.Adam(0.01), loss, metrics=[metric])
-    ids = tokens.inputs(images)
-    model.fit({"token_ids": ids}, labels, epochs=40, batch_size=32, verbose=0)
-    found = model.evaluate({"token_ids": ids}, labels, return_dict=True, verbose=0)
-    assert found["bits_per_dim"] < 0.6 * math.log2(V)
-
-
 SMALL = (1, 2, CHANNELS)
 SOURCES = np.random.default_rng(2).integers(0, V, (B, *SMALL))
-
-
-@pytest.mark.slow
-def test_super_resolution_generation_equals_one_pass():
-    model = super_resolution_transformer(V + 2, SMALL, SHAPE, 1, **SIZES, pattern=TWO)
-    oracles.scramble(model, scale=0.6)
-    tokens, source = ImageTokens.of(model), ImageTokens(SMALL, V).encode(SOURCES).numpy()
-    ids, scores = generate(
-        model, source, "greedy", tokens.length, bos_id=tokens.start_id, eos_id=-1
-    )
-    inputs = np.concatenate([tokens.start(B), ids[:, :-1]], axis=1)
-    logits = np.asarray(model({"source_ids": source, "target_ids": inputs}), "float64")
-    np.testing.assert_array_equal(np.argmax(logits, axis=-1), ids)
-    best = logits.max(-1) - np.log(np.exp(logits).sum(-1))
-    np.testing.assert_allclose(scores, best.sum(1), rtol=1e-3)
 
 
 def test_super_resolution_attends_to_the_source_but_not_to_later_pixels():
@@ -182,7 +142,7 @@ def test_super_resolution_attends_to_the_source_but_not_to_later_pixels():
     tokens, source = ImageTokens.of(model), ImageTokens(SMALL, V).encode(SOURCES).numpy()
     target = tokens.inputs(IMAGES).numpy()
     before = np.asarray(model({"source_ids": source, "target_ids": target}))
-    for s in range(source.shape[1]):
+    for s in (0, source.shape[1] - 1):
         changed = source.copy()
         changed[:, s] = 1 + changed[:, s] % V
         after = np.asarray(model({"source_ids": changed, "target_ids": target}))

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 
 from keras_attn import models
 from keras_attn.layers import AdaptiveEmbedding, TokenEmbedding
@@ -45,7 +46,7 @@ def test_id_0_is_a_token_like_any_other_in_a_gpt_without_padding():
     assert getattr(model(TEXT), "_keras_mask", None) is None
 
 
-@pytest.mark.parametrize("build", [models.bert, models.t5])
+@pytest.mark.parametrize("build", [models.bert, slow(models.t5)])
 def test_any_id_can_be_padding(build):
     model = made(build, 11)
     again = made(build, int(RENAMED[11]), model, RENAMED)

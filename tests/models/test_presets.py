@@ -144,7 +144,7 @@ def expected_shapes(build, s):
 BUILDERS = sorted({build.__name__ for build, _ in PRESETS.values()})
 
 
-@pytest.mark.parametrize("builder", slow_but(("bert", "transformer_xl", "llama"), BUILDERS))
+@pytest.mark.parametrize("builder", slow_but(("bert", "llama"), BUILDERS))
 def test_weight_shapes_follow_from_the_sizes(abstract, builder):
     """A snapshot that protects checkpoints, computed from the sizes and not from the model.
 
@@ -156,149 +156,106 @@ def test_weight_shapes_follow_from_the_sizes(abstract, builder):
             assert found == sorted(expected_shapes(build, {**sizes, L: 2})), name
 
 
-# The counts below are those of the formulas, which the test of shapes compares with the models.
-# With shared tables of 37000 tokens; the others as published.
-EXACT = {
-    "transformer_base": 63_082_496,
-    "transformer_big": 214_245_376,
-    "gpt2_small": 124_439_808,
-    "modern_bert_base": 149_655_232,
-    "vit_base_16": 86_567_656,
-    "vit_large_16": 304_326_632,
-    "llama_7b": 6_738_415_616,
-    "llama3_8b": 8_030_261_248,
-    "llama3_2_1b": 1_235_814_400,
-    "mistral_7b": 7_241_732_096,
-    "mixtral_8x7b": 46_702_792_704,
-    "gpt_oss_20b": 20_914_757_184,
-    "gpt_oss_120b": 116_829_156_672,
-    "gemma2_2b": 2_614_341_888,
-    "gemma2_9b": 9_241_705_984,
+def head_of_bert(s):
+    return s[D] ** 2 + 3 * s[D] + s[V]
+
+
+def pooler(s):
+    return s[D] ** 2 + s[D]
+
+
+# The counts are those of the formulas, which the test of shapes compares with the models: as
+# published, the greatest error by the digits that are published, and what is published beside ours.
+# The counts of Vaswani et al. are with shared tables of 37000 tokens.
+PUBLISHED = {
+    "transformer_base": (63_082_496, 0, None),
+    "transformer_big": (214_245_376, 0, None),
+    "gpt2_small": (124_439_808, 0, None),
+    "modern_bert_base": (149_655_232, 0, None),
+    "modern_bert_large": (395e6, 1e6, None),
+    "vit_base_16": (86_567_656, 0, None),
+    "vit_large_16": (304_326_632, 0, None),
+    "llama_7b": (6_738_415_616, 0, None),
+    "llama3_8b": (8_030_261_248, 0, None),
+    "llama3_2_1b": (1_235_814_400, 0, None),
+    "mistral_7b": (7_241_732_096, 0, None),
+    "mixtral_8x7b": (46_702_792_704, 0, None),
+    "gpt_oss_20b": (20_914_757_184, 0, None),
+    "gpt_oss_120b": (116_829_156_672, 0, None),
+    "gemma2_2b": (2_614_341_888, 0, None),
+    "gemma2_9b": (9_241_705_984, 0, None),
+    "switch_base_8": (619e6, 0.5e6, None),
+    "switch_base": (7000e6, 500e6, None),
+    "t5_efficient_tiny": (15.58e6, 0.01e6, None),
+    # One table of biases for all layers of a side. Ours has one a layer.
+    **{
+        name: (published, 0, lambda s: -2 * (s[L] - 1) * 32 * s[N])
+        for name, published in {
+            "t5_small": 60_506_624,
+            "t5_base": 222_903_552,
+            "t5_11b": 11_307_321_344,
+            "t5_v1_1_small": 76_961_152,
+            "t5_v1_1_base": 247_577_856,
+            "t5_v1_1_large": 783_150_080,
+            "t5_v1_1_xl": 2_849_757_184,
+            "t5_v1_1_xxl": 11_135_332_352,
+        }.items()
+    },
+    # With a pooler, which ours has not, and without the head, which ours has.
+    "bert_base": (109_482_240, 0, lambda s: pooler(s) - head_of_bert(s)),
+    "bert_large": (335_141_888, 0, lambda s: pooler(s) - head_of_bert(s)),
+    # Also with second projections for global tokens and two more positions.
+    "longformer_base": (
+        148_659_456,
+        0,
+        lambda s: (1 + 3 * s[L]) * pooler(s) + 2 * s[D] - head_of_bert(s),
+    ),
+    "perceiver_io_language": (201_108_230, 0, lambda s: 262),  # a bias for each of 262 logits
+    # Those of training: with a classifier for each layer and each of two targets, 256 bytes, of
+    # which ours with the table's logits has one less.
+    **{
+        name: (published, 0.5e6, lambda s: (2 * s[L] - 1) * (s[D] + 1) * s[V])
+        for name, published in {"deep_char_12": 44e6, "deep_char_64": 235e6}.items()
+    },
+    # The paper has 257 million for the large one on WikiText-103; the sizes of the authors' script
+    # and their weights, which the test of shapes counts, give 285; what is left out is not known.
+    "transformer_xl_enwik8_12": (41e6, 0.5e6, None),
+    "transformer_xl_enwik8_24": (277e6, 0.5e6, None),
+    "transformer_xl_wikitext103_base": (151e6, 0.5e6, None),
+    # Without the compression's weights.
+    "compressive_transformer_enwik8": (
+        277e6,
+        0.5e6,
+        lambda s: -s[L] * (3 * s[D] + 1) * s[D],
+    ),
+    # The authors' code has one table of distances for all layers, and untied logits. The small one
+    # then has 38.5, which the authors' table gives as 38, and as 39 for text8.
+    **{
+        name: (
+            published,
+            0.6e6,
+            lambda s: s[V] * s[D] + s[V] - (s[L] - 1) * s["max_span"] * s[D] // s[N],
+        )
+        for name, published in {
+            "adaptive_span_enwik8_small": 38e6,
+            "adaptive_span_enwik8_large": 209e6,
+        }.items()
+    },
+    # With logits of their own.
+    **{
+        f"sparse_transformer_{name}": (published, 0.5e6, lambda s: s[V] * s[D])
+        for name, published in {"cifar10": 59e6, "imagenet64": 152e6, "enwik8": 95e6}.items()
+    },
 }
 
 
-@pytest.mark.parametrize("name", EXACT)
-def test_exact_parameter_counts(name):
-    assert expected_count(name) == EXACT[name]
-
-
-# As published: with one table of biases for all layers of a side. Ours has one a layer.
-@pytest.mark.parametrize(
-    "name, published",
-    [
-        ("t5_small", 60_506_624),
-        ("t5_base", 222_903_552),
-        ("t5_11b", 11_307_321_344),
-        ("t5_v1_1_small", 76_961_152),
-        ("t5_v1_1_base", 247_577_856),
-        ("t5_v1_1_large", 783_150_080),
-        ("t5_v1_1_xl", 2_849_757_184),
-        ("t5_v1_1_xxl", 11_135_332_352),
-    ],
-)
-def test_parameter_counts_of_t5(name, published):
-    s = PRESETS[name][1]
-    assert expected_count(name) - 2 * (s[L] - 1) * 32 * s[N] == published
-
-
-def test_parameter_count_of_longformer():
-    """As published: with a pooler, second projections for global tokens and two more positions."""
-    s = PRESETS["longformer_base"][1]
-    head, projection = s[D] ** 2 + 3 * s[D] + s[V], s[D] ** 2 + s[D]
-    more = projection + 3 * s[L] * projection + 2 * s[D]
-    assert expected_count("longformer_base") - head + more == 148_659_456
-
-
-def test_parameter_count_of_perceiver():
-    """As published, with a bias for each of 262 logits."""
-    assert expected_count("perceiver_io_language") + 262 == 201_108_230
-
-
-# In millions, and half of the last digit that is published.
-@pytest.mark.parametrize(
-    "name, published, error",
-    [
-        ("t5_efficient_tiny", 15.58, 0.01),
-        ("switch_base_8", 619, 0.5),
-        ("switch_base", 7000, 500),
-        ("modern_bert_large", 395, 1),
-    ],
-)
-def test_rounded_parameter_counts(name, published, error):
-    assert abs(expected_count(name) / M - published) < error
-
-
-# As published: with a pooler, which ours has not, and without the head, which ours has.
-@pytest.mark.parametrize(
-    "name, published", [("bert_base", 109_482_240), ("bert_large", 335_141_888)]
-)
-def test_parameter_counts_of_bert(name, published):
-    s = PRESETS[name][1]
-    pooler = s[D] ** 2 + s[D]
-    head = s[D] ** 2 + s[D] + 2 * s[D] + s[V]
-    assert expected_count(name) - head + pooler == published
-
-
-def rounded(name, more=0):
-    return round((expected_count(name) + more) / M)
-
-
-# The counts of the paper are those of training: with a classifier for each layer and each of two
-# targets, 256 bytes, of which ours with the table's logits has one less.
-@pytest.mark.parametrize("name, published", [("deep_char_12", 44), ("deep_char_64", 235)])
-def test_parameter_counts_of_deep_char_transformer(name, published):
-    s = PRESETS[name][1]
-    classifiers = (2 * s[L] - 1) * (s[D] + 1) * s[V]
-    assert rounded(name, more=classifiers) == published
-    assert rounded(name) < published
-
-
-# In millions. The paper has 257 for the large one on WikiText-103; the sizes of the authors' script
-# and their weights, which the test of shapes counts, give 285, and what is left out is not known.
-@pytest.mark.parametrize(
-    "name, published",
-    [
-        ("transformer_xl_enwik8_12", 41),
-        ("transformer_xl_enwik8_24", 277),
-        ("transformer_xl_wikitext103_base", 151),
-    ],
-)
-def test_parameter_counts_of_transformer_xl(name, published):
-    assert rounded(name) == published
-
-
-def test_parameter_count_of_compressive_transformer():
-    """As published: without the compression's weights."""
-    s = PRESETS["compressive_transformer_enwik8"][1]
-    assert rounded("compressive_transformer_enwik8", -s[L] * (3 * s[D] + 1) * s[D]) == 277
-
-
-@pytest.mark.parametrize(
-    "name, published", [("adaptive_span_enwik8_small", 38), ("adaptive_span_enwik8_large", 209)]
-)
-def test_parameter_counts_of_adaptive_span(name, published):
-    """The authors' code has one table of distances for all layers, and untied logits.
-
-    The small one then has 38.5, which the authors' table gives as 38, and as 39 for text8.
-    """
-    s = PRESETS[name][1]
-    tables = (s[L] - 1) * s["max_span"] * s[D] // s[N]
-    own_logits = s[V] * s[D] + s[V]
-    assert abs((expected_count(name) - tables + own_logits) / M - published) < 0.6
-
-
-# Published with logits of their own.
-@pytest.mark.parametrize(
-    "name, published",
-    [
-        ("sparse_transformer_cifar10", 59),
-        ("sparse_transformer_imagenet64", 152),
-        ("sparse_transformer_enwik8", 95),
-    ],
-)
-def test_parameter_counts_of_sparse_transformer(name, published):
-    s = PRESETS[name][1]
-    assert rounded(name, more=s[V] * s[D]) == published
+def test_parameter_counts_are_the_published_ones():
+    wrong = {}
+    for name, (published, error, more) in PUBLISHED.items():
+        count_of_paper = expected_count(name) + (more(PRESETS[name][1]) if more else 0)
+        if abs(count_of_paper - published) > error:
+            wrong[name] = count_of_paper
+    assert wrong == {}
 
 
 @pytest.mark.slow
@@ -314,15 +271,12 @@ def test_parameter_counts_of_gtrxl(abstract, residual, published):
     assert 0 < published - found / M < 0.35
 
 
-@pytest.mark.parametrize("name, rate", [("transformer_base", 0.1), ("transformer_tiny", 0.3)])
-def test_dropout_rates_are_the_papers(abstract, name, rate):
-    model = abstract(name, num_layers=1)
-    assert model.dropout == rate
-    assert {layer.dropout for layer in model.encoder.blocks + model.decoder.blocks} == {rate}
-    assert {layer.attention.dropout for layer in model.encoder.blocks} == {0.0}
-
-
-def test_the_papers_epsilons_and_activations(abstract):
+def test_the_papers_rates_epsilons_and_activations(abstract):
+    for name, rate in (("transformer_base", 0.1), ("transformer_tiny", 0.3)):
+        model = abstract(name, num_layers=1)
+        assert model.dropout == rate
+        assert {layer.dropout for layer in model.encoder.blocks + model.decoder.blocks} == {rate}
+        assert {layer.attention.dropout for layer in model.encoder.blocks} == {0.0}
     bert, gpt = abstract("bert_base", num_layers=1), abstract("gpt2_small", num_layers=1)
     assert bert.norm.epsilon == bert.encoder.blocks[0].residual.norm.epsilon == 1e-12
     assert gpt.depth.norm.epsilon == gpt.depth.blocks[0].residual.norm.epsilon == 1e-5
@@ -335,13 +289,13 @@ def test_the_papers_epsilons_and_activations(abstract):
 
 
 def test_gpt2_starts_the_residual_projections_smaller():
-    model = gpt(10, num_layers=8, num_heads=2, hidden_dim=64, intermediate_dim=96, max_length=64)
-    layer = model.depth.blocks[3]
+    model = gpt(10, num_layers=2, num_heads=2, hidden_dim=64, intermediate_dim=96, max_length=64)
+    layer = model.depth.blocks[1]
     for weight, deviation in [
         (layer.attention.query_kernel, 0.02),
-        (layer.attention.output_kernel, 0.02 / 4),
+        (layer.attention.output_kernel, 0.02 / 2),
         (layer.feed_forward.intermediate.kernel, 0.02),
-        (layer.feed_forward.output_dense.kernel, 0.02 / 4),
+        (layer.feed_forward.output_dense.kernel, 0.02 / 2),
         (model.position.table, 0.02),
     ]:
         weight = weight.numpy()
@@ -353,7 +307,7 @@ def test_overrides_replace_preset_sizes():
     assert model.embedding.vocabulary_size == 50 and len(model.decoder.blocks) == 1
 
 
-@pytest.mark.parametrize("name", ["transformer", "", None])
-def test_unknown_preset_raises(name):
-    with pytest.raises(ValueError, match=f"gpt2_small.*transformer_base.*Received: name={name!r}"):
-        create(name)
+def test_unknown_preset_raises():
+    message = "gpt2_small.*transformer_base.*Received: name='transformer'"
+    with pytest.raises(ValueError, match=message):
+        create("transformer")

@@ -1,6 +1,7 @@
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 from models import formulas
 
 from keras_attn.models import reformer
@@ -12,7 +13,7 @@ DENSE = {"chunk_length": 16, "across_buckets": True}
 
 def built(**arguments):
     arguments = {"axial_shape": (4, 4), "local_length": CHUNK, **arguments}
-    return formulas.scrambled(reformer(**formulas.SIZES, **arguments))
+    return formulas.scrambled(reformer(**{**formulas.SIZES, **arguments}))
 
 
 def shared(layer, x):
@@ -49,9 +50,9 @@ def oracle(model, attentions):
 @pytest.mark.parametrize(
     "attention, attentions",
     [
-        (("lsh",), [shared, shared]),
+        slow(("lsh",), [shared, shared]),
         (("lsh", "local"), [shared, local]),
-        (("local", "full"), [local, full]),
+        slow(("local", "full"), [local, full]),
     ],
 )
 def test_one_chunk_equals_dense_attention(attention, attentions):
@@ -72,14 +73,10 @@ def test_short_chunks_limit_the_keys():
     assert errors[0] > 0.05 and errors[0] > errors[1] > errors[2]
 
 
-@pytest.mark.slow
-def test_feed_forward_chunks_do_not_change_the_output():
-    model, chunked = built(), built(feed_forward_chunks=3)
-    chunked.set_weights(model.get_weights())
-    expected = model({"token_ids": formulas.IDS})
-    np.testing.assert_allclose(chunked({"token_ids": formulas.IDS}), expected, atol=1e-5)
-
-
 def test_axial_dims_default_to_equal_parts():
-    assert [w.shape[1] for w in built(axial_shape=(2, 2, 4)).position.tables] == [2, 2, 4]
-    assert [w.shape[1] for w in built(axial_dims=(1, 7)).position.tables] == [1, 7]
+    assert [w.shape[1] for w in built(axial_shape=(2, 2, 4), num_layers=1).position.tables] == [
+        2,
+        2,
+        4,
+    ]
+    assert [w.shape[1] for w in built(axial_dims=(1, 7), num_layers=1).position.tables] == [1, 7]

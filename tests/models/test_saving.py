@@ -6,32 +6,24 @@ import keras
 import numpy as np
 import oracles
 import pytest
-import tensorflow as tf
 from fork_server import run_python
 from models import builders
 
 from keras_attn.depth import Stack
 from keras_attn.layers import (
     FeedForward,
-    GatedFeedForward,
-    MixtureOfExperts,
     MultiHeadAttention,
     SegmentEmbedding,
-    TokenEmbedding,
     TransformerBlock,
 )
-from keras_attn.memory import SegmentMemory, StatefulSegments
-from keras_attn.models import CausalLanguageModel, gpt, gtrxl
-from keras_attn.norms import LayerNorm, RMSNorm
+from keras_attn.models import gpt
+from keras_attn.norms import LayerNorm
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import Learned, Sinusoidal
-from keras_attn.residuals import DeepNorm, LayerScale, PreNorm, SandwichNorm
-from keras_attn.scores import FAVOR, Additive, ALiBi, Cosine, DotProduct, SoftCap, T5Bias
+from keras_attn.residuals import PreNorm
+from keras_attn.scores import Additive
 
 D = 6
-SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 7}
-IDS = np.array([[5, 7, 9, 3], [8, 3, 0, 0]])
-SEGMENTS = np.array([[0, 1, 1, 1], [0, 0, 0, 0]])
 
 
 def parts():
@@ -56,72 +48,20 @@ def parts():
     return keras.Model({"x": x, "context": context, "segments": segments}, hidden)
 
 
-def with_memory():
-    attention = MultiHeadAttention(2, 3, score="relative", pattern="causal")
-    depth = Stack([TransformerBlock(attention, FeedForward(7))])
-    model = CausalLanguageModel(TokenEmbedding(11, D), depth, memory=SegmentMemory(3))
-    return StatefulSegments(model, batch_size=2)
-
-
-COMBINATIONS = {
-    "sandwich, rms, gated, t5": lambda: TransformerBlock(
-        MultiHeadAttention(2, 3, score=DotProduct() + T5Bias(4, 9), pattern="causal"),
-        GatedFeedForward(5),
-        residual=SandwichNorm(norm=RMSNorm(offset=1.0)),
-    ),
-    "scale, dyt, experts, cap": lambda: TransformerBlock(
-        MultiHeadAttention(2, 3, score=SoftCap(DotProduct() + ALiBi(), 3.0), pattern="causal"),
-        MixtureOfExperts(GatedFeedForward(5), 3, shared=FeedForward(7)),
-        residual=LayerScale(0.1, norm="dyt"),
-    ),
-    "cosine": lambda: TransformerBlock(
-        MultiHeadAttention(2, 3, score=Cosine() + ALiBi(), pattern="causal"), FeedForward(5)
-    ),
-    "favor": lambda: TransformerBlock(
-        MultiHeadAttention(2, 3, score=FAVOR(7), pattern="causal"), FeedForward(5)
-    ),
-    "deep norm": lambda: TransformerBlock(
-        MultiHeadAttention(2, 3, pattern="causal"), FeedForward(5), residual=DeepNorm(2)
-    ),
-}
-
-
-def combined():
-    """Return a model with a block of each combination."""
-    model = CausalLanguageModel(TokenEmbedding(11, D), Stack([m() for m in COMBINATIONS.values()]))
-    return model
-
-
-MODELS = {
-    "parts": parts,
-    "memory": with_memory,
-    "combined": combined,
-    "states": lambda: StatefulSegments(
-        gtrxl(5, {"value": 3}, **SIZES, memory_length=4), batch_size=2
-    ),
-}
-
-
 def made(name):
     """Return a model with random weights, and its inputs."""
-    if name not in MODELS:
-        model = builders.build(name)
-        oracles.scramble(model, scale=0.5)
-        memory = {}
-        if getattr(model, "memory", None):
-            memory = {k: np.asarray(x) for k, x in model.initial_memory(3).items()}
-        return model, {**builders.inputs_of(model), **memory}
-    model = MODELS[name]()
+    model = parts() if name == "parts" else builders.build(name)
     oracles.scramble(model, scale=0.5)
-    inputs = {
-        "parts": {
+    if name == "parts":
+        return model, {
             "x": oracles.random(2, 4, D),
             "context": oracles.random(2, 5, 5),
-            "segments": SEGMENTS,
-        },
-        "states": {"states": oracles.random(2, 4, 5)},
-    }
-    return model, inputs.get(name, {"token_ids": IDS})
+            "segments": np.array([[0, 1, 1, 1], [0, 0, 0, 0]]),
+        }
+    memory = {}
+    if getattr(model, "memory", None):
+        memory = {k: np.asarray(x) for k, x in model.initial_memory(3).items()}
+    return model, {**builders.inputs_of(model), **memory}
 
 
 LOAD = """
@@ -142,7 +82,7 @@ for path, inputs, expected in pickle.load(open(sys.argv[1], "rb")):
 def test_files_load_in_a_fresh_process(tmp_path):
     """One process loads all files; its dtype policy is float32."""
     tasks = []
-    names = [*MODELS, *builders.MODELS]
+    names = ["parts", *builders.MODELS]
     for name, policy in [*((name, "float32") for name in names), ("parts", "mixed_bfloat16")]:
         keras.config.set_dtype_policy(policy)
         model, inputs = made(name)
@@ -171,18 +111,6 @@ def test_a_loaded_model_has_its_class_and_one_shared_table(tmp_path):
 
 
 @pytest.mark.slow
-def test_saved_model_serves_any_batch_and_length(tmp_path):
-    model, inputs = made("parts")
-    model.export(tmp_path / "parts", verbose=False)
-    loaded = tf.saved_model.load(tmp_path / "parts")
-    for batch, length in ((1, 2), (2, 4)):
-        some = {
-            key: tf.constant(x[:batch, :length], "float32" if x.dtype.kind == "f" else "int32")
-            for key, x in inputs.items()
-        }
-        np.testing.assert_allclose(loaded.serve(some), model(some), atol=1e-5)
-
-
 def test_a_save_that_fails_keeps_the_earlier_file(tmp_path, monkeypatch):
     model, path = gpt(11, 1, 1, 6, 5, max_length=7), tmp_path / "model.keras"
     model.save(path)

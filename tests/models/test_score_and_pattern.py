@@ -29,7 +29,6 @@ CHOICES = pytest.mark.parametrize(
         slow(transformer, {"score": "relative", "pattern": Local(2, causal=False)}),
         (universal_transformer, {"score": Additive(5), "pattern": AdaptiveSpan(7)}),
         slow(*(universal_transformer, {"score": DotProduct() + ALiBi(), "pattern": GLOBAL})),
-        slow(transformer, {"score": "additive"}),
     ],
     ids=lambda x: getattr(x, "__name__", str(x)),
 )
@@ -65,6 +64,7 @@ def test_cached_steps_equal_one_pass_and_later_tokens_have_no_influence(build, c
         np.testing.assert_allclose(logits[:, 0], whole[:, position], atol=1e-4)
 
 
+@pytest.mark.slow
 @BUILDERS
 def test_each_attention_has_weights_of_its_own(build):
     model = made(build, score=Additive(5), pattern=AdaptiveSpan(7))
@@ -77,6 +77,7 @@ def test_each_attention_has_weights_of_its_own(build):
     assert len(spans) == sum(map(len, own))
 
 
+@pytest.mark.slow
 @BUILDERS
 def test_cross_attention_has_no_distances(build):
     encoder, decoder, cross = attentions(made(build, score="relative"))

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from marks import all_slow
 from models import formulas
 
 from keras_attn.initializers import WaveTable
@@ -69,6 +70,7 @@ def test_output_equals_the_formula(factors, first, second):
     np.testing.assert_allclose(found, oracle(model, masks), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_image_with_channels_and_narrow_keys_equals_the_formula():
     """The stride is a row of the image."""
     model = built(image_shape=(3, 2, 2), key_dim=2)
@@ -80,23 +82,25 @@ def test_image_with_channels_and_narrow_keys_equals_the_formula():
 
 def test_initial_standard_deviations_are_the_authors():
     """The authors' deviations: sqrt(0.125 / d_in), times 1 / sqrt(2 L) into the residual."""
-    sizes = {"vocabulary_size": 100, "num_layers": 8, "num_heads": 2, "hidden_dim": 64}
+    sizes = {"vocabulary_size": 100, "num_layers": 2, "num_heads": 2, "hidden_dim": 64}
     model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=SHAPE)
-    layer = model.depth.blocks[3]
+    layer = model.depth.blocks[1]
     for weight, deviation in [
         (layer.attention.query_kernel, np.sqrt(0.125 / 64)),
-        (layer.attention.output_kernel, np.sqrt(0.125 / 64) / 4),
+        (layer.attention.output_kernel, np.sqrt(0.125 / 64) / 2),
         (layer.feed_forward.intermediate.kernel, np.sqrt(0.125 / 64)),
-        (layer.feed_forward.output_dense.kernel, np.sqrt(0.125 / 96) / 4),
+        (layer.feed_forward.output_dense.kernel, np.sqrt(0.125 / 96) / 2),
     ]:
         weight = weight.numpy()
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
 
 
-@pytest.mark.parametrize("key_dim", [16, 64])
-def test_full_attention_begins_near(key_dim):
+def test_full_attention_begins_near():
     """The keys of its first layer begin as queries, so those nearby are like the query."""
-    sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128}
+    key_dim, sizes = (
+        16,
+        {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128},
+    )
     model = sparse_transformer(
         **sizes, intermediate_dim=8, image_shape=(13, 11, 1), factors="full", key_dim=key_dim
     )
@@ -115,7 +119,7 @@ def test_full_attention_begins_near(key_dim):
     assert abs(scores_with_itself.mean() / 6 - 1) < 0.35
 
 
-@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head", "full"])
+@pytest.mark.parametrize("factors", ["full", *all_slow(("merged", "interleaved", "per_head"))])
 def test_keys_begin_as_queries_in_the_first_layer_of_full_attention_alone(factors):
     first, second = (
         sparse_transformer(**formulas.SIZES, image_shape=SHAPE, factors=factors).depth.blocks
@@ -159,7 +163,7 @@ def test_the_product_of_two_initial_positions_depends_on_their_distance(width):
     np.testing.assert_allclose(other @ keras.ops.transpose(other), products, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [23, 211, 1009])
+@pytest.mark.parametrize("count", [23, 211])
 def test_initial_positions_are_like_their_neighbours_alone(count):
     """In a wide table of any length."""
     table = oracles.numpy_of(WaveTable(1 / np.sqrt(128))((count, 128)))

@@ -8,12 +8,11 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_attn.generation import Beam, generate
 from keras_attn.models import EncoderDecoder, universal_transformer
 
 SIZES = {
     "vocabulary_size": 17,
-    "num_layers": 3,
+    "num_layers": 2,
     "num_heads": 3,
     "hidden_dim": 6,
     "intermediate_dim": 11,
@@ -67,61 +66,9 @@ def test_output_equals_the_formula():
 
 
 @pytest.mark.slow
-def test_zero_halting_probability_takes_all_steps():
-    """With halting probabilities near 0 the last step has all the weight."""
-    halting, plain = made(depth="act"), made()
-    for one, other in ((plain.encoder, halting.encoder), (plain.decoder, halting.decoder)):
-        other.block.set_weights(one.block.get_weights())
-        other.halting_unit.set_weights([np.zeros((6, 1)), np.array([-20.0])])
-    halting.embedding.set_weights(plain.embedding.get_weights())
-    np.testing.assert_allclose(halting(IDS)[REAL], plain(IDS)[REAL], atol=1e-5)
-
-
 def test_number_of_weights_does_not_depend_on_steps():
     shapes = [[tuple(w.shape) for w in made(num_layers=n).weights] for n in (1, 5)]
     assert shapes[0] == shapes[1]
-
-
-@pytest.mark.slow
-def test_each_position_takes_its_own_number_of_steps():
-    """The model of the other tests has halted and running positions."""
-    model = made(depth="act", num_layers=6)
-    *_, states = model.decoder(
-        oracles.random(2, 5, 6), oracles.random(2, 3, 6), return_hidden_states=True
-    )
-    states = np.asarray(states)
-    steps = 1 + np.sum(np.any(states[1:] != states[:-1], axis=-1), axis=0)
-    assert len(np.unique(steps)) > 1
-
-
-def log_probs(model, tokens):
-    """Return the log-probabilities (B, T, V) of one pass before each of the tokens (B, T)."""
-    read = np.concatenate([np.full((len(tokens), 1), 2), tokens[:, :-1]], axis=1)
-    logits = np.asarray(model({"source_ids": SOURCE, "target_ids": read}), "float64")
-    return logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
-
-
-@pytest.mark.slow
-def test_greedy_tokens_are_the_most_likely_ones_of_one_pass():
-    model = made(depth="act", transition="separable_conv")
-    ids, scores = generate(model, SOURCE, max_length=5)
-    ids = np.asarray(ids)
-    found = log_probs(model, ids)
-    ended = np.cumsum(ids == 3, axis=1) - (ids == 3) > 0
-    assert len({tuple(row) for row in ids}) == 3
-    np.testing.assert_array_equal(ids, np.where(ended, 0, found.argmax(axis=-1)))
-    expected = np.sum(found.max(axis=-1), axis=1, where=~ended)
-    np.testing.assert_allclose(scores, expected, atol=1e-3)
-
-
-@pytest.mark.slow
-def test_beam_scores_equal_those_of_one_pass():
-    """Beams reorder the slots; the timestep must depend on positions only."""
-    model = made(depth="act", transition="feed_forward")
-    ids, scores = generate(model, SOURCE, Beam(3, length_penalty=0.0), 4, eos_id=-1)
-    assert len(np.unique(scores)) == 3
-    found = np.take_along_axis(log_probs(model, np.asarray(ids)), np.asarray(ids)[..., None], -1)
-    np.testing.assert_allclose(scores, found.sum(axis=(1, 2)), atol=1e-3)
 
 
 @pytest.mark.slow
