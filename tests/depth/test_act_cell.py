@@ -63,7 +63,7 @@ def test_halted_rows_do_not_diverge():
 
 @pytest.mark.slow
 def test_gradient_in_a_graph_is_that_of_eager_calls():
-    layer = built("lstm", max_steps=3)
+    layer = built("simple", max_steps=3)
     weights = [variable.value for variable in layer.trainable_weights]
 
     def run(x):
@@ -146,11 +146,22 @@ def test_keras_rnn_warns_that_it_adds_no_ponder_loss():
 
 
 @pytest.mark.slow
+def test_mixed_float16():
+    expected = built("lstm")(X)
+    keras.config.set_dtype_policy("mixed_float16")
+    layer = built("lstm", return_state=True)
+    output, *states = layer(X)
+    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
+    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=0.02)
+    assert keras.backend.standardize_dtype(layer.losses[0].dtype) == "float32"
+    assert layer.cell.cell.compute_dtype == layer.compute_dtype != "float32"
+
+
+@pytest.mark.slow
 def test_check_layer():
     layer = ACTRNN(ACTCell(keras.layers.GRUCell(5), 3), return_sequences=True)
-    # The precision at position 4095 takes minutes, eagerly.
-    skip = ["fresh_process", "precision", "graph", "xla"]
-    check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
+    checks = ["config", "building", "batch_independence", "implicit_mask", "saving"]
+    check_layer(layer, (2, 5, 6), only=checks).raise_if_any()
 
 
 @pytest.mark.slow

@@ -116,32 +116,6 @@ def test_a_value_far_from_the_mean_has_the_tail_of_the_logistic():
     assert slope[1] == pytest.approx(1 / scale, rel=1e-3)
 
 
-def test_equal_mixtures_equal_one_mixture():
-    one, three = MixtureOfLogistics(1, 2, 17), MixtureOfLogistics(3, 2, 17)
-    single = oracles.random(one.num_parameters)
-    triple = np.concatenate([[0.0] * 3, np.repeat(single[1:], 3)])
-    pixels = every_pixel(2, 17)
-    found = three.log_probability(pixels, np.tile(triple, (len(pixels), 1)))
-    expected = one.log_probability(pixels, np.tile(single, (len(pixels), 1)))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_a_channel_is_conditioned_on_those_before_only():
-    """The sum over a later channel's values is the marginal, which that channel's share leaves."""
-    loss = MixtureOfLogistics(K, 3, 5)
-    parameters = parameters_of(loss)
-    other = parameters.copy()
-    other[2 * K + K : 4 * K] += 1.0  # means of channel 2
-    other[-2 * K :] -= 0.7  # its coefficients on channels 0 and 1
-    pixels = every_pixel(3, 5)
-    for_both = []
-    for numbers in (parameters, other):
-        found = loss.log_probability(pixels, np.tile(numbers, (len(pixels), 1)))
-        for_both.append(np.exp(found).reshape(25, 5))
-    assert np.abs(for_both[0] - for_both[1]).max() > 0.01
-    np.testing.assert_allclose(for_both[0].sum(1), for_both[1].sum(1), atol=1e-6)
-
-
 def test_samples_follow_the_distribution():
     channels, num_values = 2, 4
     loss = MixtureOfLogistics(K, channels, num_values)
@@ -195,18 +169,6 @@ def test_xla_computes_the_same_loss_and_gradient():
     found = tf.function(slope, jit_compile=True)(parameters)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_fit_finds_the_spread_of_the_data():
-    """A model without input learns how its pixels are spread; the file keeps its loss."""
-    loss = MixtureOfLogistics(2, 1, 16)
-    model = keras.Sequential([keras.Input((5, 1)), keras.layers.Dense(loss.num_parameters)])
-    model.compile(keras.optimizers.Adam(0.1), loss)
-    values = np.random.default_rng(0).choice([3, 4, 12], (64, 5, 1), p=[0.25, 0.25, 0.5])
-    history = model.fit(np.ones((64, 5, 1)), values, epochs=60, verbose=0).history["loss"]
-    entropy = -2 * 0.25 * math.log(0.25) - 0.5 * math.log(0.5)
-    assert history[0] > 2 and entropy - 0.05 < history[-1] < entropy + 0.2
 
 
 def test_config_round_trip():

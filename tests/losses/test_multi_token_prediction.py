@@ -10,7 +10,6 @@ from auxiliary import (
     V,
     X,
     Y,
-    gradients,
     language_model,
     of_steps,
     plain_loss,
@@ -58,27 +57,6 @@ def test_each_target_has_a_block_that_reads_what_the_last_layer_reads():
     wrong = model.depth.norm(trained.block[0](states[LAYERS - 1])) @ table.T
     right = model.depth.norm(trained.block[0](states[LAYERS - 2])) @ table.T
     assert abs(loss_of_target(2, wrong) - loss_of_target(2, right)) > 1e-2
-
-
-@pytest.mark.slow
-def test_a_block_with_the_weights_of_the_last_layer_predicts_as_the_model():
-    trained = multi_token()
-    for block in trained.block:
-        block.set_weights(trained.model.depth.blocks[-1].get_weights())
-    logits = trained.model(X)
-    expected = plain_loss(trained) + WEIGHT * sum(loss_of_target(k, logits) for k in (2, 3))
-    assert float(total_loss(trained)) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_the_classifier_is_the_model_s_and_all_weights_train():
-    trained = multi_token()
-    assert trained.heads == []
-    blocks = [weight for block in trained.block for weight in block.trainable_weights]
-    assert len(trained.trainable_weights) == len(trained.model.trainable_weights) + len(blocks)
-    _, found = gradients(trained, 0, blocks)
-    small = [w.path for w, g in zip(blocks, found, strict=True) if not np.abs(g).max() > 1e-6]
-    assert all("key_bias" in name for name in small) and len(small) == K - 1
 
 
 @pytest.mark.slow

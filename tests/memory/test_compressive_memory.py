@@ -85,23 +85,6 @@ def test_state_equals_the_loop(compression, sizes, counts):
     check_state(memory, read(memory, counts, masked=counts is RAGGED), counts)
 
 
-@pytest.mark.slow
-def test_one_graph_reads_segments_of_any_size():
-    memory = made(3, 2, 2)
-    slots = tf.TensorSpec([None, L, None, D])
-    rows = tf.TensorSpec([None], tf.int32)
-    state = {"memory": slots, "memory_length": rows, "compressed_memory_length": rows}
-
-    @tf.function(input_signature=[state, slots, tf.TensorSpec([None, None], tf.bool)])
-    def extend(state, hidden, real):
-        return memory.extend(state, hidden, real)
-
-    state = memory.initial(B, L, D)
-    for segment, real in segments.spread(HIDDEN, RAGGED):
-        state = extend(state, segment.swapaxes(1, 2), real)
-    check_state(memory, state, RAGGED)
-
-
 def test_rate_one_without_change_is_a_segment_memory():
     memory = made(3, 4, 1)
     memory.set_weights([np.tile(np.eye(D), (L, 1, 1)), np.zeros((L, 1, D))])

@@ -10,7 +10,6 @@ import segments
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keras import ops
 from marks import all_slow, slow
 from segments import B, D, L, T, X, built, run, same_cuts, state_of
 
@@ -249,31 +248,6 @@ def test_mixed_bfloat16():
     assert state["memory"].dtype == stack.compute_dtype
     error = np.abs(segments.gather(outputs, counts) - expected).max() / np.abs(expected).max()
     assert 0 < error < 2.0**-4
-
-
-@pytest.mark.slow
-def test_in_a_functional_model_of_unknown_sizes(tmp_path):
-    """Made by hand, saved and loaded; a whole text in two segments."""
-    stack, memory = built(), SegmentMemory(T)
-    x = keras.Input((None, D), name="x")
-    real = keras.Input((None,), dtype="bool", name="real")
-    state = {
-        "memory": keras.Input((L, None, D), name="memory"),
-        "memory_length": keras.Input((), dtype="int32", name="memory_length"),
-    }
-    output, read = stack(x, padding_mask=real, **state)
-    assert read.shape == (None, L, None, D)
-    extended = memory.extend(state, read, real)
-    model = keras.Model({"x": x, "real": real, **state}, {"output": output, **extended})
-    assert model.output["memory"].shape == (None, L, T, D)
-    model.save(tmp_path / "model.keras")
-    model = keras.models.load_model(tmp_path / "model.keras")
-    state, outputs = memory.initial(B, L, D), []
-    for segment, real in segments.spread(X, RAGGED):
-        results = model({"x": ops.array(segment), "real": ops.array(real), **state})
-        outputs.append(results.pop("output"))
-        state = results
-    np.testing.assert_allclose(segments.gather(outputs, RAGGED), stack(X), atol=2e-4)
 
 
 @pytest.mark.slow

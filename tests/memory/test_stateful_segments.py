@@ -79,20 +79,6 @@ def test_the_second_step_of_training_reads_the_memory_of_the_first(model, whole)
 
 
 @pytest.mark.slow
-def test_any_segmentation_equals_one_pass(model, whole):
-    """Segments of changing length, rows cut differently, from a dataset of unknown sizes."""
-    counts = np.array([[5, 0, 1, 6], [2, 3, 5, 2], [1, 7, 1, 3]])
-    batches = [ids for ids, _ in segments.spread(IDS, counts)]
-    dataset = tf.data.Dataset.from_generator(
-        lambda: iter(batches), output_signature=tf.TensorSpec((None, None), tf.int32)
-    )
-    # `predict` joins what it gives, and so needs one width.
-    dataset = dataset.map(lambda ids: tf.pad(ids, [[0, 0], [0, 7 - tf.shape(ids)[1]]]))
-    outputs = np.split(model.predict(dataset, steps=4, verbose=0), 4)
-    np.testing.assert_allclose(segments.gather(outputs, counts), whole, atol=2e-4)
-
-
-@pytest.mark.slow
 def test_fit_equals_a_loop_that_carries_the_memory():
     rate = 0.1  # a larger one amplifies rounding errors from step to step
     model, loop = compiled(rate=rate, run_eagerly=False), language_model()

@@ -5,12 +5,10 @@ import numpy as np
 import oracles
 import pytest
 import segments
-import tensorflow as tf
 
-from keras_attn import export
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.memory import SegmentMemory
 from keras_attn.models import SequenceModel, gtrxl
 from keras_attn.residuals import Gate
 
@@ -140,19 +138,6 @@ def test_episodes_inside_a_segment_equal_episodes_alone(model):
         )
 
 
-@pytest.mark.slow
-def test_reset_empties_rows_of_the_memory(model):
-    _, state = run(model, STATES)
-    state = model.memory.reset(state, np.array([False, True, False]))
-    after, _ = run(model, STATES[:, :2], state)
-    fresh, _ = run(model, STATES[:, :2])
-    starts = np.array([[False, False], [True, False], [False, False]])
-    again, _ = run(model, STATES[:, :2], run(model, STATES)[1], starts=starts)
-    np.testing.assert_allclose(after[1], fresh[1], atol=1e-5)
-    np.testing.assert_allclose(after, again, atol=1e-5)
-    assert np.abs(after - fresh)[[0, 2]].max() > 1e-3
-
-
 def test_padding_has_no_influence_and_is_not_remembered(model):
     real = np.arange(T) < np.array([[4], [7], [0]])
     # A start in the padding means nothing.
@@ -168,50 +153,6 @@ def test_padding_has_no_influence_and_is_not_remembered(model):
         np.testing.assert_allclose(
             state["memory"][b, :, M - filled :], after["memory"][0, :, M - filled :], atol=1e-4
         )
-
-
-@pytest.mark.slow
-def test_fit_keeps_the_memory():
-    """The second of two batches, which continues the first, has the loss of one pass."""
-    model = made(heads={"value": 1})
-    stateful = StatefulSegments(model, batch_size=B)
-    stateful.compile(keras.optimizers.SGD(0.0), "mse", run_eagerly=True)
-    states = np.concatenate(np.split(STATES[:, :6], 2, axis=1))
-    y = oracles.random(2 * B, 3, 1, seed=3)
-    states = {"states": states, "starts": np.zeros((2 * B, 3), bool)}
-    history = stateful.fit(states, y, batch_size=B, verbose=0).history
-    whole = model({"states": STATES[:, :6], **model.initial_memory(B)})["value"]
-    wanted = np.concatenate(np.split(y, 2), axis=1)
-    assert history["loss"][0] == pytest.approx(np.mean((whole - wanted) ** 2), rel=1e-4)
-
-
-@pytest.mark.slow
-def test_outputs_are_float32_and_the_memory_is_not(model):
-    expected, _ = run(model, STATES)
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    again = gtrxl(S, HEADS, **SIZES, memory_length=M)
-    again.set_weights(model.get_weights())
-    found, state = run(again, STATES)
-    assert found.dtype == "float32" and state["memory"].dtype == "bfloat16"
-    assert 0 < np.abs(found - expected).max() < 2.0**-3 * np.abs(expected).max()
-
-
-@pytest.mark.slow
-def test_served_steps_equal_one_pass(model, tmp_path):
-    """Rows have different lengths and are padded as by a server."""
-    loaded = tf.saved_model.load(export.saved_model(model, tmp_path)).signatures
-    whole, _ = run(model, STATES)
-    state, found = loaded["initial_memory"](batch_size=tf.constant(B)), []
-    counts = np.array([[4, 1, 2], [2, 2, 3], [0, 7, 0]])
-    for (states, real), lengths in zip(segments.spread(STATES, counts), counts.T, strict=True):
-        states = np.where(real[..., None], states, states[:, :1])
-        outputs = loaded["step"](
-            states=tf.constant(states), lengths=tf.constant(lengths, tf.int32), **state
-        )
-        assert set(outputs) == {"policy", "value", "memory", "memory_length"}
-        found.append(outputs["policy"])
-        state = {name: outputs[name] for name in state}
-    np.testing.assert_allclose(segments.gather(found, counts), whole, atol=1e-4)
 
 
 def test_invalid_arguments_raise(model):

@@ -74,9 +74,9 @@ def test_short_chunks_limit_the_keys():
 
 
 def test_axial_dims_default_to_equal_parts():
-    assert [w.shape[1] for w in built(axial_shape=(2, 2, 4), num_layers=1).position.tables] == [
-        2,
-        2,
-        4,
-    ]
-    assert [w.shape[1] for w in built(axial_dims=(1, 7), num_layers=1).position.tables] == [1, 7]
+    for arguments, dims in (
+        ({"axial_shape": (2, 2, 4)}, [2, 2, 4]),
+        ({"axial_dims": (1, 7)}, [1, 7]),
+    ):
+        tables = built(**arguments, num_layers=1).position.tables
+        assert [table.shape[1] for table in tables] == dims

@@ -97,12 +97,9 @@ def test_initial_standard_deviations_are_the_authors():
 
 def test_full_attention_begins_near():
     """The keys of its first layer begin as queries, so those nearby are like the query."""
-    key_dim, sizes = (
-        16,
-        {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128},
-    )
+    sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128}
     model = sparse_transformer(
-        **sizes, intermediate_dim=8, image_shape=(13, 11, 1), factors="full", key_dim=key_dim
+        **sizes, intermediate_dim=8, image_shape=(13, 11, 1), factors="full", key_dim=16
     )
     token_ids = np.random.default_rng(0).integers(1, 101, (3, 143))
     x = keras.layers.LayerNormalization()(model.position(model.embedding(token_ids)))
@@ -115,7 +112,7 @@ def test_full_attention_begins_near():
     first, second = (block.attention for block in model.depth.blocks)
     assert near_to_far(first) > 2 * near_to_far(second)
     queries = np.einsum("btd,dnh->btnh", oracles.numpy_of(x), first.query_kernel)
-    scores_with_itself = (queries**2).sum(-1) / np.sqrt(key_dim)
+    scores_with_itself = (queries**2).sum(-1) / np.sqrt(16)
     assert abs(scores_with_itself.mean() / 6 - 1) < 0.35
 
 
