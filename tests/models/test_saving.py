@@ -125,3 +125,15 @@ def test_a_save_that_fails_keeps_the_earlier_file(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="the end of the disk"):
         model.save(path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_layer_saves_the_sums_of_its_kernels_and_adapters():
+    layer, plain, x = MultiHeadAttention(2, 3), MultiHeadAttention(2, 3), oracles.random(2, 4, D)
+    layer.build(x.shape, x.shape)
+    plain.build(x.shape, x.shape)
+    layer.add_update("query", rank=2, scale=1.0)
+    oracles.scramble(layer)
+    store = {}
+    layer.save_own_variables(store)
+    plain.load_own_variables(store)
+    np.testing.assert_allclose(plain(x, x), layer(x, x), atol=1e-5)
