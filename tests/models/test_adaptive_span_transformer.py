@@ -47,7 +47,7 @@ def formula(layer, x):
     return formulas.weigh(layer, x, logits, True)
 
 
-@pytest.mark.parametrize("spans", [slow(0.0, 1.5), (3.25, 5.0)])
+@pytest.mark.parametrize("spans", [slow((0.0, 1.5)), (3.25, 5.0)])
 def test_output_equals_the_formula(model, spans):
     set_spans(model, *spans)
     x, table = formulas.embedded(model, formulas.IDS)
