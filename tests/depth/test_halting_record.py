@@ -6,10 +6,9 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from act_depths import CONTEXT, MOST, REAL, VARIANTS, B, D, T, X, built, oracle
+from act_depths import CONTEXT, MOST, REAL, B, D, T, X, built, oracle
 from keras import ops
 from marks import slow
-from other_backend import needs_jax, run_on
 
 from keras_attn.depth import ACTRNN, ACTCell, Halting
 from keras_attn.depth.halting import record_halting
@@ -127,57 +126,3 @@ def test_a_scope_gets_every_run():
     layer(X)
     assert [of for of, _ in found] == [layer, layer]
     np.testing.assert_array_equal(found[0][1].steps, returned.steps)
-
-
-ON_JAX = """
-import json, sys
-import jax, numpy as np
-from keras_attn import depth
-from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-
-worst, same = 0.0, True
-stored = np.load(sys.argv[1])
-x, real = stored["x"], stored["real"]
-for variant in ("graves", "tensor2tensor", "tensor2tensor_accumulated"):
-    block = TransformerBlock(MultiHeadAttention(2, 3, pattern="causal"), FeedForward(13))
-    layer = depth.ACT(block, 6, variant=variant)
-    layer.build(x.shape)
-    names = [name for name in stored if name.startswith(variant + "/")]
-    layer.set_weights([stored[f"{variant}/{i}"] for i in range(len(names))])
-    plain = layer(x, padding_mask=real)
-    for run in (lambda f: f, jax.jit):
-        output, halting = run(lambda x: layer(x, padding_mask=real, return_halting=True))(x)
-        same &= bool(np.array_equal(halting.steps, stored[f"steps {variant}"]))
-        difference = np.abs(halting.remainder - stored[f"remainder {variant}"]).max()
-        worst = max(worst, float(difference), float(np.abs(output - plain).max()))
-import keras
-layer = depth.ACTRNN(depth.ACTCell(keras.layers.SimpleRNNCell(7), 6), return_sequences=True)
-layer.build(stored["rnn x"].shape)
-layer.set_weights([stored[f"rnn/{i}"] for i in range(5)])
-mask = stored["rnn real"]
-for run in (lambda f: f, jax.jit):
-    output, halting = run(lambda x: layer(x, mask=mask, return_halting=True))(stored["rnn x"])
-    same &= bool(np.array_equal(halting.steps, stored["rnn steps"]))
-    worst = max(worst, float(np.abs(halting.remainder - stored["rnn remainder"]).max()))
-print(json.dumps({"same": same, "worst": worst}))
-"""
-
-
-@pytest.mark.slow
-@needs_jax
-def test_steps_and_remainders_on_jax_equal_the_formula(tmp_path):
-    stored = {"x": X, "real": REAL, "rnn x": rnn.X, "rnn real": rnn.REAL}
-    for variant in VARIANTS:
-        layer = built(variant=variant)
-        for index, weight in enumerate(layer.get_weights()):
-            stored[f"{variant}/{index}"] = weight
-        _, stored[f"steps {variant}"], stored[f"remainder {variant}"], _ = oracle(layer)
-    layer = rnn.built()
-    for index, weight in enumerate(layer.get_weights()[:5]):
-        stored[f"rnn/{index}"] = weight
-    *_, stored["rnn steps"], stored["rnn remainder"] = rnn.oracle(
-        "simple", layer.cell, rnn.X, rnn.REAL
-    )
-    np.savez(tmp_path / "stored.npz", **stored)
-    found = run_on("jax", ON_JAX, str(tmp_path / "stored.npz"))
-    assert found["same"] and found["worst"] < ATOL

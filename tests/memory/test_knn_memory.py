@@ -165,27 +165,6 @@ def test_shared_heads_keep_each_key_once():
     np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_block_with_a_context_keeps_its_rows_apart():
-    attention = KNNAttention(N, H, top_k=3, pattern="causal", value_dim=HV)
-    block = TransformerBlock(
-        attention, FeedForward(7), cross_attention=MultiHeadAttention(N, H), residual="pre_norm"
-    )
-    block.build((B, T, D), (B, 3, D))
-    oracles.scramble(block, scale=0.5)
-    context = oracles.random(B, 3, D, seed=5)
-
-    def run(rows):
-        call = {"memory": MEMORY[rows], "memory_mask": FILLED[rows]}
-        return block(X[rows], context[rows], **call)
-
-    output, extras = run(slice(0, B))
-    assert list(extras) == ["attention"]
-    for row in range(B):
-        alone, _ = run(slice(row, row + 1))
-        np.testing.assert_allclose(output[row], alone[0], atol=1e-5)
-
-
 def language_model(memory_length=9, **arguments):
     def block(index):
         make = MultiHeadAttention if index == 0 else KNNAttention

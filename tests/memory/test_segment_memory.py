@@ -235,22 +235,6 @@ def test_one_trace_serves_a_whole_text():
 
 
 @pytest.mark.slow
-def test_mixed_bfloat16():
-    counts = same_cuts([4, 1, 6])
-    expected, _ = run(shared("pre"), X, counts, 5)
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    stack, memory = built("pre"), SegmentMemory(5)
-    state, outputs = memory.initial(B, L, D, stack.compute_dtype), []
-    for x, _ in segments.spread(X, counts):
-        output, read = stack(x, **state)
-        state = memory.extend(state, read)
-        outputs.append(oracles.numpy_of(output))
-    assert state["memory"].dtype == stack.compute_dtype
-    error = np.abs(segments.gather(outputs, counts) - expected).max() / np.abs(expected).max()
-    assert 0 < error < 2.0**-4
-
-
-@pytest.mark.slow
 def test_cross_attention_works_with_a_memory():
     """A decoder's block: the memory is for its self-attention alone."""
     block = TransformerBlock(

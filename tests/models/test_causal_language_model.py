@@ -57,6 +57,7 @@ def read(model, counts, state=None):
     return segments.gather(logits, counts), state
 
 
+@pytest.mark.slow
 def test_short_memory_equals_the_formula(model):
     """As the test of the stack, with the embedding table and its padding."""
     counts, table = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]]), model.embedding.table

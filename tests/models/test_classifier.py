@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn import depth, export, models
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
@@ -45,6 +46,7 @@ def test_the_last_token_decides_and_padding_does_not():
         np.testing.assert_allclose(found[row], hidden @ kernel + bias, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_an_id_of_padding_the_last_position_decides():
     model = classifier()
     whole = classifier(pad_id=None)
@@ -62,7 +64,7 @@ def test_a_row_of_padding_has_finite_logits_and_gradients():
     assert all(np.isfinite(np.asarray(x)).all() for x in values)
 
 
-@pytest.mark.parametrize("pooling", ["first", "last", "mean"])
+@pytest.mark.parametrize("pooling", [slow("first"), slow("last"), "mean"])
 def test_texts_without_tokens_have_the_logits_of_no_features(pooling):
     model = classifier(pooling=pooling)
     found = np.asarray(model(np.zeros((2, 0), "int32")))

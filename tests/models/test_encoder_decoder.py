@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from decoding_models import decode_eagerly, greedy_by_hand, last
 from marks import slow
 
 from keras_attn.depth import Stack
@@ -95,15 +94,3 @@ def test_a_table_is_saved_once(kind, tmp_path):
     if kind != "untied":
         assert again.head.embedding is again.target_embedding
     np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
-
-
-@pytest.mark.slow
-def test_decoding_with_caches_equals_whole_passes():
-    model = made("separate")
-
-    def log_probs(row, tokens):
-        source = SOURCE[row : row + 1]
-        return last(model({"source_ids": source, "target_ids": [[2, *tokens]]}))
-
-    ids, _ = decode_eagerly(model, SOURCE, "greedy", 4)
-    assert ids.tolist() == [greedy_by_hand(log_probs, row, 4)[0] for row in range(2)]

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 
 from keras_attn.layers import FeedForward
 from keras_attn.layers.lora import checksum, checksums_differ
@@ -59,7 +60,7 @@ def swap(one, other):
     "one, other",
     [
         (f"{ATTENTION}/0", f"{ATTENTION}/2"),
-        (f"{ATTENTION}/0", f"{ATTENTION.replace('block/', 'block_1/')}/0"),
+        slow(f"{ATTENTION}/0", f"{ATTENTION.replace('block/', 'block_1/')}/0"),
     ],
     ids=["query and key", "two layers"],
 )
@@ -74,11 +75,6 @@ def test_weights_in_another_order_have_another_checksum():
     orders = weights[::-1], weights[:, ::-1], np.roll(weights, 1, axis=0)
     saved = np.array([checksum(weights)] * 3, "float32")
     assert checksums_differ(saved, np.array([checksum(x) for x in orders], "float32")).all()
-
-
-def test_untouched_file_loads(folder, tmp_path):
-    model = keras.saving.load_model(packed(folder, tmp_path, lambda file: None))
-    assert len(model.layers) == len(made().layers)
 
 
 def test_changed_layer_code_raises_on_load(folder, monkeypatch):

@@ -90,17 +90,6 @@ def test_short_memory_equals_the_formula(model):
     np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=1e-4)
 
 
-def test_segments_equal_one_pass(model):
-    whole, last = run(model, STATES)
-    found, state = [], None
-    for states in np.split(STATES, [3, 4], axis=1):
-        policy, state = run(model, states, state)
-        found.append(policy)
-    np.testing.assert_allclose(np.concatenate(found, axis=1), whole, atol=1e-4)
-    np.testing.assert_allclose(state["memory"], last["memory"], atol=1e-4)
-    assert state["memory_length"].numpy().tolist() == [T] * B
-
-
 def test_closed_gates_hide_the_past():
     """With b = 50 each block is the identity, so the past has no influence."""
     model = gtrxl(S, **SIZES, memory_length=M, residual=Gate(bias=50.0))

@@ -136,6 +136,7 @@ SMALL = (1, 2, CHANNELS)
 SOURCES = np.random.default_rng(2).integers(0, V, (B, *SMALL))
 
 
+@pytest.mark.slow
 def test_super_resolution_attends_to_the_source_but_not_to_later_pixels():
     model = super_resolution_transformer(V + 2, SMALL, SHAPE, 1, **SIZES, pattern=TWO)
     oracles.scramble(model, scale=0.6)

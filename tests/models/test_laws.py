@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from decoding_models import decode_eagerly
 from keras import ops
-from marks import slow, slow_but
+from marks import all_slow, slow, slow_but
 from models import formulas
 from models.builders import IDS, MODELS, build, built, inputs_of, new, plain, whole_pass
 from models.formulas import T
@@ -104,7 +104,7 @@ def test_each_weight_has_its_own_initial_numbers_and_each_part_is_built(name):
 REBUILT = ("transformer_xl adaptive", "gtrxl", "decision_transformer")
 
 
-@pytest.mark.parametrize("name", REBUILT)
+@pytest.mark.parametrize("name", slow_but(("transformer_xl adaptive",), REBUILT))
 def test_a_configuration_rebuilds_the_model(name):
     model = built(name)
     again = type(model).from_config(json.loads(json.dumps(model.get_config())))
@@ -178,7 +178,7 @@ RELATED = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(("mistral",), RELATED))
+@pytest.mark.parametrize("name", all_slow(RELATED))
 def test_values_without_effect_make_the_other_model(name):
     """One expert gets all tokens, and a wide window holds all keys."""
     arguments, other, its_arguments, effect = RELATED[name]

@@ -80,7 +80,7 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=slow_but(("gpt", "transformer"), MODELS))
+@pytest.fixture(scope="module", params=slow_but(("transformer",), MODELS))
 def model(request):
     return formulas.scrambled(MODELS[request.param]())
 

@@ -26,8 +26,8 @@ BUILDERS = pytest.mark.parametrize("build", [transformer, universal_transformer]
 CHOICES = pytest.mark.parametrize(
     "build, choices",
     [
-        slow(transformer, {"score": "relative", "pattern": Local(2, causal=False)}),
-        (universal_transformer, {"score": Additive(5), "pattern": AdaptiveSpan(7)}),
+        (transformer, {"score": "relative", "pattern": Local(2, causal=False)}),
+        slow(universal_transformer, {"score": Additive(5), "pattern": AdaptiveSpan(7)}),
         slow(*(universal_transformer, {"score": DotProduct() + ALiBi(), "pattern": GLOBAL})),
     ],
     ids=lambda x: getattr(x, "__name__", str(x)),

@@ -53,8 +53,9 @@ def oracle(model, masks):
 @pytest.mark.parametrize(
     "factors, first, second",
     [
-        *(("merged", near, column), ("interleaved", block, summary)),
-        *(("per_head", block, summary), ("full", near, column)),
+        ("merged", near, column),
+        ("per_head", block, summary),
+        *all_slow((("interleaved", block, summary), ("full", near, column))),
     ],
 )
 def test_output_equals_the_formula(factors, first, second):
@@ -95,6 +96,7 @@ def test_initial_standard_deviations_are_the_authors():
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
 
 
+@pytest.mark.slow
 def test_full_attention_begins_near():
     """The keys of its first layer begin as queries, so those nearby are like the query."""
     sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 128}
@@ -129,6 +131,7 @@ def test_keys_begin_as_queries_in_the_first_layer_of_full_attention_alone(factor
         assert not np.array_equal(attention.query_kernel, second[index].attention.query_kernel)
 
 
+@pytest.mark.slow
 def test_tokens_and_positions_begin_at_the_scale_of_logits():
     sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 64}
     model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=(8, 16, 1))
