@@ -6,6 +6,7 @@ import json
 import pytest
 import tensorflow as tf
 import tokenizers
+from marks import slow
 from token_rows import differences, rows_of
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tricky_lines import tricky_lines
@@ -66,19 +67,23 @@ def letters(word):
     return byte_level_words.as_letters_in_python(word.replace("Ġ", " "))
 
 
-@pytest.fixture(scope="module", params=OPTIONS)
+@pytest.fixture(scope="module", params=["gpt2", "llama3", "qwen2", slow("space")])
 def both(request):
     return trained(request.param)
 
 
-def test_ids_are_those_of_hugging_face(both):
-    assert differences(*both, LINES) == []
-
-
-def test_python_gives_the_ids_of_the_graph(both):
-    _, tokenizer = both
-    found = rows_of(*tokenizer.encode(tf.constant(LINES)))
-    assert [row.tolist() for row in tokenizer.encode_as_lists(LINES)] == found
+def test_ids_and_texts_are_those_of_hugging_face(both):
+    """In a graph and in Python."""
+    model, tokenizer = both
+    ids, lengths = tokenizer.encode(tf.constant(LINES))
+    rows = rows_of(ids, lengths)
+    assert rows == [encoding.ids for encoding in model.encode_batch(TEXTS)]
+    assert [row.tolist() for row in tokenizer.encode_as_lists(LINES)] == rows
+    decoded = [text.decode() for text in tokenizer.decode(ids).numpy()]
+    assert decoded == [model.decode(row) for row in rows]
+    assert decoded == tokenizer.decode_as_strings(ids.numpy())
+    if not tokenizer.get_config()["add_space"] and model.normalizer is None:
+        assert decoded == TEXTS
 
 
 def test_the_two_code_points_of_the_splitter_are_read_as_unknown(both):
@@ -88,16 +93,6 @@ def test_the_two_code_points_of_the_splitter_are_read_as_unknown(both):
     expected = [encoding.ids for encoding in model.encode_batch(read)]
     assert rows_of(*tokenizer.encode(lines)) == expected
     assert [row.tolist() for row in tokenizer.encode_as_lists(lines)] == expected
-
-
-def test_decoding_gives_the_text_back(both):
-    model, tokenizer = both
-    ids, lengths = tokenizer.encode(tf.constant(LINES))
-    found = [text.decode() for text in tokenizer.decode(ids).numpy()]
-    expected = [model.decode(row) for row in rows_of(ids, lengths)]
-    assert found == expected == tokenizer.decode_as_strings(ids.numpy())
-    if not tokenizer.get_config()["add_space"] and model.normalizer is None:
-        assert found == TEXTS
 
 
 TRAPS = {
@@ -116,6 +111,7 @@ def take_pattern(tokenizer, pattern):
     tokenizer._splitter = byte_level_words.WordSplitter(pattern, tokenizer._splitter._normal_form)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trap", TRAPS)
 def test_the_lines_tell_each_rule_of_the_splitter(trap, monkeypatch):
     name, plant = TRAPS[trap]
@@ -136,12 +132,9 @@ def test_ids_without_a_token_are_unknown():
 ALPHABET = {letter: i for i, letter in enumerate(LETTERS)}
 
 
-def test_the_names_of_special_tokens_in_a_text_are_text():
+def test_special_tokens_are_no_text_and_their_names_are():
     tokenizer = ByteLevelBPE(ALPHABET, [], special_tokens={"<s>": 256}, eos_id=256)
     assert tokenizer.encode(["<s>"])[0].numpy().tolist() == [[60, 115, 62]]
-
-
-def test_special_tokens_of_the_vocabulary_have_no_text():
     tokenizer = ByteLevelBPE({**ALPHABET, "<|endoftext|>": 256}, [], eos_id=256)
     assert tokenizer.tokens([97, 256]).numpy().tolist() == [b"a", b""]
 

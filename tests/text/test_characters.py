@@ -25,17 +25,9 @@ def test_vocabulary_size_keeps_the_most_frequent():
     assert tokenizer.encode_as_lists(["abc"])[0].tolist() == [4, 5, 1]
 
 
-def test_training_takes_any_iterable():
-    assert Characters.train(line for line in ["ab", ""]).vocabulary_size == 6
-
-
-def test_the_replacement_character_is_always_unknown():
-    tokenizer = Characters.train(["a\ufffd"])
-    assert tokenizer.encode_as_lists(["a\ufffd"])[0].tolist() == [4, 1]
-
-
-def test_spaces_are_characters_like_others():
-    tokenizer = Characters.train([" a  b "])
+def test_the_replacement_character_is_always_unknown_and_spaces_are_characters():
+    tokenizer = Characters.train(line for line in ["a\ufffd", " a  b "])
+    assert tokenizer.encode_as_lists(["a\ufffd"])[0].tolist()[1] == 1
     assert tokenizer.decode(tokenizer.encode(["  a b  "])[0]).numpy().tolist() == [b"  a b  "]
 
 
@@ -44,7 +36,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\ufffd"))
 
 
 @hypothesis.given(st.lists(TEXT, max_size=5).filter(any))
-@hypothesis.settings(max_examples=8, deadline=None)
+@hypothesis.settings(max_examples=3, deadline=None)
 def test_any_text_survives(sentences):
     tokenizer = Characters.train(sentences)
     ids, lengths = tokenizer.encode(sentences)
@@ -55,7 +47,7 @@ def test_any_text_survives(sentences):
 
 
 @hypothesis.given(st.binary())
-@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.settings(max_examples=5, deadline=None)
 def test_any_bytes_decode_as_python_decodes_them(content):
     tokenizer = Characters("".join(map(chr, range(128))))
     decoded = tokenizer.decode(tokenizer.encode([content])[0]).numpy()[0].decode()

@@ -7,7 +7,7 @@ from tricky_lines import tricky_lines
 
 from keras_attn.text import Marian, SentencePiece
 
-LINES = [line for line in tricky_lines(900) if b"\0" not in line]
+LINES = [line for line in tricky_lines(500) if b"\0" not in line]
 TEXTS = [line.decode(errors="replace") for line in LINES]
 CODES = [">>de<<", ">>pt_br<<"]
 CODED = [
@@ -50,6 +50,7 @@ def test_ids_are_those_of_the_rule(tokenizer, models):
     assert [row.tolist() for row in tokenizer.encode_as_lists(texts)] == [r[:-1] for r in expected]
     unknown = [tokenizer.unk_id in row for row in expected]
     assert 0 < sum(unknown) < len(texts)
+    assert tokenizer.encode(tf.constant([b">>\xff<<"]))[0].numpy().tolist() == [[1, 0]]
 
 
 def test_sources_are_read_by_their_own_vocabulary(models):
@@ -75,32 +76,17 @@ def test_targets_are_encoded_by_the_other_model(tokenizer, models):
     assert expected != [rule(tokenizer, models[0], text) for text in TEXTS]
 
 
-def test_padding_starts_the_targets(tokenizer):
-    assert tokenizer.bos_id == tokenizer.pad_id == tokenizer.vocabulary_size - 1
-    assert (tokenizer.eos_id, tokenizer.unk_id) == (0, 1)
-    ids, _ = tokenizer.encode(["the cat", ""])
-    assert ids.numpy()[1].tolist() == [0] + [tokenizer.pad_id] * (ids.shape[1] - 1)
-
-
-def test_decoding_joins_the_pieces(tokenizer):
+def test_decoding_joins_the_pieces_and_padding_starts_the_targets(tokenizer):
     targets = tokenizer.for_targets()
     sentence = "the cat's café"
     ids, _ = targets.encode([sentence])
     row = [[tokenizer.bos_id, *ids.numpy()[0], tokenizer.pad_id]]
     assert tokenizer.decode(row).numpy()[0].decode() == sentence
     assert tokenizer.decode_as_strings(row) == [sentence]
-
-
-def test_each_side_may_have_a_vocabulary(models):
-    marks = ["</s>", "<unk>", "<pad>"]
-    source, target = (
-        {piece: i for i, piece in enumerate([*marks, *model.vocabulary()[4:]])} for model in models
-    )
-    tokenizer = Marian(*(model.to_bytes() for model in models), source, target)
-    assert tokenizer.vocabulary_size == len(target)
-    ids, _ = tokenizer.for_targets().encode(["the cat"])
-    assert tokenizer.decode(ids).numpy().tolist() == [b"the cat"]
-    assert ids.numpy()[0, 0] == target["▁the" if "▁the" in target else "▁"]
+    assert tokenizer.bos_id == tokenizer.pad_id == tokenizer.vocabulary_size - 1
+    assert (tokenizer.eos_id, tokenizer.unk_id) == (0, 1)
+    ids, _ = tokenizer.encode(["the cat", ""])
+    assert ids.numpy()[1].tolist() == [0] + [tokenizer.pad_id] * (ids.shape[1] - 1)
 
 
 def test_a_vocabulary_without_marks_is_refused(models):
@@ -109,11 +95,3 @@ def test_a_vocabulary_without_marks_is_refused(models):
         Marian(proto, proto, {"</s>": 0, "<unk>": 1})
     with pytest.raises(ValueError, match="not a SentencePiece model"):
         Marian(b"junk", proto, {"</s>": 0, "<unk>": 1, "<pad>": 2})
-
-
-def test_codes_may_hold_any_text(tokenizer):
-    assert (
-        tokenizer.encode([">>de<< a"])[0].numpy()[0, 0]
-        == tokenizer.get_config()["vocabulary"][">>de<<"]
-    )
-    assert tokenizer.encode(tf.constant([b">>\xff<<"]))[0].numpy().tolist() == [[1, 0]]

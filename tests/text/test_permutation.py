@@ -12,7 +12,7 @@ from keras_attn.text import Permutation
 from keras_attn.text.batches.permutation import Permutations
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(1, 400), st.integers(0, 9))
 def test_each_number_occurs_once(n, seed):
     found = Permutation(n, [seed, n])(np.arange(n))
@@ -44,9 +44,9 @@ def test_neighbours_go_anywhere():
 
 
 def test_small_ranges_have_every_order_equally_often():
-    orders = collections.Counter(tuple(Permutation(4, seed)(np.arange(4))) for seed in range(2400))
+    orders = collections.Counter(tuple(Permutation(4, seed)(np.arange(4))) for seed in range(960))
     assert set(orders) == set(itertools.permutations(range(4)))
-    assert max(abs(count - 100) for count in orders.values()) < 5 * 10
+    assert max(abs(count - 40) for count in orders.values()) < 5 * 40**0.5
 
 
 def test_many_ranges_are_permuted_at_once():

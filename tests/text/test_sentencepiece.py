@@ -1,9 +1,7 @@
 """Training a SentencePiece vocabulary, against the sentencepiece package itself."""
 
-import gzip
 import io
 import sys
-from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -11,7 +9,6 @@ from fork_server import run_python
 
 from keras_attn.text import SentencePiece, Template
 
-MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "data" / "multi30k"
 SENTENCES = [
     "the cat sat on the mat",
     "the dog sat on the log",
@@ -47,9 +44,11 @@ def test_training_is_deterministic():
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_a_small_text_yields_fewer_pieces_than_allowed(model_type):
+    """Runs of spaces become one."""
     tokenizer = SentencePiece.train(SENTENCES, 8000, model_type)
     assert 4 < tokenizer.vocabulary_size < 200
-    assert decoded(tokenizer, tokenizer.encode(SENTENCES)[0]) == SENTENCES
+    texts = decoded(tokenizer, tokenizer.encode([*SENTENCES, "  the   cat "])[0])
+    assert texts == [*SENTENCES, "the cat"]
 
 
 def test_every_character_gets_a_piece_unless_coverage_is_lowered():
@@ -61,7 +60,7 @@ def test_every_character_gets_a_piece_unless_coverage_is_lowered():
 
 
 def test_long_sentences_and_line_ends_are_learned_from():
-    sentences = ["x" * 20_000, "é\nü"]
+    sentences = ["x" * 5_000, "é\nü"]
     tokenizer = SentencePiece.train(sentences, 30)
     assert decoded(tokenizer, tokenizer.encode(["x é ü"])[0]) == ["x é ü"]
 
@@ -72,13 +71,8 @@ def test_normalisation_is_off_unless_asked_for():
     folded = SentencePiece.train(sentences, 60, normalization="nmt_nfkc")
     assert decoded(identity, identity.encode(["ﬁne １２"])[0]) == ["ﬁne １２"]
     assert decoded(folded, folded.encode(["ﬁne １２"])[0]) == ["fine 12"]
-
-
-def test_runs_of_spaces_become_one():
-    tokenizer = SentencePiece.train(SENTENCES, 60)
-    ids, _ = tokenizer.encode(["  the   cat ", "the cat"])
-    assert (ids.numpy()[0] == ids.numpy()[1]).all()
-    assert decoded(tokenizer, ids) == ["the cat", "the cat"]
+    with pytest.raises(ValueError, match="normalization='nonsense'"):
+        SentencePiece.train(sentences, 60, normalization="nonsense")
 
 
 @pytest.mark.parametrize(
@@ -106,33 +100,10 @@ def test_the_smallest_vocabulary_named_by_the_error_suffices():
         SentencePiece.train(SENTENCES, needed - 1)
 
 
-def test_an_unknown_normalisation_raises():
-    with pytest.raises(ValueError, match="normalization='nonsense'"):
-        SentencePiece.train(SENTENCES, 60, normalization="nonsense")
-
-
 @pytest.mark.parametrize("model", [b"", b"junk", "text", None])
 def test_bytes_that_are_no_model_are_refused(model):
     with pytest.raises(ValueError, match="not a SentencePiece model"):
         SentencePiece(model)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs Multi30k")
-def test_tokenised_multi30k_survives():
-    def lines(language):
-        content = (MULTI30K / f"val.lc.norm.tok.{language}.gz").read_bytes()
-        return gzip.decompress(content).decode().split("\n")[:-1]
-
-    sentences = lines("en") + lines("de")
-    tokenizer = SentencePiece.train(sentences, 2000, "bpe")
-    assert tokenizer.vocabulary_size == 2000
-    assert decoded(tokenizer, tokenizer.encode(sentences)[0]) == sentences
-
-
-def test_a_short_text_is_enough():
-    tokenizer = SentencePiece.train(["ab"], vocabulary_size=8)
-    assert tokenizer.decode(tokenizer.encode(["ab"])[0]).numpy().tolist() == [b"ab"]
 
 
 def test_a_missing_package_is_named(monkeypatch):

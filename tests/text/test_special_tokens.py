@@ -10,7 +10,7 @@ import tensorflow as tf
 from other_backend import needs_jax, start_on
 from tricky_lines import tricky_lines
 
-from keras_attn import export, generation, models, text
+from keras_attn import export, text
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
 from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 
@@ -189,17 +189,3 @@ def test_padding_is_the_end_where_a_model_has_none():
     assert ids.numpy().tolist() == [[260, 97, 259], [260, 257, 115]]
     assert lengths.numpy().tolist() == [2, 3]
     assert np.array(tokenizer.decode(ids)).tolist() == [b"a", b"cats"]
-
-
-@pytest.mark.slow
-def test_an_export_holds_the_model_and_its_tokenizer(tmp_path):
-    tokenizer = TOKENIZERS["wordpiece"]()
-    model = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
-    export.saved_model(model, tmp_path, tokenizer=tokenizer, strategy="greedy", max_length=5)
-    loaded = tf.saved_model.load(str(tmp_path / "1"))
-    lines = tf.constant(["the cats sat", "the zwei 猫", "a"])
-    found = loaded.signatures["serving_default"](lines)
-    ids, _ = tokenizer.encode(lines)
-    expected, scores = generation.generate(model, ids, "greedy", 5)
-    assert found["translation"].numpy().tolist() == tokenizer.decode(expected).numpy().tolist()
-    np.testing.assert_allclose(found["score"], scores, atol=1e-5)

@@ -51,9 +51,9 @@ def folder(tmp_path_factory):
 def test_slices_are_those_of_the_joined_array(folder):
     files = text.TokenFiles(folder)
     assert len(files) == len(WHOLE) == 18
-    for start in range(-19, 20):
+    for start in range(-19, 20, 2):
         assert start not in range(-18, 18) or files[start] == WHOLE[start]
-        for stop in range(-19, 20):
+        for stop in range(-19, 20, 2):
             found = files[start:stop]
             assert found.tolist() == WHOLE[start:stop].tolist() and found.dtype == "int32"
             part = files.part(start, stop)

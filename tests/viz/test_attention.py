@@ -67,9 +67,11 @@ def test_one_head_the_mean_and_some_layers_are_chosen():
     np.testing.assert_allclose(first[1], found["a/attention"][0].mean(axis=0))
 
 
-def test_of_many_tokens_some_are_named():
+def test_of_many_tokens_some_are_named_and_a_long_name_is_cut():
     axes = plot_attention(scores(200, 200), [str(i) for i in range(200)]).axes[0]
     assert names(axes.xaxis) == [str(i) for i in range(0, 200, 3)]
+    axes = plot_attention(np.eye(2), ["b" * 60, "short"]).axes[0]
+    assert names(axes.xaxis) == ["b" * 23 + "…", "short"]
 
 
 def test_of_more_tokens_than_pixels_no_weight_is_lost():
@@ -88,11 +90,6 @@ def test_of_more_tokens_than_pixels_no_weight_is_lost():
         assert (axes.get_xlim()[1], axes.get_ylim()[0]) == tuple(
             n - 0.5 for n in weights.shape[::-1]
         )
-
-
-def test_a_long_name_is_cut():
-    axes = plot_attention(np.eye(2), ["b" * 60, "short"]).axes[0]
-    assert names(axes.xaxis) == ["b" * 23 + "…", "short"]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +147,7 @@ PRIVATE = "\U0010fa01\U0010fa02"
 
 
 def test_a_font_that_has_the_script_is_found(tmp_path):
+    """For letters that DejaVu lacks."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
@@ -158,6 +156,8 @@ def test_a_font_that_has_the_script_is_found(tmp_path):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            letters = ["I", "мир", "καί", "שלום", "مرحبا", "∅␣⏎⇥"]
+            assert families_for(letters) == ["DejaVu Sans"]
             assert families_for(["I", PRIVATE]) == ["DejaVu Sans", "Private"]
             figure = plot_attention(np.eye(2), ["I", PRIVATE])
             label = figure.axes[0].get_yticklabels()[1]
@@ -170,9 +170,3 @@ def test_a_font_that_has_the_script_is_found(tmp_path):
 def test_a_script_without_a_font_is_named():
     with pytest.warns(UserWarning, match=r"No font on this machine has \S+ \(UNNAMED\)"):
         plot_attention(np.eye(2), ["I", PRIVATE])
-
-
-def test_letters_of_dejavu_need_no_other_font():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert families_for(["I", "мир", "καί", "שלום", "مرحبا", "∅␣⏎⇥"]) == ["DejaVu Sans"]

@@ -4,16 +4,12 @@ from each import check_each
 
 from keras_attn.viz import axes, plot_axes
 
-MODULES = [
-    "scores",
-    "patterns",
-    "positions",
-    "norms",
-    "residuals",
-    "feed_forward",
-    "depth",
-    "memory",
-]
+MODULES = "scores patterns positions norms residuals feed_forward depth memory".split()
+# Bases, and what is shown as "p & q | r", "s + bias" and "none".
+NO_VALUES = set(
+    "Bias KernelScore Memory Norm Pattern Position PositionMixer Residual Score "
+    "Both Either Sum NoNorm ScoreLayer RotaryScaling Halting".split()
+)
 
 
 def texts(figure):
@@ -39,21 +35,7 @@ def check_package(name):
         for label in labels
         if name in (f"{axis}s", axis, axis.replace("-", "_"))
     }
-    bases = {
-        "Bias",
-        "KernelScore",
-        "Memory",
-        "Norm",
-        "Pattern",
-        "Position",
-        "PositionMixer",
-        "Residual",
-        "Score",
-    }
-    # Shown as "p & q | r", "s + bias" and "none".
-    others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer", "RotaryScaling", "Halting"}
-    not_values = bases | others
-    assert classes - not_values <= drawn
+    assert classes - NO_VALUES <= drawn
 
 
 def test_boxes_stay_inside_the_picture():

@@ -28,6 +28,13 @@ def made(dynamic):
     return model
 
 
+@pytest.fixture(scope="module")
+def dynamic():
+    """A model with dynamic spans, and these for `IDS`."""
+    model = made(dynamic=True)
+    return model, model.span_summary(IDS)
+
+
 def test_the_table_has_a_row_a_layer_and_a_column_a_head():
     axes = plot_spans([[1.0, 2.0], [3.0]]).axes[0]
     np.testing.assert_array_equal(
@@ -60,9 +67,8 @@ def test_a_mask_ends_at_the_longest_span():
     assert 0.5 < mask[-2] < 0.7
 
 
-def test_dynamic_spans_are_drawn_at_each_token():
-    model = made(dynamic=True)
-    summary = model.span_summary(IDS)
+def test_dynamic_spans_are_drawn_at_each_token(dynamic):
+    model, summary = dynamic
     figure = plot_spans(summary, TOKENS, row=1)
     panels = {axes.get_title(): axes for axes in figure.axes}
     axes = panels["span of the query at each token, mean over heads"]
@@ -82,7 +88,6 @@ def test_dynamic_spans_are_drawn_at_each_token():
     [
         ([], {}, "`spans` must be of at least one layer"),
         ({}, {}, "`spans` must be of at least one layer"),
-        (None, {}, "`spans` must be of at least one layer"),
         ([[1.0, np.nan]], {}, "`spans` must be numbers of at least 0, .*nan"),
         ([[-1.0]], {}, "`spans` must be numbers of at least 0"),
         ([["a"]], {}, "`spans` must be numbers of at least 0"),
@@ -96,7 +101,7 @@ def test_dynamic_spans_are_drawn_at_each_token():
         ("dynamic", {"tokens": 3}, "`tokens` must be a list of strings"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(spans, arguments, message):
-    spans = made(dynamic=True).span_summary(IDS) if isinstance(spans, str) else spans
+def test_bad_input_is_refused_in_a_sentence(spans, arguments, message, dynamic):
+    spans = dynamic[1] if isinstance(spans, str) else spans
     with pytest.raises(ValueError, match=message):
         plot_spans(spans, **arguments)
