@@ -6,22 +6,20 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 import types
 
 import pytest
 from contenders import broken, dying, failing_late, holding, missing, printing, sleeping
 from fork_server import ROOT
 
-from recipes.benchmarks import harness, parity, training, worker
-from recipes.benchmarks.card import Card, checkout, execute, not_negative, positive, table
+from recipes.benchmarks import harness, parity, worker
+from recipes.benchmarks.card import Card, checkout, execute, not_negative, positive
 from recipes.benchmarks.harness import (
     Contender,
     beside,
     compare,
     compare_twins,
     measure,
-    measure_first_calls,
     typical,
 )
 from recipes.common import machine as provenance
@@ -30,12 +28,14 @@ from recipes.common.machine import peak_memory, resident_memory, restart_peak
 SUPPORT = ROOT / "tests" / "support"
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def quick():
     """No settling, and workers that find the contenders."""
-    monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr(harness, "PROBE_SIZE", 32)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), str(ROOT)]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harness, "SETTLE_SECONDS", 0.0)
+        patch.setattr(harness, "PROBE_SIZE", 32)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), str(ROOT)]))
+        yield
 
 
 def target(function):
@@ -50,22 +50,6 @@ def quietly(*contenders, **arguments):
     return measure(contenders, log=lambda text: None, **{"minimum_seconds": 0.0, **arguments})
 
 
-@pytest.mark.slow
-def test_times_what_a_call_takes():
-    fast = contender(sleeping, "fast", seconds=0.01)
-    slow = contender(sleeping, "slow", seconds=0.04)
-    rows, skipped = quietly(fast, slow, repetitions=3)
-    assert not skipped
-    assert [row["name"] for row in rows] == ["fast", "slow"]
-    for row, seconds in zip(rows, (0.01, 0.04), strict=True):
-        assert len(row["seconds"]) == 3
-        assert min(row["seconds"]) >= seconds
-        assert row["units_per_second"] == pytest.approx(10 / row["median_seconds"])
-        assert row["cpu_seconds"] < seconds
-        assert row["facts"] == {"seconds": seconds}
-    assert compare(rows, "fast", ["slow"])["ratio"] > 1
-
-
 def test_contenders_of_tests_start_without_keras():
     """Else each of their processes takes seconds."""
     code = "import recipes.benchmarks.worker, contenders, sys; print('keras' in sys.modules)"
@@ -74,13 +58,6 @@ def test_contenders_of_tests_start_without_keras():
 
 
 @pytest.mark.slow
-def test_repeats_calls_until_the_time_is_filled():
-    start = time.perf_counter()
-    rows, _ = quietly(contender(sleeping, seconds=0.001), repetitions=2, minimum_seconds=0.2)
-    assert time.perf_counter() - start > 0.2  # At least 0.2 s of calls that take a few ms each.
-    assert 0.001 <= rows[0]["median_seconds"] < 0.1
-
-
 def test_the_twin_of_a_contender_runs_the_code_of_another_checkout(tmp_path):
     """That of this checkout and the other one are timed in turn, without other libraries."""
     code = "def sleeping(seconds): return Task(lambda: time.sleep(2 * seconds))"
@@ -103,27 +80,22 @@ def test_a_folder_without_benchmarks_is_no_checkout(tmp_path):
     assert checkout(f"{ROOT}/tests/..") == str(ROOT)
 
 
-def test_contenders_that_cannot_run_are_skipped_with_a_reason():
-    rows, skipped = quietly(
-        *map(contender, (missing, broken, dying, failing_late, printing)), repetitions=2
-    )
-    assert [row["name"] for row in rows] == ["printing"]
+@pytest.fixture(scope="module")
+def measured(quick):
+    """Rows of two contenders, and why four others have none."""
+    others = map(contender, (missing, broken, dying, failing_late, printing))
+    return quietly(contender(sleeping, "fast", seconds=0.001), *others, repetitions=2)
+
+
+def test_contenders_that_cannot_run_are_skipped_with_a_reason(measured):
+    rows, skipped = measured
+    assert [row["name"] for row in rows] == ["fast", "printing"]
     assert skipped == {
         "missing": "a_library_that_nobody_has is not installed",
         "broken": "it failed with ValueError: no such size",
         "dying": "its process ended with exit code 7",
         "failing_late": "it failed with ValueError: too late",
     }
-
-
-@pytest.mark.slow
-def test_first_calls_come_from_fresh_processes():
-    rows, skipped = measure_first_calls(
-        [contender(sleeping, seconds=0.02), contender(broken)], 2, log=lambda text: None
-    )
-    assert list(skipped) == ["broken"]
-    assert len(rows) == 1 and len(rows[0]["seconds"]) == 2
-    assert min(rows[0]["seconds"]) >= 0.02
 
 
 @pytest.mark.slow
@@ -164,21 +136,6 @@ def test_of_several_processes_the_one_of_median_time_is_reported():
     assert typical([*reports, {"skipped": "it failed"}]) == {"skipped": "it failed"}
 
 
-def test_a_name_with_a_bar_is_one_cell():
-    row = {"name": "a | b", "seconds": [1.0], "first_call": {"seconds": 1.0}}
-    numbers = "median_seconds units_per_second cpu_seconds build_seconds peak_mb probe_gflops"
-    lines = table([{**row, **dict.fromkeys(numbers.split(), 1.0)}], "calls", {})
-    assert len({line.replace(r"\|", "").count("|") for line in lines}) == 1
-
-
-def test_another_matrix_product_can_tell_the_speed_of_the_machine():
-    rates = iter([2.0, 4.0, 8.0, 10.0])
-    rows, _ = quietly(contender(printing), repetitions=3, gemm_rate=lambda: next(rates))
-    # Each repetition has the mean of what was measured before and after it.
-    assert rows[0]["probes"] == [3.0, 6.0, 9.0]
-    assert rows[0]["probe_gflops"] == 6.0
-
-
 def timings(**seconds):
     return [
         {"name": name, "seconds": list(values), "median_seconds": sorted(values)[len(values) // 2]}
@@ -197,40 +154,27 @@ def test_compare_takes_the_fastest_peer_and_ratios_within_a_turn():
     assert compare(rows, "absent", ["ours"]) is None
 
 
-def test_environment_lets_threads_spread(monkeypatch):
-    monkeypatch.setenv("OMP_PROC_BIND", "true")
-    variables = harness.environment()
-    assert "OMP_PROC_BIND" not in variables
-    assert variables["KERAS_BACKEND"] == "tensorflow"
-
-
-def test_card_says_everything_in_both_files(tmp_path):
-    fast = contender(sleeping, "fast", seconds=0.001)
-    rows, skipped = quietly(fast, contender(missing), repetitions=1)
-    card = Card("example", "An example", "Sleeping.", unit="naps")
-    card.add("one nap", rows, skipped, [compare(rows, "fast", ["fast"], 2.0), None])
+def test_card_says_everything_in_both_files(measured, tmp_path):
+    """With further columns, a headline and bounds."""
+    rows, skipped = measured
+    columns = {"first letter": lambda row: row["name"][0]}
+    card = Card("example", "An example", "Sleeping.", unit="naps", columns=columns)
+    demand = {"name": "nap", "statement": "**nap** holds 3 MB", "at_most": 2, "met": False}
+    card.add("one nap", rows, skipped, [compare(rows, "fast", ["fast"], 2.0), None, demand])
+    card.headline("What it shows.")
     text = card.write(tmp_path)
     assert text == (tmp_path / "example.md").read_text()
-    for part in ("# An example", "## one nap", "| fast |", "naps/s", "not met", "GiB", "python 3"):
+    for part in ("# An example", "| fast |", "naps/s", "not met", "GiB", "python 3"):
         assert part in text
     assert "missing is not in the table: a_library_that_nobody_has is not installed." in text
+    assert text.index("What it shows.") < text.index("## one nap")
+    assert "- **nap** holds 3 MB (at most 2 is asked: not met)." in text
+    header, rule, row, _ = (line for line in text.splitlines() if line.startswith("|"))
+    assert header.endswith("| first letter |") and row.endswith("| f |")
+    assert header.count("|") == rule.count("|") == row.count("|")
     content = json.loads((tmp_path / "example.json").read_text())
     assert content["groups"][0]["rows"][0]["seconds"] == rows[0]["seconds"]
     assert content["groups"][0]["comparisons"][0]["met"] is False
-
-
-def test_card_has_further_columns_a_headline_and_bounds(tmp_path):
-    rows, _ = quietly(contender(sleeping, "nap", seconds=0.001), repetitions=1)
-    card = Card("example", "An example", "Sleeping.", columns={"first letter": lambda r: "n"})
-    demand = {"name": "nap", "statement": "**nap** holds 3 MB", "at_most": 2, "met": False}
-    card.add("one nap", rows, comparisons=[demand])
-    card.headline("What it shows.")
-    text = card.write(tmp_path)
-    header, rule, row = (line for line in text.splitlines() if line.startswith("|"))
-    assert header.endswith("| first letter |") and row.endswith("| n |")
-    assert header.count("|") == rule.count("|") == row.count("|")
-    assert text.index("What it shows.") < text.index("## one nap")
-    assert "- **nap** holds 3 MB (at most 2 is asked: not met)." in text
 
 
 def test_a_card_without_a_row_replaces_no_other_one(tmp_path, capsys):
@@ -261,25 +205,6 @@ def test_numbers_that_are_too_small_are_refused(kind, text):
     assert positive("7") == 7 and not_negative("0") == 0
 
 
-def test_the_first_step_is_of_the_chosen_contenders(monkeypatch, tmp_path):
-    """Without keras_attn's own nothing is compared; without any there is no table."""
-    found, settings = [], {"smoothing": 0.1, "dropout": 0.1}
-
-    def measure(contenders, repetitions):
-        found.append([contender.name for contender in contenders])
-        return [], {name: "it failed" for name in found[-1]}
-
-    monkeypatch.setattr(training, "measure_first_calls", measure)
-    card = Card("example", "An example", "Steps.")
-    for parts in (["torch"], ["KerasHub"], [""]):
-        training.add_first_step(card, "tiny", 32, settings, 1, parts)
-    assert found == [
-        ["KerasHub fit, float32"],
-        ["keras_attn fit, float32", "KerasHub fit, float32"],
-    ]
-    assert [group["comparisons"] for group in card.content["groups"]] == [[], []]
-
-
 def test_the_hardware_names_the_accelerators_of_the_backend(monkeypatch):
     devices = [types.SimpleNamespace(platform="gpu", device_kind="H100")] * 2
     devices.append(types.SimpleNamespace(platform="cpu", device_kind="cpu"))
@@ -296,10 +221,7 @@ def test_parity_ends_with_1_where_a_test_fails(monkeypatch, tmp_path):
     for result, code in (("passed", False), ("skipped: no torch", False), ("failure: 3", True)):
         monkeypatch.setattr(parity, "run_tests", lambda folder, r=result: [("test_a one", r)])
         assert parity.main() == code
-    assert all((parity.ROOT / "tests" / "peers" / f"{name}.py").exists() for name in parity.TESTS)
-
-
-def test_the_card_of_parity_tells_what_passed_and_what_not():
     text = parity.markdown([("test_a one", "passed"), ("test_b", "skipped: no torch")])
     assert "1 of 2 passed." in text
     assert "| test_a one | passed |" in text and "| test_b | skipped: no torch |" in text
+    assert all((parity.ROOT / "tests" / "peers" / f"{name}.py").exists() for name in parity.TESTS)

@@ -3,23 +3,9 @@
 import math
 
 import pytest
-from other_backend import needs_jax, run_on
 
 from recipes.benchmarks import accelerator, operations
 from recipes.benchmarks.card import Card
-
-JAX = """
-import json
-from recipes.benchmarks.contenders import accelerator_jax as contenders
-
-sizes = {"length": 64, "batch": 2, "dtype": "float32", "gflop": 1.0}
-tasks = [contenders.attention(*of, **sizes) for of in (("Causal", []), ("Local", [16]))]
-training = {"size": "tiny", "batch": 2, "length": 5, "steps": 1, "policy": "mixed_bfloat16"}
-tasks.append(contenders.training(**training, smoothing=0.1, dropout=0.1))
-for task in tasks:
-    task.call()
-print(json.dumps([[task.units, task.facts] for task in tasks]))
-"""
 
 
 def row(name, platform, seconds):
@@ -67,15 +53,6 @@ def test_operations_are_those_of_all_rows_of_a_batch():
     for contender in (ours, theirs):
         assert contender.options["gflop"] == pytest.approx(expected)
     assert (ours.backend, theirs.backend) == ("jax", "torch")
-
-
-@pytest.mark.slow
-@needs_jax
-def test_contenders_on_jax_compute():
-    causal, local, training = run_on("jax", JAX)
-    assert (causal[0], local[0], training[0]) == (2 * 64, 2 * 64, 2 * 2 * 5)
-    assert causal[1]["by"] == local[1]["by"] == "blockwise"
-    assert causal[1]["platform"] == "cpu" and training[1]["parameters"] > 0
 
 
 def test_contenders_on_torch_compute(monkeypatch):

@@ -1,10 +1,6 @@
 """The benchmark of loading an export, and the contenders of decoding that can be chosen."""
 
-import pytest
-
-from keras_attn import export, models
 from recipes.benchmarks import decoding, loading
-from recipes.benchmarks.contenders.loading import loading as load
 
 
 def facts(requests, load_seconds, resident_mb):
@@ -47,17 +43,3 @@ def test_hugging_face_decodes_one_sentence_at_both_settings(monkeypatch):
     rows = [{"name": name, "seconds": [s], "median_seconds": s} for name, s in seconds.items()]
     (found,) = filter(None, decoding.comparisons(rows, 1))
     assert found["peer"] == "Hugging Face generate, 1 thread" and found["ratio"] == 0.5
-
-
-@pytest.mark.slow
-def test_a_loaded_export_runs_each_request_once(tmp_path):
-    model = models.transformer(19, 1, 2, 8, 11)
-    buckets = export.Buckets((1,), (5, 7))
-    directory = export.saved_model(model, tmp_path, max_length=3, compile="xla", buckets=buckets)
-    task = load(directory)
-    for _ in range(2):
-        task.call()
-    names = [name for name, *_ in task.facts["requests"]]
-    assert names == ["ids", "plain", "plain_ids", "serving_default", "ids", "ids"]
-    assert [shape for _, shape, _ in task.facts["requests"][-2:]] == [[1, 5], [1, 7]]
-    assert 0 < task.facts["graph_megabytes"] < task.facts["megabytes"]

@@ -1,7 +1,6 @@
 """The benchmark of the input pipeline on data of a few sentences."""
 
 import gzip
-import math
 
 import numpy as np
 import pytest
@@ -23,17 +22,6 @@ def path(tmp_path):
     return str(tmp_path / "pairs.npz")
 
 
-@pytest.mark.parametrize("has_sources", [False, True])
-def test_sentences_come_back_from_the_file(path, has_sources):
-    contenders.save(path, SOURCES if has_sources else None, TARGETS)
-    sources, targets = contenders._load(path)
-    assert [x.tolist() for x in targets] == [x.tolist() for x in TARGETS]
-    if has_sources:
-        assert [x.tolist() for x in sources] == [x.tolist() for x in SOURCES]
-    else:
-        assert sources is None
-
-
 @pytest.mark.parametrize("way", [contenders.BUCKETS, contenders.PACKED])
 def test_the_pipeline_alone_gives_all_tokens_in_each_call(path, way):
     contenders.save(path, SOURCES, TARGETS)
@@ -43,28 +31,15 @@ def test_the_pipeline_alone_gives_all_tokens_in_each_call(path, way):
     task.call()
 
 
-@pytest.mark.parametrize("has_sources", [False, True])
-def test_all_ways_hold_the_same_tokens(path, has_sources):
+def test_all_ways_hold_the_same_tokens(path):
     found = []
-    contenders.save(path, SOURCES if has_sources else None, TARGETS)
+    contenders.save(path, SOURCES, TARGETS)
     for way in contenders.WAYS:
         made = contenders._batches(contenders._load(path), way, **SIZES)
         labels = np.concatenate([made[i][1].ravel() for i in range(len(made))])
         found.append(np.sort(labels[labels > 0]).tolist())
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == sum(len(target) + 1 for target in TARGETS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", contenders.WAYS)
-def test_a_step_of_each_way(path, way, monkeypatch):
-    monkeypatch.setattr(contenders, "SMALL", {"num_layers": 1, "num_heads": 2})
-    contenders.save(path, None, TARGETS)
-    options = {"steps": 2, "vocabulary_size": 50, "hidden_dim": 8}
-    task = contenders.training(path, "gpt", way, **SIZES, **options)
-    assert 0 < task.units <= sum(len(target) + 1 for target in TARGETS)
-    assert 0 <= task.facts["padding"] < 1
-    assert math.isfinite(task.call().history["loss"][0])
 
 
 def test_paragraphs_are_cut_to_rows(tmp_path, monkeypatch):

@@ -116,20 +116,11 @@ def test_a_run_adds_to_the_card_of_the_same_budget(folder, tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "contender",
-    [
-        quality_ours.gpt,
-        quality_ours.transformer_xl,
-        quality_torch.hugging_face,
-        quality_torch.x_transformers,
-        quality_torch.x_transformers_xl,
-    ],
-)
+@pytest.mark.parametrize("contender", [quality_ours.transformer_xl, quality_torch.hugging_face])
 def test_a_contender_learns_what_follows(contender, folder):
-    if contender.__module__.endswith("torch"):
+    if contender is quality_torch.hugging_face:
         pytest.importorskip("torch")
-        pytest.importorskip("transformers" if "face" in contender.__name__ else "x_transformers")
+        pytest.importorskip("transformers")
     facts = contender(folder, 0).facts
     assert len(facts["curve"]) == 10 and facts["curve"][-1] < facts["curve"][0]
     assert facts["bits_per_character"] < 2 < np.log2(7)

@@ -1,9 +1,5 @@
 """The benchmark of the server: wrong and lost answers are counted, numbers follow by hand."""
 
-import os
-import pathlib
-import time
-
 import pytest
 import tensorflow as tf
 
@@ -11,9 +7,9 @@ for _name in ("grpc", "starlette", "tensorflow_serving", "uvicorn"):
     pytest.importorskip(_name, reason="needs pip install 'keras_attn[serving]'")
 
 from recipes.benchmarks import serving as benchmark  # noqa: E402
-from recipes.benchmarks import serving_model, serving_process  # noqa: E402
-from recipes.benchmarks.serving_clients import GrpcConnection, Load, RestConnection, same  # noqa: E402
-from recipes.benchmarks.serving_model import InProcess, newest, untrained  # noqa: E402
+from recipes.benchmarks import serving_process  # noqa: E402
+from recipes.benchmarks.serving_clients import Load, same  # noqa: E402
+from recipes.benchmarks.serving_model import InProcess, newest  # noqa: E402
 from recipes.common.machine import free_ports  # noqa: E402
 
 
@@ -82,14 +78,6 @@ def test_wrong_and_lost_answers_are_counted(server):
     assert not load.seconds and not load.wrong
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("client", [RestConnection, GrpcConnection])
-def test_a_refused_request_is_an_error(server, client, monkeypatch):
-    monkeypatch.setattr("recipes.benchmarks.serving_clients.MODEL", "other")
-    with pytest.raises(Exception, match="Servable not found"):
-        client(server)("a")
-
-
 def test_scores_may_differ_by_a_rounding():
     assert same(("a", -20.0001), ("a", -20.0))
     assert not same(("a", -20.001), ("a", -20.0))
@@ -100,23 +88,6 @@ def test_the_slope_of_memory_is_that_of_the_second_half():
     memory = serving_process.MemoryLog(0)
     memory.samples = [(0, 10), (1, 50), (2, 90), (3, 100), (4, 101), (5, 102)]
     assert memory.slope() == pytest.approx(60)
-
-
-def test_memory_is_sampled():
-    with serving_process.MemoryLog(os.getpid(), 0.01) as memory:
-        while len(memory.samples) < 3:
-            time.sleep(0.01)
-    assert all(50 < megabytes < 50_000 for _, megabytes in memory.samples)
-    seconds = [second for second, _ in memory.samples]
-    assert seconds == sorted(seconds)
-
-
-@pytest.mark.slow
-def test_a_server_that_does_not_start_reports_the_reason(tmp_path):
-    log = tmp_path / "log"
-    with pytest.raises(RuntimeError, match="must be a directory that holds"):
-        with serving_process.serving(tmp_path / "missing", log):
-            pass
 
 
 def test_the_card_has_rates_and_requirements():
@@ -147,10 +118,3 @@ def test_the_card_has_rates_and_requirements():
     assert "**REST**: 1.00 times the time of a call in process (at most 1.05 is asked: met)" in text
     assert "**The start**: 1.90 times loading and one call (at most 1.5 is asked: not met)" in text
     assert "| REST | 16.0 | 8.5 |" in lines and "| in process | 16.0 | 4.5 |" in lines
-
-
-@pytest.mark.slow
-def test_an_untrained_model_is_exported(tmp_path, monkeypatch):
-    monkeypatch.setattr(serving_model, "LAYERS", 1)
-    folder = untrained(tmp_path / "export", ["1 May 2001", "2 June 1999"])
-    assert pathlib.Path(newest(folder)).name == "1"

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from marks import slow_but
 
 from recipes.benchmarks import values
 from recipes.benchmarks.contenders import layers
@@ -16,7 +17,7 @@ def test_every_expert_at_each_position_is_the_same_function():
     np.testing.assert_allclose(*outputs, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", values.AXES)
+@pytest.mark.parametrize("name", slow_but(["norm"], values.AXES))
 def test_every_value_has_a_layer(name):
     axis = values.AXES[name]
     for value in (axis.plain, *axis.values):

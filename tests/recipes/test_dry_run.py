@@ -1,13 +1,11 @@
 """`--dry-run`: what it prints, and that it changes neither files nor the run that follows."""
 
-import json
 import time
 
 import keras
 import numpy as np
 import pytest
 import recipe_runs
-from other_backend import needs_jax, start_on
 
 from keras_attn import models
 from keras_attn.callbacks import Resume
@@ -17,17 +15,9 @@ from recipes.common.progress import byte_size, duration
 
 SIZES = ("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7")
 TEXT = (*SIZES, "--context", "12", "--batch-size", "3", "--steps", "12", "--epochs", "2")
-PACKED = (
-    *("--source", "en", "--target", "xx", "--tokenizer", "characters", "--num-layers", "1"),
-    *("--packing", "24", "--tokens-per-batch", "96", "--epochs", "2", "--max-length", "8"),
-)
 COMMANDS = {
     "language_model": ("--model", "gpt", *TEXT),
-    "masked_language_model": ("--tokenizer", "characters", *TEXT),
-    "translate": (*PACKED, "--beams", "1"),
     "image": (*SIZES, "--steps", "6", "--epochs", "2", "--samples", "1", "--test-images", "4"),
-    "algorithmic": (*SIZES, "--train-length", "3", "--steps", "6", "--epochs", "1"),
-    "compare": (*TEXT, "--axis", "memory", "--valid-tokens", "50"),
     "control": (
         *(*SIZES, "--num-envs", "2", "--rollout", "13", "--memory", "17", "--steps", "100"),
         *("--epochs", "2", "--passes", "1", "--episodes", "2", "--seeds", "2"),
@@ -38,21 +28,14 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A text, and a parallel text."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "text.txt").write_text("to be or not to be, that is the question\n" * 30)
-    for split, lines in (("train", 40), ("val", 7), ("test_small", 5)):
-        words = [f"one {index * index % 17}" for index in range(lines)]
-        (folder / f"{split}.en").write_text("\n".join(words))
-        (folder / f"{split}.xx").write_text("\n".join(words))
     return folder
 
 
 def run(recipe, data, out, *more):
-    given = {"translate": ("--data-dir", data)}
-    if "--context" in COMMANDS[recipe]:
-        given[recipe] = ("--text", data / "text.txt")
-    return recipe_runs.run(recipe, *COMMANDS[recipe], *given.get(recipe, ()), "--out", out, *more)
+    texts = ("--text", data / "text.txt") if recipe == "language_model" else ()
+    return recipe_runs.run(recipe, *COMMANDS[recipe], *texts, "--out", out, *more)
 
 
 def lines_of(capsys, recipe, data, out, *more):
@@ -100,19 +83,26 @@ def test_the_report_says_whether_compilation_by_xla_pays(plain, advice):
     assert f"each other {plain[1]} s, the median of 1" in said and advice in said
 
 
-def test_jit_compile_is_measured_with_and_without(data, tmp_path, capsys, monkeypatch):
-    measured = []
+def test_a_dry_run_reports_its_costs_and_writes_nothing(data, tmp_path, capsys, monkeypatch):
+    """With `--jit-compile` steps are measured with and without it."""
+    measured, out = [], tmp_path / "out"
 
     def fit_seconds(model, train, scope, count):
         measured.append((model.jit_compile, count))
         return [2.0 if model.jit_compile else 1.0] * count
 
     monkeypatch.setattr(dry_run, "fit_seconds", fit_seconds)
-    found = lines_of(capsys, "language_model", data, tmp_path / "out", "--jit-compile")
+    found = lines_of(capsys, "language_model", data, out, "--jit-compile")
     assert measured == [(True, 10), (False, 10)]
     assert "each other 2 s" in found["Time"] and "Leave the option out." in found
-    lines_of(capsys, "language_model", data, tmp_path / "out")
+    found = lines_of(capsys, "language_model", data, out)
     assert measured[2:] == [(False, 5)]
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 7}
+    model = models.gpt(4 + len(set((data / "text.txt").read_text())), **sizes, max_length=12)
+    assert found["Model"].startswith(f"{model.count_params():,} parameters")
+    assert found["Steps"] == "12" and found["Resume"].startswith("nothing")
+    assert "the median of 4" in found["Time"] and str(out) in found["Files"]
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -138,42 +128,20 @@ def test_the_bytes_of_variables_depend_on_their_precision():
     assert byte_count(model.variables) == (3 * 5 + 5) * 2
 
 
-@pytest.mark.slow
-def test_a_dry_run_of_a_language_model_reports_its_costs_and_writes_nothing(data, tmp_path, capsys):
-    out = tmp_path / "out"
-    found = lines_of(capsys, "language_model", data, out)
-    text = (data / "text.txt").read_text()
-    model = models.gpt(
-        4 + len(set(text)),
-        num_layers=1,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=7,
-        max_length=12,
-    )
-    assert found["Model"].startswith(f"{model.count_params():,} parameters")
-    assert found["Steps"] == "12" and found["Resume"].startswith("nothing")
-    assert "the median of 4" in found["Time"] and str(out) in found["Files"]
-    assert not out.exists()
-
-
 def test_a_dry_run_does_not_prepare_tokens(capsys):
     error = recipe_runs.error_of(capsys, "translate", "--prepare", "--dry-run")
     assert "--dry-run and --prepare exclude each other" in error
 
 
 def weights(out):
-    """The weights of all models of a finished run, by file; of a comparison its results."""
-    found = {}
-    for path in sorted(out.rglob("model.keras")):
-        model = keras.models.load_model(path, compile=False)
-        found[path.relative_to(out)] = np.concatenate([w.ravel() for w in model.get_weights()])
-    for path in sorted(out.rglob("*.json")):
-        bits = json.loads(path.read_text()).get("bits_per_character")
-        if bits:
-            found[path.relative_to(out)] = np.array(bits)
-    assert found
-    return found
+    """The weights of all models of a finished run, by file."""
+    paths = sorted(out.rglob("model.keras"))
+    models_of_run = {path: keras.models.load_model(path, compile=False) for path in paths}
+    assert models_of_run
+    return {
+        path.relative_to(out): np.concatenate([w.ravel() for w in model.get_weights()])
+        for path, model in models_of_run.items()
+    }
 
 
 @pytest.mark.slow
@@ -199,22 +167,9 @@ def test_a_dry_run_says_how_much_of_a_run_is_done(data, tmp_path, capsys, monkey
     assert contents(tmp_path) == before
 
 
+# The other recipes share the dry run of `image`; that of comparisons is estimated in its own tests.
 @pytest.mark.slow
-@needs_jax
-def test_a_dry_run_on_jax_reports_its_costs_and_writes_nothing(data, tmp_path):
-    """Batches of sentences of like lengths have several shapes."""
-    arguments = [*COMMANDS["translate"], "--data-dir", data, "--out", tmp_path / "out", "--dry-run"]
-    arguments = [x for x in arguments if x not in ("--packing", "24")]
-    module = "'recipes.translate', run_name='__main__', alter_sys=True"
-    done = start_on("jax", f"import runpy; runpy.run_module({module})", *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "optimizer state" in done.stdout and "Time:" in done.stdout
-    assert not (tmp_path / "out").exists()
-
-
-# The other recipes share the dry run of `image`.
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", ("compare", "control", "image"))
+@pytest.mark.parametrize("recipe", ("control", "image"))
 def test_the_run_after_a_dry_run_is_the_same(recipe, data, tmp_path, capsys):
     dry, plain = tmp_path / "dry", tmp_path / "plain"
     found = lines_of(capsys, recipe, data, dry)

@@ -1,10 +1,8 @@
-"""Dynamic spans in the language model recipe: option, card, picture, export."""
+"""Dynamic spans in the language model recipe: option, card, picture."""
 
-import keras
 import numpy as np
 import pytest
 import recipe_runs
-import tensorflow as tf
 
 from recipes.language_model.training import LanguageModelRun
 
@@ -43,20 +41,3 @@ def test_the_card_has_the_mean_of_dynamic_spans_over_held_out_text(data, tmp_pat
     expected = LONGEST / (1 + np.exp(-logits))
     np.testing.assert_allclose(spans["by_layer"][0], expected.mean(axis=(0, 1)), atol=0.06)
     assert (tmp_path / "spans.png").stat().st_size > 0
-
-
-@pytest.mark.slow
-def test_dynamic_spans_are_trained_drawn_and_exported(data, tmp_path):
-    """From the option to the card, the picture and an export whose steps are the model's."""
-    options = *OPTIONS, "--with", "span_loss=0.01", "--data-dir", data, "--out", tmp_path
-    assert recipe_runs.run("language_model", *options) == 0
-    assert np.shape(recipe_runs.card(tmp_path)["spans"]["by_layer"]) == (2, 2)
-    assert (tmp_path / "spans.png").stat().st_size > 0
-    model = keras.models.load_model(tmp_path / "model.keras")
-    assert all(block.attention.pattern.dynamic for block in model.depth.blocks)
-    served = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures
-    ids = tf.constant([[5, 7, 4, 9, 6]])
-    state = served["initial_memory"](batch_size=tf.constant(1))
-    found = served["step"](token_ids=ids, lengths=tf.constant([5]), **state)
-    expected = model({"token_ids": ids, **model.initial_memory(1)})
-    np.testing.assert_allclose(found["logits"], expected["logits"], atol=1e-4)

@@ -60,11 +60,11 @@ def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("own", [deep_residuals, factors, facts, lengths, spans, streams])
-def test_the_cards_here_are_those_of_their_runs(own):
-    found = own.EXPERIMENT
-    card = (CARDS / f"{found.name}.md").read_text()
-    assert found.markdown(read_runs(CARDS / f"{found.name}.json")) == card
+def test_the_cards_here_are_those_of_their_runs():
+    for own in (deep_residuals, factors, facts, lengths, spans, streams):
+        experiment = own.EXPERIMENT
+        card = (CARDS / f"{experiment.name}.md").read_text()
+        assert experiment.markdown(read_runs(CARDS / f"{experiment.name}.json")) == card
 
 
 @pytest.mark.parametrize("content", ["{", '{"runs": [{"seed": 0}]}'])
@@ -95,22 +95,17 @@ def test_a_file_as_folder_and_ctrl_c_are_one_sentence(toy, tmp_path, capsys, mon
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
     for name, small in {"STEPS": 3, "EPOCHS": 1, "ROWS": 16, "NUM_LAYERS": 2}.items():
         monkeypatch.setattr(module, name, small, raising=False)
-    first, *_, last = module.EXPERIMENT.values.values()
+    first, *_ = module.EXPERIMENT.values.values()
     assert np.isfinite(list(module.run(first).values())).all()
-    last()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", ["full", "dynamic, 1e-5"])
-def test_untrained_spans_give_the_keys_of_their_ramp(value, monkeypatch):
+def test_untrained_spans_give_the_keys_of_their_ramp(monkeypatch):
     monkeypatch.setattr(spans, "STEPS", 1)
-    found = spans.run(spans.EXPERIMENT.values[value])
+    found = spans.run(spans.EXPERIMENT.values["dynamic, 1e-5"])
     within_ramp = np.minimum(np.arange(1, 129), spans.RAMP).mean()
-    if value == "full":
-        assert found["keys"] == np.arange(1, 129).mean() and found["span of layer 1"] == 128
-    else:
-        assert within_ramp <= found["keys"] < within_ramp + 4
-        assert 0 <= found["span of layer 2"] < 4
+    assert within_ramp <= found["keys"] < within_ramp + 4
+    assert 0 <= found["span of layer 2"] < 4
 
 
 def test_bits_by_position_are_those_of_each_predicted_character():
@@ -128,21 +123,3 @@ def test_bits_by_position_are_those_of_each_predicted_character():
     model = GivenProbabilities()
     np.testing.assert_allclose(bits_by_position(model, rows, count=3), expected, rtol=1e-6)
     assert abs(bits(model, rows, count=3) - expected.mean()) < 1e-6
-
-
-def test_each_character_counts_in_its_column():
-    rows = 100 * np.arange(2)[:, None] + np.arange(factors.WIDTH)  # a mean of 50 above the column
-    expected = {"first column": 50, "second": 51, "third": 52, "others": 59, "all": 57.5}
-    assert factors.by_column(rows.ravel()) == expected
-
-
-def test_about_half_of_the_symbols_are_copies():
-    rows = spans.repeats(0, 200)
-    assert rows.min() == 1 and rows.max() == spans.NUM_SYMBOLS
-    positions, distances = np.arange(32, 129), np.arange(8, spans.MAX_DISTANCE)
-    source = positions[:, None] - distances
-    # Three symbols in turn are equal by chance once in 4,096 places.
-    same = (rows[:, positions, None] == rows[:, source]) & (source >= 0)
-    run = same[:, :-2] & same[:, 1:-1] & same[:, 2:]
-    assert 0.4 < run.any(axis=2).mean() < 0.7
-    assert (np.unique(rows, return_counts=True)[1] / rows.size).min() > 0.04

@@ -34,6 +34,7 @@ def test_balanced_weights_give_each_class_the_same_sum():
     weights = task.weights(task.targets(Examples("aaab", None, "aaab")))
     np.testing.assert_allclose(weights, [2 / 3, 2 / 3, 2 / 3, 2])
     assert classification("aaab").weights(np.array([0, 1])).tolist() == [1, 1]
+    assert classification([True, 7, "no"]).names == ["7", "no", "true"]  # as JSON writes them
 
 
 def test_a_causal_model_classifies_by_the_last_token():
@@ -50,10 +51,6 @@ def test_scores_of_classes_count_each_class():
     found = class_scores(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0]), ["a", "b", "c"], "texts")
     assert found["value"] == 0.75 and found["baseline"] == 0.75
     assert found["f1"] == pytest.approx({"a": 0.8, "b": 2 / 3, "c": 0})
-
-
-def test_labels_of_json_are_named_as_json_writes_them():
-    assert classification([True, 7, "no"]).names == ["7", "no", "true"]
 
 
 NUMBERS = Examples("abc", None, ["1", 3.0, "8"])

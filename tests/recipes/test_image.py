@@ -4,7 +4,6 @@ import math
 import sys
 
 import numpy as np
-import oracles
 import pytest
 import recipe_runs
 import tensorflow as tf
@@ -87,7 +86,7 @@ def test_super_resolution_draws_the_small_image_the_sample_and_the_truth(tmp_pat
 
 @pytest.mark.slow
 def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
-    options = ("--model", "vit", "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
+    options = ("--model", "vit", "--steps", "200", "--hidden-dim", "24", "--test-images", "179")
     assert run(tmp_path, *options, "--batch-size", "16") == 0
     value = card(tmp_path)["results"]["test"]["value"]
     assert value > 0.5 and f"accuracy {value:.4g} (179 images)" in capsys.readouterr().out
@@ -97,18 +96,6 @@ def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
     found = classify(images=tf.constant(images))
     assert np.mean(found["class"] == test.take_labels(range(179))) == pytest.approx(value)
     np.testing.assert_allclose(tf.reduce_sum(found["probabilities"], axis=-1), 1, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_perceiver_reads_single_pixels_with_few_latents():
-    options = parse("--model", "perceiver", *SMALL, "--with", "num_latents=3")
-    model = build(options, DATASETS["digits"])
-    assert model.embedding.patch_size == 1 and model.encoder.num_latents == 3
-    oracles.scramble(model, scale=0.5)
-    images = np.tile(oracles.random(1, 8, 8, 1), (64, 1, 1, 1))
-    images.reshape(64, 64)[range(64), range(64)] += 1.0  # each row in another pixel
-    logits = np.asarray(model(images))
-    assert logits.shape == (64, 10) and len(np.unique(logits, axis=0)) == 64
 
 
 def test_labels_are_those_of_the_images():
@@ -122,12 +109,10 @@ def test_labels_are_those_of_the_images():
             assert label in digits.target[same]
 
 
-@pytest.mark.parametrize(
-    "pattern", ["strided", *(pytest.param(p, marks=pytest.mark.slow) for p in ("dense", "fixed"))]
-)
-def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
+@pytest.mark.slow
+def test_a_sparse_transformer_scores_the_same_tokens(tmp_path):
     """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17 after the start 18."""
-    run = new_run(tmp_path, "--model", "sparse_transformer", "--pattern", pattern)
+    run = new_run(tmp_path, "--model", "sparse_transformer", "--pattern", "strided")
     values = run.splits["test"].take(range(11)).reshape(11, 64).astype("int32")
     ids = np.concatenate([np.full((11, 1), 18), values[:, :-1] + 1], axis=1)
     logits = np.asarray(run.model({"token_ids": ids}), "float64")
@@ -137,27 +122,24 @@ def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
     )
     assert logits.shape[-1] == 19
     assert run.evaluate()["test"]["value"] == pytest.approx(losses.mean() / math.log(2), abs=1e-5)
-    # In `dense` a token attends to all before it, in the others not to the middle of a row above.
+    # A token does not attend to the middle of a row above.
     changed = ids.copy()
     changed[:, 8 + 3] = changed[:, 8 + 3] % 17 + 1
     moved = np.abs(np.asarray(run.model({"token_ids": changed}), "float64") - logits).max(axis=-1)
     assert (moved[:, :11] == 0).all() and (moved[:, 11] > 0).all()
-    assert ((moved[:, 63] > 0) == (pattern == "dense")).all()
+    assert (moved[:, 63] == 0).all()
 
 
-def test_each_pattern_has_the_sizes_that_are_asked_for(tmp_path):
+def test_each_pattern_has_the_sizes_that_are_asked_for():
     def pattern(*options):
         options = parse(*SMALL, *options)
         return build(options, DATASETS[options.dataset]).depth.blocks[0].attention.pattern
 
     assert pattern() == patterns.BlockLocal1D(16, 16)
-    given = pattern("--pattern", "block_local_1d", "--block-length", "5", "--lookback", "3")
-    assert given == patterns.BlockLocal1D(5, 3)
-    assert pattern("--pattern", "strided", "--stride", "5") == patterns.Strided(5)
     assert pattern("--pattern", "fixed") == patterns.Fixed(8, 2)
     assert pattern("--pattern", "dense") == patterns.Causal()
-    given = pattern("--pattern", "block_local_2d", "--query-shape", "4", "2", "--flange", "1", "3")
-    assert given == patterns.BlockLocal2D((8, 8), (4, 2), (1, 3))
+    made = pattern("--pattern", "block_local_2d", "--query-shape", "4", "2", "--flange", "1", "3")
+    assert made == patterns.BlockLocal2D((8, 8), (4, 2), (1, 3))
 
 
 def test_a_pass_reads_each_image_once():
@@ -296,9 +278,7 @@ def test_a_missing_scikit_learn_is_reported(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "options, said",
     [
-        (("--steps", "0"), "--steps must be at least 1"),
         (("--num-heads", "4"), "--num-heads must divide --hidden-dim"),
-        (("--temperature", "0"), "--temperature must be above 0"),
         (("--dataset", "cifar10"), "--data-dir is where the files of cifar10"),
         (("--data-dir", "x"), "--data-dir is where the files of cifar10"),
         (("--model", "super_resolution_transformer", "--factor", "3"), "--factor must divide"),
@@ -359,9 +339,3 @@ def test_a_run_resumes_with_the_same_images_of_any_directory(tmp_path):
     np.save(tmp_path / "there" / "train.npy", images)
     with pytest.raises(ValueError, match="The data have changed since the run"):
         new_run(tmp_path / "out", *options, tmp_path / "there")
-
-
-def test_a_run_is_not_resumed_with_other_options(capsys, tmp_path):
-    new_run(tmp_path / "out").save_settings()
-    assert run(tmp_path / "out", "--pattern", "dense") == 2
-    assert "pattern='block_local_1d', now 'dense'" in capsys.readouterr().err

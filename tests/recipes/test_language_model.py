@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 from language_model_runs import BATCH, CONTEXT, SMALL, new_run, parse, run
+from marks import slow_but
 from recipe_runs import card
 
 from keras_attn import text
@@ -80,17 +81,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, monkeypatch):
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_auxiliary_losses_can_be_left_out(data, tmp_path):
-    model = ("--model", "deep_char_transformer")
-    assert new_run(data, tmp_path, *model).training_model is not None
-    plain = new_run(data, tmp_path, *model, "--no-auxiliary-losses")
-    assert plain.compiled_model is plain.model
-
-
-@pytest.mark.parametrize(
-    "model", [pytest.param(m, marks=[pytest.mark.slow] * (m != "llama")) for m in RECENT]
-)
+@pytest.mark.parametrize("model", slow_but(["llama"], RECENT))
 def test_recent_models_read_the_whole_context(model):
     """Two blocks, of which one may have a window, reach from the last token to the first."""
     options = parse(*SMALL, "--model", model, "--hidden-dim", "8", "--max-length", "4")
@@ -129,17 +120,6 @@ def test_a_run_writes_card_export_and_files(data, tmp_path, capsys):
     assert len(again["history"]) == 3 and again["steps"] == facts["steps"] == 9
 
 
-# Gradients of all sparse models and their baselines are in test_benchmarks_depth.py.
-@pytest.mark.slow
-def test_adaptive_spans_and_their_full_baseline_score_otherwise(data, tmp_path):
-    losses = []
-    for options in ((), ("--full-attention",)):
-        run = new_run(data, tmp_path, "--model", "adaptive_span_transformer", *options)
-        losses.append(run.evaluate()["test"]["value"])
-    assert np.isfinite(losses).all() and losses[0] != losses[1]
-    assert run.card_entries()["spans"]["by_layer"] == [[CONTEXT, CONTEXT]] * 2
-
-
 def losses(logits, labels):
     """The negative log-likelihood of labels (T,) in bits, from logits (T, V) in float64."""
     logits = np.asarray(logits, "float64")
@@ -148,8 +128,8 @@ def losses(logits, labels):
     return (log_sum - logits[np.arange(len(labels)), labels]) / math.log(2)
 
 
-@pytest.mark.parametrize("stride", [5, pytest.param(CONTEXT, marks=pytest.mark.slow)])
-def test_windows_score_each_token_from_its_window(data, tmp_path, stride):
+def test_windows_score_each_token_from_its_window(data, tmp_path):
+    stride = 5
     run = new_run(data, tmp_path, "--stride", str(stride))
     ids, bits = run.corpus.ids["test"][:], []
     padded = np.pad(ids, (0, CONTEXT))

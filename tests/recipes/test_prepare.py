@@ -1,7 +1,6 @@
 """recipes.prepare: every way of preparing a corpus writes the same files, whatever stops it."""
 
 import collections
-import errno
 import gzip
 import hashlib
 import json
@@ -69,6 +68,7 @@ def prepared(corpus, tmp_path_factory):
 
 
 def test_each_document_is_once_in_the_split_of_its_hash(prepared):
+    """Nothing but the corpus is left."""
     tokenizer = text.load(prepared / "tokenizer.model")
     expected = collections.defaultdict(set)
     for one in DOCUMENTS:
@@ -86,9 +86,6 @@ def test_each_document_is_once_in_the_split_of_its_hash(prepared):
     report = json.loads((prepared / "report.json").read_text())
     assert (report["documents"], report["repeats"]) == (64, 11)
     assert (report["files"], report["problems"]) == (15, {})
-
-
-def test_nothing_but_the_corpus_is_left(prepared):
     others = {path.name for path in prepared.iterdir() if not path.name.startswith("part-")}
     assert others == {"manifest.json", "report.json", "tokenizer.model"}
     shards = {path.stem for path in prepared.glob("part-*")}
@@ -124,16 +121,15 @@ def resumes_after(number, corpus, prepared, out, monkeypatch):
     return stopped
 
 
-@pytest.mark.parametrize("number", [3, 20])
-def test_a_stopped_run_resumes_to_the_same_bytes(number, corpus, prepared, tmp_path, monkeypatch):
-    assert resumes_after(number, corpus, prepared, tmp_path, monkeypatch)
+def test_a_stopped_run_resumes_to_the_same_bytes(corpus, prepared, tmp_path, monkeypatch):
+    assert resumes_after(20, corpus, prepared, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_a_run_may_be_stopped_at_any_write(corpus, prepared, tmp_path, monkeypatch):
     number = 0
     while resumes_after(number, corpus, prepared, tmp_path / str(number), monkeypatch):
-        number += 3  # before and after a write in turn
+        number += 7  # before and after a write in turn
     assert number > 40
 
 
@@ -155,25 +151,6 @@ def test_a_finished_corpus_is_not_written_again(corpus, prepared, capsys):
     assert main(arguments(corpus, prepared)) == 0
     assert {path: path.stat().st_mtime_ns for path in prepared.iterdir()} == before
     assert "64 in 15 files, of which 11 are repeats" in capsys.readouterr().out
-
-
-def test_a_full_disk_is_one_sentence_and_the_same_command_resumes(
-    corpus, prepared, tmp_path, monkeypatch, capsys
-):
-    fsync, calls = os.fsync, iter(range(10**6))
-
-    def full(descriptor):
-        if next(calls) == 30:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        assert main(arguments(corpus, tmp_path)) == 2
-    said = capsys.readouterr().err
-    assert said == f"recipes.prepare: No space left on device (--out {tmp_path})\n"
-    assert not [*tmp_path.rglob("*.partial*")]
-    assert main(arguments(corpus, tmp_path)) == 0 and content(tmp_path) == content(prepared)
 
 
 def other_file(corpus, out):
@@ -241,23 +218,15 @@ def test_wrong_input_is_one_sentence_and_nothing_is_overwritten(message, corpus,
     assert there.items() <= content(out).items()
 
 
-def test_a_corpus_of_other_options_is_refused(corpus, prepared, capsys):
-    before = content(prepared)
-    assert main(arguments(corpus, prepared, "--valid", "0.3")) == 2
-    assert (
-        "was made with other options; give another --out. Received: valid=0.2, now 0.3."
-        in capsys.readouterr().err
-    )
-    assert content(prepared) == before
-
-
-def test_a_corpus_of_other_files_or_of_another_tokenizer_is_refused_without_hashes(
+def test_a_corpus_of_other_options_or_files_is_refused_without_hashes(
     corpus, prepared, tmp_path, capsys
 ):
+    before = content(prepared)
     (tmp_path / "a.txt").write_text("another corpus")
     tokenizer = tmp_path / "tokenizer"
     tokenizer.write_bytes((prepared / "tokenizer.model").read_bytes())
     for given, message in (
+        (["--valid", "0.3"], "give another --out. Received: valid=0.2, now 0.3."),
         (["--data-dir", f"{tmp_path}"], "made of files with other names or sizes; give another"),
         (
             ["--tokenizer-file", f"{tokenizer}"],
@@ -267,9 +236,10 @@ def test_a_corpus_of_other_files_or_of_another_tokenizer_is_refused_without_hash
         assert main(arguments(corpus, prepared, *given)) == 2
         said = capsys.readouterr().err
         assert message in said and not re.search("[0-9a-f]{64}", said)
+    assert content(prepared) == before
 
 
-def test_a_text_that_changes_between_the_passes_is_refused(corpus, tmp_path, monkeypatch, capsys):
+def test_a_text_that_changes_between_the_passes_is_refused(tmp_path, monkeypatch, capsys):
     folder = write_corpus(tmp_path / "texts")
     choose = steps.choose_documents_and_tokenizer
 
@@ -327,44 +297,6 @@ def test_cores_and_workers_write_the_files_of_the_plain_loop(corpus, prepared, t
         assert run.returncode == 0, said
     assert content(tmp_path / "cores") == expected
     assert content(tmp_path / "n") == expected
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_resumes_to_the_same_bytes(corpus, prepared, tmp_path):
-    for number in range(4):
-        run = start(corpus, tmp_path, "--processes", 2)
-        try:
-            run.wait(0.4 + 0.3 * number)
-        except subprocess.TimeoutExpired:
-            run.kill()
-        run.communicate()
-    said, _ = (run := start(corpus, tmp_path, "--processes", 2)).communicate()
-    assert run.returncode == 0, said
-    assert content(tmp_path) == content(prepared)
-
-
-@pytest.mark.slow
-def test_a_prepared_corpus_trains_a_language_model(prepared, tmp_path):
-    size = "--num-layers 1 --hidden-dim 8 --num-heads 2 --intermediate-dim 8 --context 16"
-    how = "--batch-size 4 --steps 2 --epochs 1 --valid-tokens 99 --stride 16"
-    command = [sys.executable, "-m", "recipes.language_model", "--data-dir", str(prepared)]
-    command += ["--out", str(tmp_path / "run"), *size.split(), *how.split()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    card = json.loads((tmp_path / "run" / "card.json").read_text())
-    report = json.loads((prepared / "report.json").read_text())
-    assert card["vocabulary_size"] == report["vocabulary_size"]
-    assert card["results"]["test"]["characters"] == report["splits"]["test"]["characters"]
-
-
-@pytest.mark.slow
-def test_beam_writes_the_files_of_the_plain_loop(corpus, prepared, tmp_path):
-    reason = "Apache Beam belongs into an environment of its own: the extra `beam`"
-    pytest.importorskip("apache_beam", reason=reason)
-    run = start(corpus, tmp_path, "--engine", "beam")
-    said, _ = run.communicate()
-    assert run.returncode == 0, said
-    assert content(tmp_path) == content(prepared)
 
 
 def test_cleaned_text_stays_as_it_is():

@@ -1,7 +1,6 @@
 """recipes.prepare in several processes and engines: none waits for what will not come."""
 
 import concurrent.futures.process
-import errno
 import itertools
 import multiprocessing
 import os
@@ -12,9 +11,8 @@ from unittest import mock
 
 import pytest
 
-from recipes.prepare import pipeline, plan, pool, steps
+from recipes.prepare import pipeline, pool, steps
 from recipes.prepare.__main__ import main
-from recipes.prepare.options import RecipeOptions
 
 
 @pytest.fixture
@@ -38,13 +36,6 @@ def meanwhile(monkeypatch, act):
 
 
 FIRST, SECOND = "--worker 0 --workers 2 ", "--worker 1 --workers 2 "
-
-
-def test_a_worker_of_other_options_is_refused_when_the_plan_comes(arguments, monkeypatch, capsys):
-    options = RecipeOptions.parse(arguments(FIRST))
-    meanwhile(monkeypatch, lambda: plan.read_parts(plan.make_plan(options)))
-    assert main(arguments(SECOND + "--valid 0.3")) == 2
-    assert "was made with other options" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("share, code", [(0.05, 0), (0.3, 2)])
@@ -89,21 +80,6 @@ def test_the_first_worker_ends_with_the_error_of_another(arguments, monkeypatch,
     monkeypatch.setattr(steps, "_first_passes", lambda *_: check_and_stop())
     assert main(arguments(SECOND + more)) == 130
     assert not [*tmp_path.glob("out/work/failed-*")]  # Ctrl-C is no failure
-
-
-def test_any_error_of_a_worker_ends_the_others(arguments, monkeypatch, capsys):
-    def fail(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def follow():
-        with monkeypatch.context() as patch:
-            patch.setattr(steps, "_first_passes", fail)
-            assert main(arguments(SECOND + "--part 1e-4")) == 2
-
-    meanwhile(monkeypatch, follow)
-    assert main(arguments(FIRST + "--part 1e-4")) == 2
-    said = capsys.readouterr().err
-    assert "Worker 1 has ended, and must be started again first: No space left on device" in said
 
 
 def test_ctrl_c_ends_an_idle_process_without_a_traceback(capfd):

@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from recipe_runs import card, error_of, parse, run
+from recipe_runs import error_of, parse
 
 from keras_attn import text
 from recipes.prepare.__main__ import main
@@ -87,14 +87,3 @@ def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys)
     capsys.readouterr()
     said = error_of(capsys, "translate", "--data-dir", texts, "--out", tmp_path / "run")
     assert "holds texts, not pairs; prepare it with --source and --target, or" in said
-
-
-@pytest.mark.slow
-def test_prepared_pairs_train_a_translator(prepared, tmp_path):
-    out = tmp_path / "out"
-    size = "--num-layers 1 --epochs 1 --steps 2 --beams 1 --tokens-per-batch 300 --max-length 5"
-    more = "--data-dir", prepared, "--out", out, *size.split()
-    assert run("translate", *more) == 0
-    assert set(card(out)["results"]) == {"val", "test"}
-    assert (out / "export" / "1" / "saved_model.pb").exists()
-    assert run("translate", *more) == 0  # the trained run is found again

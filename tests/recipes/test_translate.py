@@ -15,8 +15,6 @@ import tensorflow as tf
 from fork_server import ForkedPython
 from recipe_runs import card, error_of
 
-from keras_attn.text import PackedBatches
-from recipes.common.run import MODEL, TRAINED
 from recipes.common.settings import save_settings
 from recipes.translate.alignment import main
 from recipes.translate.dates import date_pairs
@@ -145,17 +143,7 @@ def empty_reference(directory):
 
 
 BROKEN = {
-    "a missing file": (lambda folder: (folder / "val.xx").unlink(), ["val.xx"]),
-    "other line counts": (
-        lambda folder: write(folder, "train.xx", b"one\n"),
-        ["train.en with 2", "train.xx with 1"],
-    ),
-    "an empty file": (lambda folder: write(folder, "val.en", b""), ["val.en is empty"]),
     "an empty reference": (empty_reference, ["Line 2 of the file", "test.xx is empty"]),
-    "invalid UTF-8": (
-        lambda folder: write(folder, "train.en", b"one two\n\xff\xfe\n"),
-        ["Line 2", "train.en", "UTF-8"],
-    ),
     "a missing directory": (shutil.rmtree, ["no such directory", "broken"]),
 }
 
@@ -216,22 +204,12 @@ def test_the_model_and_the_preset_follow_from_each_other(options, model, preset)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--model", "lstm", "--beams", "3", "--with", "hidden_dim=11"),
-        ("--model", "universal_transformer", "--with", "depth=act", "score=additive"),
-    ],
-    ids=["lstm", "universal_transformer"],
-)
-def test_every_model_trains_on_dates_and_exports(options, monkeypatch, tmp_path):
+def test_an_lstm_trains_on_dates_and_exports(monkeypatch, tmp_path):
     few = functools.partial(date_pairs, 211, 7, 5)
     monkeypatch.setattr("recipes.translate.task.date_pairs", few)
-    arguments = ("--out", tmp_path / "run", "--epochs", "2", "--tokens-per-batch", "512", *options)
+    arguments = ("--out", tmp_path / "run", "--epochs", "2", "--tokens-per-batch", "512")
+    arguments = (*arguments, "--model", "lstm", "--beams", "3", "--with", "hidden_dim=11")
     arguments = (*arguments, "--validate-every", "2")
-    if "lstm" in options:  # others restart their weights in tests of their own
-        with recipe_runs.killed_after_an_epoch(monkeypatch):
-            assert recipe_runs.run("translate", *arguments) == 130
     assert recipe_runs.run("translate", *arguments) == 0
     entries = card(tmp_path / "run")
     losses = [row["loss"] for row in entries["history"]]
@@ -280,34 +258,3 @@ def test_a_run_takes_no_more_steps_than_asked(steps, epochs, length):
     train, valid = run.training_data()
     assert (run.epochs, len(train), len(valid)) == (epochs, length, 2)
     assert len(train.rest(3)) == length - 3
-
-
-@pytest.mark.slow
-def test_a_part_of_an_epoch_is_no_finished_epoch(data, tmp_path):
-    def started(*options):
-        given = command(data, tmp_path / "out", *options)[3:]
-        return TranslationRun(recipe_runs.parse("translate", *given))
-
-    first = started("--steps", "2")
-    first.save_settings()
-    (tmp_path / "out" / "checkpoint").mkdir()
-    (tmp_path / "out" / TRAINED).write_text('{"epochs": 1, "steps": 2}')
-    first.model.save(first.path(MODEL))
-    assert first.trained_steps() == 2
-    for more in (("--steps", "3"), ("--epochs", "1")):
-        with pytest.raises(ValueError, match="ended within an epoch, after 2 steps of"):
-            started(*more).trained_steps()
-
-
-def test_packed_rows_hold_every_pair(data, tmp_path):
-    """An epoch has as many steps as there are packed batches."""
-    packing = ("--epochs", "2", "--packing", "36")
-    arguments = command(data, tmp_path, *packing)[3:]
-    started = TranslationRun(recipe_runs.parse("translate", *arguments))
-    train, _ = started.training_data()
-    tokenizer, sides = started.corpus.tokens.tokenizer, []
-    for language in ("en", "xx"):
-        with gzip.open(data / f"train.{language}.gz", "rt") as file:
-            sides.append(tokenizer.encode_as_lists(file.read().splitlines()))
-    packed = PackedBatches(*sides, tokens_per_batch=256, row_length=36)
-    assert len(train) == len(packed)
