@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import recipe_runs
 import tensorflow as tf
-from marks import slow
 from recipe_runs import card, error_of
 
 from recipes.algorithmic.batches import TRAIN, Batches, is_held_out
@@ -174,7 +173,8 @@ def test_a_run_writes_card_pictures_and_export(tmp_path, capsys):
     assert plain.act_steps() == {}  # without ACT
 
 
-@pytest.mark.parametrize("model", ["rnn", slow("act_rnn")])
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["rnn", "act_rnn"])
 def test_a_run_of_parity_is_exported_and_counts_the_steps_of_act(model, tmp_path):
     assert run(tmp_path, "--task", "parity", "--model", model, "--steps", "1", "--epochs", "1") == 0
     has_steps, by_length = model == "act_rnn", card(tmp_path)["by_length"]

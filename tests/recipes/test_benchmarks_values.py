@@ -7,6 +7,7 @@ from recipes.benchmarks import values
 from recipes.benchmarks.contenders import layers
 
 
+@pytest.mark.slow
 def test_every_expert_at_each_position_is_the_same_function():
     (expression,) = values.EXPERTS
     options = {"expression": expression, "length": 13, "width": 32}

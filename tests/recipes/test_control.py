@@ -49,12 +49,13 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     assert [len(x) for x in rollouts.environments.returns] == [1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, kind, bias",
     [
         ("gtrxl", "gru", 2),
-        slow("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1),
-        slow("trxl_i", "sum", None),
+        ("gtrxl_sigmoid_tanh", "sigmoid_tanh", 1),
+        ("trxl_i", "sum", None),
     ],
 )
 def test_a_gate_has_the_initial_bias_of_the_paper(name, kind, bias, options):

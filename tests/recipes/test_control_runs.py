@@ -227,12 +227,6 @@ def test_a_missing_package_is_reported_before_anything_is_printed(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_directory_of_another_recipe_is_refused(tmp_path, capsys):
-    save_settings(tmp_path / "settings.json", {"recipe": "image"})
-    assert recipe_runs.run("control", "--out", tmp_path) == 2
-    assert "one of the recipe image, not of control" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "name, message",
     [("popgym-NoSuch-v0", "There is no environment"), ("Pendulum-v1", "discrete actions")],

@@ -1,7 +1,6 @@
 """The recipe from the command line: labels, early stopping, a saved model, exports, bad input."""
 
 import csv
-import json
 
 import keras
 import numpy as np
@@ -248,22 +247,6 @@ def test_a_causal_model_of_a_folder_learns_classes(gpt2, data, tmp_path):
         expected = keras.ops.softmax(model(ids[None]))[0]
         np.testing.assert_allclose(found["probabilities"][row], expected, atol=1e-5)
         assert found["label"][row].numpy().decode() == ["city", "fruit"][np.argmax(expected)]
-
-
-@pytest.mark.slow
-def test_a_regression_learns_and_exports_values(tmp_path):
-    generator = np.random.default_rng(7)
-    counts = generator.integers(1, 6, 200)
-    rows = [{"text": " ".join(["ab"] * n + ["c"] * 2), "label": int(n) * 100} for n in counts]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    sizes = ("--train", path, *SMALL, "--vocabulary-size", 12, "--learning-rate", 0.01)
-    assert run(tmp_path / "out", "--task", "regression", *sizes, "--epochs", 20) == 0
-    result = card(tmp_path / "out")["results"]["valid"]
-    assert result["value"] < 0.3 * result["baseline"] and result["r2"] > 0.8
-    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
-    found = signatures["regress"](text=tf.constant(["ab c c", "ab ab ab ab ab c c"]))["value"]
-    assert abs(found[0] - 100) < 60 and abs(found[1] - 500) < 60
 
 
 @pytest.mark.slow

@@ -128,6 +128,7 @@ def losses(logits, labels):
     return (log_sum - logits[np.arange(len(labels)), labels]) / math.log(2)
 
 
+@pytest.mark.slow
 def test_windows_score_each_token_from_its_window(data, tmp_path):
     stride = 5
     run = new_run(data, tmp_path, "--stride", str(stride))

@@ -53,6 +53,7 @@ def test_a_run_learns_and_writes_card_and_export(text, tmp_path, capsys):
     assert "started with other options" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_perplexity_counts_each_masked_token_alike(text, tmp_path):
     """Though the last batch has fewer of them."""
     run = MaskedLanguageModelRun(parse("--text", text, "--out", tmp_path, *SMALL))
@@ -153,22 +154,7 @@ def test_a_process_reads_no_other_rows():
     assert Counted.read == 2
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (["--mask-rate", "1"], "--mask-rate must be above 0 and below 1"),
-        (["--num-heads", "3"], "--num-heads must divide --hidden-dim"),
-        (["--steps", "0"], "--steps must be at least 1"),
-        (["--data-dir", "a", "--text", "b"], "exclude each other"),
-    ],
-)
-def test_bad_options_are_reported(options, message, capsys):
+def test_bad_options_are_reported(capsys):
     with pytest.raises(SystemExit):
-        parse(*options)
-    assert message in capsys.readouterr().err
-
-
-def test_a_missing_text_is_reported(tmp_path, capsys):
-    assert run(tmp_path / "none.txt", tmp_path / "out") == 2
-    assert "none.txt does not exist" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+        parse("--mask-rate", "1")
+    assert "--mask-rate must be above 0 and below 1" in capsys.readouterr().err

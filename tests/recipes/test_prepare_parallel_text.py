@@ -177,11 +177,6 @@ def test_endings_are_those_of_any_files(tmp_path):
     assert find_pairs(str(tmp_path), ("txt", "de")) == (str(tmp_path), ["a.txt", "a.de"])
 
 
-def test_a_complete_corpus_is_not_read_again(data, prepared, monkeypatch):
-    monkeypatch.setattr(plan, "divide", lambda *_: pytest.fail("reads the files"))
-    assert prepare(data, prepared) == 0
-
-
 def test_other_languages_and_an_unfinished_corpus_are_named(data, tmp_path, capsys):
     given = ["--data-dir", f"{data}", "--out", f"{tmp_path / 'out'}", "--source=de", "--target=en"]
     plan.read_parts(plan.make_plan(RecipeOptions.parse(given)))

@@ -83,6 +83,7 @@ class SmallRun(TrainingRun):
         return EpochDataset(Rows(self._batches)), EpochDataset(Rows(2))
 
 
+@pytest.mark.slow
 def test_a_run_is_not_continued_after_a_part_of_an_epoch(tmp_path):
     """Its other batches would never be read."""
     part = SmallRun(tmp_path, batches=2, epochs=1)

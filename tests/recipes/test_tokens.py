@@ -125,13 +125,13 @@ def test_several_processes_need_tokens_that_one_has_made(tmp_path):
         corpus(tmp_path, options=shared)
 
 
-def prepared(folder, sides=1, splits=("train", "valid", "test")):
+def prepared(folder, splits=("train", "valid", "test")):
     """A corpus that no recipe has made, in two shards a split."""
     tokenizer, names = text.Characters("abc"), {}
     for split in splits:
         for part in range(2):
-            with text.TokenWriter(str(folder), split, part, tokenizer, sides) as shard:
-                shard.add(*[[4, 5, 6, 3]] * sides, characters=3)
+            with text.TokenWriter(str(folder), split, part, tokenizer) as shard:
+                shard.add([4, 5, 6, 3], characters=3)
             names.setdefault(split, []).append(shard.name)
     tokenizer.save(folder / "tokenizer.model")
     text.Manifest.make(str(folder), names, {"texts": "0"}, {"cleaned": True})
@@ -152,19 +152,6 @@ def test_a_prepared_corpus_is_read_where_it_is(tmp_path):
     shutil.rmtree(folder)
     prepared(tmp_path / "c", splits=("train", "valid", "test", "more"))
     assert read_text(folder).identity(options) != identity
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"sides": 2}, "holds pairs, not texts"),
-        ({"splits": ("train", "valid")}, "has the splits train, valid. Received: split='test'"),
-    ],
-)
-def test_a_prepared_corpus_of_another_kind_is_refused(tmp_path, arguments, message):
-    found = read_text(prepared(tmp_path / "c", **arguments))
-    with pytest.raises(ValueError, match=message):
-        Corpus.load(found, OPTIONS)
 
 
 def test_a_run_of_an_earlier_version_is_refused(tmp_path):

@@ -15,11 +15,9 @@ import tensorflow as tf
 from fork_server import ForkedPython
 from recipe_runs import card, error_of
 
-from recipes.common.settings import save_settings
 from recipes.translate.alignment import main
 from recipes.translate.dates import date_pairs
 from recipes.translate.options import RecipeOptions
-from recipes.translate.task import parallel_text
 from recipes.translate.training import TranslationRun
 
 WORDS = "one two three four five six seven eight nine ten".split()
@@ -101,20 +99,6 @@ def test_a_run_writes_card_export_and_files(finished, data):
         patch.setattr(TranslationRun, "train", None)
         assert run(data, finished, *OPTIONS) == 0
     assert sorted(os.listdir(finished / "export")) == ["1", "2"]
-
-
-def test_a_run_is_not_resumed_with_other_options_or_data(capsys, broken, tmp_path):
-    (tmp_path / "out").mkdir()
-    path = tmp_path / "out" / "settings.json"
-    options = recipe_runs.parse("translate", *command(broken, tmp_path / "out")[3:])
-    task = parallel_text(broken, "en", "xx", "raw")
-    save_settings(path, {**task.identity(), **options.identity()})
-    before = path.read_bytes()
-    sentence = fails(capsys, broken, tmp_path / "out", "--seed", "7")
-    assert "seed=0, now 7" in sentence and "--out" in sentence
-    write(broken, "val.xx", b"one two\nfour\n")
-    assert "data have changed" in fails(capsys, broken, tmp_path / "out")
-    assert path.read_bytes() == before and len(list((tmp_path / "out").iterdir())) == 1
 
 
 def fails(capsys, data, out, *options):

@@ -21,11 +21,6 @@ def printing():
     return Task(call=lambda: print("a line that is not an answer"))
 
 
-def holding(megabytes):
-    """Each call fills and frees so many megabytes."""
-    return Task(call=lambda: len(bytearray(b"x") * (megabytes * 2**20)))
-
-
 def dying():
     return Task(call=_die_at_the_fourth_call())
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.text import SegmentStreams, TokenBatches
+from keras_attn.text import TokenBatches
 from keras_attn.text.batches.datasets import Rows, dataset_of
 
 
@@ -94,23 +94,6 @@ def test_the_processes_of_one_replica_feed_the_same_rows(replicas, processes):
     assert all(np.array_equal(part, parts[i // alike * alike]) for i, part in enumerate(parts))
     together = np.concatenate(parts[::alike])
     assert np.array_equal(together[:7], rows) and not together[7:].any()
-
-
-@pytest.mark.parametrize(
-    "batches",
-    [
-        SegmentStreams(range(1, 40), batch_size=5, segment_length=3),
-        TokenBatches([[5]] * 7, [[6]] * 7, tokens_per_batch=10),
-    ],
-)
-def test_our_batches_fill_up(batches):
-    before = [batches[index] for index in range(len(batches))]
-    batches._distribution = distribution(1, 0)
-    for (inputs, labels), index in zip(before, range(len(batches)), strict=True):
-        more, more_labels = batches[index]
-        assert len(more_labels) % 2 == 0 and not more_labels[len(labels) :].any()
-        for name, value in inputs.items():
-            assert np.array_equal(more[name][: len(value)], value), name
 
 
 def test_in_a_distribution_of_keras_batches_are_given_themselves(monkeypatch):
