@@ -32,14 +32,3 @@ def test_contenders_of_decoding_are_those_that_are_chosen(monkeypatch):
     monkeypatch.setattr(decoding, "CORES", 1)  # further threads would share it
     alone = [each.name for each in decoding.contenders("tiny", 1, 1, ["compiled", "ctranslate2"])]
     assert alone == [decoding.COMPILED, "CTranslate2, 1 thread"]
-
-
-def test_hugging_face_decodes_one_sentence_at_both_settings(monkeypatch):
-    monkeypatch.setattr(decoding, "CORES", 2)
-    for batch, threads in ((1, [None, 1]), (32, [None])):
-        chosen = decoding.contenders("tiny", batch, 1, ["hugging_face"])
-        assert [contender.options.get("threads") for contender in chosen] == threads
-    seconds = {decoding.XLA: 4, **dict(zip(decoding.HUGGING_FACE, (3, 2), strict=True))}
-    rows = [{"name": name, "seconds": [s], "median_seconds": s} for name, s in seconds.items()]
-    (found,) = filter(None, decoding.comparisons(rows, 1))
-    assert found["peer"] == "Hugging Face generate, 1 thread" and found["ratio"] == 0.5

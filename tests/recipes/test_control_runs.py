@@ -12,7 +12,6 @@ from control_options import SMALL
 from other_backend import run_on
 from recipe_runs import card as read_card
 
-from recipes.common.dry_run import Estimate
 from recipes.common.settings import save_settings
 from recipes.control import returns, training
 from recipes.control.environments import Environments
@@ -124,27 +123,6 @@ def test_another_target_return_tests_only_agents_that_read_it(
     monkeypatch.setattr(training, "new_run", tested)
     run_agent(name, recipe_runs.parse("control", *given, "--target-return", "0.5"))
     assert tested.called == is_tested
-
-
-def estimate_of(seconds, done):
-    return Estimate(1, 4, 8, steps=10, done=done, seconds=seconds)
-
-
-@pytest.mark.parametrize("first, measured", [([], 1), ([5.0], 1), ([5.0, 1.0], 0)])
-def test_a_dry_run_measures_seeds_that_have_not_begun_if_the_first_gives_no_time(
-    first, measured, tmp_path, monkeypatch
-):
-    """The first seed has 0, 1 or 2 of 10 rollouts left; each takes a second, the first one five."""
-    options = recipe_runs.parse("control", *SMALL, "--out", tmp_path, "--models", "lstm")
-    options = dataclasses.replace(options, seeds=2)
-    (tmp_path / "lstm-0").mkdir()
-    estimates = iter([estimate_of(first, 10 - len(first)), estimate_of([5.0, 1.0], 0)])
-    new_run = mock.Mock(return_value=mock.Mock(estimate=lambda: next(estimates)))
-    monkeypatch.setattr(training, "new_run", new_run)
-    found, trained = training.estimate_agents(options)
-    assert new_run.call_count == 1 + measured and not trained
-    (estimate,) = found.values()
-    assert estimate.seconds_left == 5 + (10 + len(first) - 1) * 1
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from recipes.experiments import deep_residuals, factors, facts, lengths, spans, streams
 from recipes.experiments import experiment as module
-from recipes.experiments.characters import bits, bits_by_position
+from recipes.experiments.characters import Characters, bits, bits_by_position
 from recipes.experiments.experiment import CARDS, Experiment, read_runs
 
 
@@ -93,7 +93,11 @@ def test_a_file_as_folder_and_ctrl_c_are_one_sentence(toy, tmp_path, capsys, mon
 @pytest.mark.slow
 @pytest.mark.parametrize("module", (deep_residuals, factors, facts, lengths, streams))
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
-    for name, small in {"STEPS": 3, "EPOCHS": 1, "ROWS": 16, "NUM_LAYERS": 2}.items():
+    ids = np.random.default_rng(0).integers(1, 7, 3000)
+    for name, small in {
+        **{"STEPS": 3, "EPOCHS": 1, "ROWS": 4, "NUM_LAYERS": 2},
+        "characters": lambda: Characters(ids, ids, vocabulary_size=7),
+    }.items():
         monkeypatch.setattr(module, name, small, raising=False)
     first, *_ = module.EXPERIMENT.values.values()
     assert np.isfinite(list(module.run(first).values())).all()

@@ -11,8 +11,7 @@ import tensorflow as tf
 from marks import slow_but
 from recipe_runs import card, error_of
 
-from keras_attn import convert, depth, models, patterns, text
-from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
+from keras_attn import depth, models, patterns, text
 from recipes.fine_tune.examples import read_examples
 from recipes.fine_tune.initial_model import load_or_build
 from recipes.fine_tune.language_model import LanguageModel
@@ -218,35 +217,6 @@ def test_a_killed_run_of_pairs_ends_like_an_undisturbed_one(saved, tmp_path, mon
         weights.append(keras.models.load_model(out / "model.keras").get_weights())
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-3)
-
-
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
-    """A folder of a GPT-2 with a tokenizer of bytes, and no id of padding."""
-    tokens = {token: i for i, token in enumerate([*LETTERS, "<|endoftext|>"])}
-    tokenizer = text.ByteLevelBPE(tokens, [], eos_id=256)
-    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}
-    model = models.gpt(257, **sizes, max_length=41, pad_id=None, dropout=0.0)
-    folder = tmp_path_factory.mktemp("gpt2") / "folder"
-    convert.to_hugging_face(model, folder, tokenizer)
-    return folder
-
-
-@pytest.mark.slow
-def test_a_causal_model_of_a_folder_learns_classes(gpt2, data, tmp_path):
-    options = ("--train", data, "--max-length", 41, "--learning-rate", 0.01, "--batch-size", 16)
-    assert run(tmp_path / "out", *options, "--model", gpt2, "--epochs", 8) == 0
-    assert card(tmp_path / "out")["results"]["valid"]["value"] > 0.9
-    texts = ["a plum is here", "the rome a oslo", "plum"]
-    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
-    found = signatures["serving_default"](text=tf.constant(texts))
-    model = keras.models.load_model(tmp_path / "out/model.keras")
-    assert (model.pooling, model.pad_id, model.use_bias) == ("last", 256, False)
-    tokenizer = text.load(tmp_path / "out/tokenizer.model")
-    for row, ids in enumerate(tokenizer.encode_as_lists(texts)):  # without padding
-        expected = keras.ops.softmax(model(ids[None]))[0]
-        np.testing.assert_allclose(found["probabilities"][row], expected, atol=1e-5)
-        assert found["label"][row].numpy().decode() == ["city", "fruit"][np.argmax(expected)]
 
 
 @pytest.mark.slow

@@ -171,12 +171,6 @@ def test_wrong_files_are_one_sentence(make, tmp_path, capsys):
     assert not [*out.glob("manifest.json")]
 
 
-def test_endings_are_those_of_any_files(tmp_path):
-    for name in ("a.txt", "a.de", "b.fr.gz", "c.md"):
-        (tmp_path / name).write_text("eins")
-    assert find_pairs(str(tmp_path), ("txt", "de")) == (str(tmp_path), ["a.txt", "a.de"])
-
-
 def test_other_languages_and_an_unfinished_corpus_are_named(data, tmp_path, capsys):
     given = ["--data-dir", f"{data}", "--out", f"{tmp_path / 'out'}", "--source=de", "--target=en"]
     plan.read_parts(plan.make_plan(RecipeOptions.parse(given)))
