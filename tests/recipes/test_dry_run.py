@@ -20,7 +20,7 @@ COMMANDS = {
     "image": (*SIZES, "--steps", "6", "--epochs", "2", "--samples", "1", "--test-images", "4"),
     "control": (
         *(*SIZES, "--num-envs", "2", "--rollout", "13", "--memory", "17", "--steps", "100"),
-        *("--epochs", "2", "--passes", "1", "--episodes", "2", "--seeds", "2"),
+        *("--epochs", "2", "--passes", "1", "--episodes", "2", "--seeds", "1"),
         *("--models", "memoryless", "decision_transformer", "--behaviour", "memoryless"),
     ),
 }

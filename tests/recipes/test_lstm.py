@@ -1,11 +1,9 @@
-"""The LSTM translator against loops in NumPy: its formulas, its cache, its files."""
+"""The LSTM translator against loops in NumPy: its formulas and its cache."""
 
-import keras
 import numpy as np
 import oracles
 import pytest
 
-from keras_attn.viz import capture_attention
 from recipes.translate.lstm import LSTMTranslator
 
 V, D = 13, 5
@@ -82,29 +80,10 @@ def test_cached_steps_equal_one_pass(model):
         start = end
 
 
-@pytest.mark.slow
-def test_attention_is_captured_and_each_row_sums_to_one(model):
-    whole = np.asarray(model(IDS))
-    with capture_attention(model) as scores:
-        np.testing.assert_array_equal(model(IDS), whole)
-    (found,) = scores.values()
-    np.testing.assert_allclose(model.cross_attention(IDS)[:, 0], found, atol=1e-6)
-    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
-    assert found.shape == (2, 1, 3, 7) and np.all(found[1, :, :, 3:] == 0)
-
-
 def test_a_step_with_positions_alone_is_refused(model):
     constants, cache = model.start(IDS, None)
     with pytest.raises(ValueError, match="`key_positions` need an `attention_mask`"):
         model.step(TARGET[:, :1], constants, cache, np.arange(1), key_positions=np.arange(1))
-
-
-@pytest.mark.slow
-def test_a_saved_model_gives_the_same_output(model, tmp_path):
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(loaded(IDS), model(IDS), atol=1e-6)
-    assert loaded.get_config() == model.get_config()
 
 
 @pytest.mark.parametrize("argument", ["vocabulary_size", "num_layers", "hidden_dim"])
