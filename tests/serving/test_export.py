@@ -55,16 +55,6 @@ def expected(translator):
     return translator[1].translate(QUESTIONS)
 
 
-def test_rest_answers_equal_python(served, expected):
-    texts, scores = expected
-    status, rows = served.predict({"instances": QUESTIONS}, model="words")
-    assert status == 200
-    assert [row["translation"] for row in rows["predictions"]] == texts
-    np.testing.assert_allclose([row["score"] for row in rows["predictions"]], scores, atol=1e-5)
-    status, columns = served.predict({"inputs": {"text": QUESTIONS}}, model="words")
-    assert status == 200 and columns["outputs"]["translation"] == texts
-
-
 def test_grpc_answers_equal_python(served, expected):
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
