@@ -5,13 +5,11 @@ import shutil
 import signal
 import time
 
-import keras
 import numpy as np
 import pytest
 from other_backend import needs_jax
 from recipe_processes import finished, started
 
-from keras_attn.callbacks import average_weights
 from recipes.common.machine import cluster_settings
 
 pytestmark = pytest.mark.slow
@@ -27,22 +25,11 @@ def start(data, out, *more, **variables):
     return started("language_model", "--text", data, "--out", out, *OPTIONS, *more, **variables)
 
 
-def workers(data, out, *others, **variables):
-    """Start two processes, each with its own options."""
-    more = ("--strategy", "multi_worker")
+def workers(data, out, **variables):
     return [
-        start(data, out, *more, *other, **variables, TF_CONFIG=config)
-        for config, other in zip(cluster_settings(2), others or ((), ()), strict=True)
+        start(data, out, "--strategy", "multi_worker", **variables, TF_CONFIG=config)
+        for config in cluster_settings(2)
     ]
-
-
-def send(what, process, out):
-    """Send the second of two processes a signal in the middle of its training."""
-    deadline = time.monotonic() + 200
-    while not any((out / "checkpoint").glob("checkpoint-*3-*-1-of-2.npz")):
-        assert time.monotonic() < deadline and process.poll() is None, process.communicate()[0]
-        time.sleep(0.01)
-    process.send_signal(what)
 
 
 def card(out):
@@ -64,11 +51,6 @@ def prepared(data, tmp_path_factory):
     return out
 
 
-@pytest.fixture
-def out(prepared, tmp_path):
-    return shutil.copytree(prepared, tmp_path / "out")
-
-
 @pytest.fixture(scope="module")
 def calm(data, prepared, tmp_path_factory):
     """A run of two processes that nothing disturbs."""
@@ -85,16 +67,14 @@ def test_one_process_writes(calm):
     assert workers == {"0-of-2", "1-of-2"}
 
 
-def test_two_processes_end_as_one_does(calm, data, tmp_path):
-    finished([start(data, tmp_path)])
-    for name in ("loss", "bits_per_character", "val_loss"):
-        found, expected = ([row[name] for row in card(o)["history"]] for o in (calm[0], tmp_path))
-        assert found == pytest.approx(expected, abs=1e-4), name
-
-
-def test_a_killed_process_ends_both_and_both_resume(calm, data, out):
+def test_a_killed_process_ends_both_and_both_resume(calm, prepared, data, tmp_path):
+    out = shutil.copytree(prepared, tmp_path / "out")
     first, second = workers(data, out)
-    send(signal.SIGKILL, second, out)
+    deadline = time.monotonic() + 200
+    while not any((out / "checkpoint").glob("checkpoint-*3-*-1-of-2.npz")):
+        assert time.monotonic() < deadline and second.poll() is None, second.communicate()[0]
+        time.sleep(0.01)
+    second.send_signal(signal.SIGKILL)
     said = first.communicate(timeout=200)[0]
     assert first.returncode == 75 and "from the last checkpoint" in said, said
     assert not (out / "card.json").exists()
@@ -105,59 +85,6 @@ def test_a_killed_process_ends_both_and_both_resume(calm, data, out):
     assert card(out)["results"]["test"]["value"] == pytest.approx(
         card(calm[0])["results"]["test"]["value"], abs=1e-4
     )
-
-
-@needs_jax
-def test_a_terminated_process_ends_both(data, out):
-    """The terminated process does not wait for the other."""
-    first, second = workers(data, out, backend="jax")
-    send(signal.SIGTERM, second, out)
-    said = [process.communicate(timeout=200)[0] for process in (first, second)]
-    assert [first.returncode, second.returncode] == [75, 143], said
-    assert "from the last checkpoint" in said[0] and "Stopped" in said[1]
-
-
-def test_processes_with_other_options_are_refused(data, out):
-    processes = workers(data, out, (), ("--seed", "7"))
-    said = [process.communicate(timeout=200)[0] for process in processes]
-    assert [process.returncode for process in processes] == [2, 2], said
-    assert all("same options" in text for text in said)
-
-
-def test_processes_do_not_tokenise(data, tmp_path):
-    """Each would make a tokenizer of its own."""
-    (config,) = cluster_settings(1)
-    process = start(data, tmp_path, "--strategy", "multi_worker", TF_CONFIG=config)
-    said, _ = process.communicate(timeout=100)
-    assert process.returncode == 2 and "--prepare" in said, said
-
-
-def run_on_jax_in_two_processes(recipe, arguments, out):
-    """Run a recipe and return the output of its processes."""
-    finished([started(recipe, *arguments, "--out", out, "--prepare")])
-    more = ("--out", out, "--strategy", "multi_worker")
-    return finished(
-        started(recipe, *arguments, *more, backend="jax", TF_CONFIG=config)
-        for config in cluster_settings(2)
-    )
-
-
-@needs_jax
-def test_two_processes_on_jax_compare_several_models(data, tmp_path):
-    """One after another, in each."""
-    out = tmp_path / "out"
-    arguments = [
-        *("--axis", "memory", "--values", "none", "segment", "--text", data),
-        *("--num-layers", "1", "--num-heads", "2", "--context", "11", "--batch-size", "4"),
-        *("--hidden-dim", "6", "--intermediate-dim", "7"),
-        *("--steps", "3", "--epochs", "1", "--valid-tokens", "90"),
-    ]
-    first, second = run_on_jax_in_two_processes("compare", arguments, out)
-    assert "Card:" in first and "Card:" not in second
-    results = card(out / "memory")["results"]
-    assert list(results) == ["none", "segment"]
-    for found in results.values():
-        assert 0 < found["bits_per_character"]["0"][-1] < 10
 
 
 def check_losses(out, expected):
@@ -179,24 +106,3 @@ def test_two_processes_on_jax_train_as_one_and_tensorflow_ends_it_alone(prepared
     finished([start(data, two)])
     assert card(two)["steps"] == 40 and card(two)["results"]["test"]["value"] > 0
     assert (two / "export" / "1" / "saved_model.pb").exists()
-
-
-@needs_jax
-def test_two_processes_on_jax_end_with_the_mean_of_their_checkpoints(tmp_path):
-    """Of a model that is itself compiled, with its optimizer."""
-    for split, lines in (("train", 60), ("val", 7), ("test_small", 5)):
-        for language, word in (("en", "one"), ("xx", "eins")):
-            text = "".join(f"{word} {index * index % 17}\n" for index in range(lines))
-            (tmp_path / f"{split}.{language}").write_text(text)
-    out = tmp_path / "out"
-    arguments = [
-        *("--data-dir", tmp_path, "--source", "en", "--target", "xx", "--num-layers", "1"),
-        *("--tokenizer", "characters", "--packing", "24", "--tokens-per-batch", "96"),
-        *("--epochs", "3", "--average-last", "2", "--dropout", "0", "--learning-rate", "1e-4"),
-    ]
-    run_on_jax_in_two_processes("translate", arguments, out)
-    kept = sorted((out / "average").glob("*-shard-0-of-2.npz"))
-    assert len(kept) == 2 == len(list((out / "average").glob("*-shard-1-of-2.npz")))
-    weights = keras.models.load_model(out / "model.keras", compile=False).get_weights()
-    for found, expected in zip(weights, average_weights(kept), strict=True):
-        assert np.array_equal(found, expected)
