@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -6,7 +5,6 @@ from keras import ops
 
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.memory import SegmentMemory
 from keras_attn.positions import Learned
 from keras_attn.residuals import PreNorm
 
@@ -115,17 +113,6 @@ def test_cached_steps_equal_one_pass():
 
 
 @pytest.mark.slow
-def test_segments_with_memory_equal_one_pass():
-    layer, memory = built(score="relative"), SegmentMemory(T)
-    whole = layer(X)
-    state = memory.initial(B, layer.num_layers, D)
-    for start, end in ((0, 2), (2, 5)):
-        part, read = layer(X[:, start:end], **state)
-        np.testing.assert_allclose(part, whole[:, start:end], atol=5e-5)
-        state = memory.extend(state, read)
-
-
-@pytest.mark.slow
 def test_remat_changes_no_gradient():
     from keras_attn.testing.numerics import compute_gradients
 
@@ -148,17 +135,6 @@ def test_implicit_mask_reaches_every_step_and_is_passed_on():
     explicit = layer(ops.array(ops.convert_to_numpy(x)), padding_mask=REAL)
     np.testing.assert_array_equal(layer(x), explicit)
     np.testing.assert_array_equal(layer(x)._keras_mask, REAL)
-
-
-@pytest.mark.slow
-def test_mixed_float16():
-    reference = built("timestep")
-    keras.config.set_dtype_policy("mixed_float16")
-    layer = built("timestep")
-    keras.config.set_dtype_policy("float32")
-    output = layer(X)
-    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
-    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=2.0**-7)
 
 
 @pytest.mark.parametrize(

@@ -149,20 +149,6 @@ def test_gradients_reach_the_rows_of_other_devices():
         assert apart < 2e-6 < size
 
 
-@pytest.mark.slow
-def test_a_model_of_two_encoders_trains_and_loads(tmp_path):
-    """And the scale of `softmax` stops at 100."""
-    x, y = keras.Input((D,)), keras.Input((3,))
-    loss = ContrastiveLoss(scale=99.999)
-    model = keras.Model([x, y], loss(x, keras.layers.Dense(D)(y)))
-    model.compile(keras.optimizers.SGD(50.0), jit_compile=False, run_eagerly=True)
-    first, *_, last = model.fit([X, Y[:, :3]], epochs=4, verbose=0).history["loss"]
-    assert last != first and float(loss.log_scale) <= math.log(100) + 1e-6
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(again([X, Y[:, :3]]), model([X, Y[:, :3]]), atol=1e-4)
-
-
 def test_the_scale_stays_at_most_100():
     layer = built("softmax", log_scale=4.7)
     assert float(layer.log_scale.constraint(layer.log_scale)) == pytest.approx(math.log(100))

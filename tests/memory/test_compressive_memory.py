@@ -8,7 +8,6 @@ import oracles
 import pytest
 import segments
 import tensorflow as tf
-from keras import ops
 from segments import B, D, H, L, N, T
 
 from keras_attn.layers import TokenEmbedding
@@ -178,26 +177,10 @@ def test_no_loss_is_computed_where_nothing_learns_from_it(arguments):
     assert memory.losses == []
 
 
-def language_model(memory, layers=1):
-    model = CausalLanguageModel(TokenEmbedding(11, D), segments.built(layers=layers), memory=memory)
+def language_model(memory):
+    model = CausalLanguageModel(TokenEmbedding(11, D), segments.built(layers=1), memory=memory)
     oracles.scramble(model, scale=0.8)
     return model
-
-
-@pytest.mark.slow
-def test_layers_attend_to_compressed_and_plain_slots():
-    """With an exact convolution of rate 1, the model is that of a `SegmentMemory`."""
-    ids = np.random.default_rng(0).integers(1, 11, (B, T)).astype("int32")
-    memory = CompressiveMemory(2, T, rate=1)
-    model = language_model(memory, L)
-    memory.set_weights([np.tile(np.eye(D), (L, 1, 1)), np.zeros((L, 1, D))])
-    whole = CausalLanguageModel(model.embedding, model.depth)({"token_ids": ids})
-    state, logits = model.initial_memory(B), []
-    for start, end in ((0, 4), (4, 5), (5, T)):
-        state = model({"token_ids": ids[:, start:end], **state})
-        logits.append(state.pop("logits"))
-    np.testing.assert_allclose(np.concatenate(logits, axis=1), whole, atol=2e-4)
-    assert state["compressed_memory_length"].numpy().tolist() == [T - 2] * B
 
 
 @pytest.mark.slow
@@ -258,20 +241,3 @@ def test_config_and_refused_arguments():
     ):
         with pytest.raises(ValueError, match=message):
             CompressiveMemory(**{"memory_length": 3, "compressed_length": 2, **arguments})
-
-
-@pytest.mark.slow
-def test_mixed_bfloat16():
-    expected = read(made(3, 2, 2), RAGGED)["memory"].numpy()
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    memory = made(3, 2, 2)
-    state = memory.initial(B, L, D, memory.compute_dtype)
-    for segment, real in segments.spread(HIDDEN, RAGGED):
-        state = memory.extend(state, ops.cast(segment.swapaxes(1, 2), state["memory"].dtype), real)
-    assert state["memory"].dtype == memory.compute_dtype
-    filled = (
-        np.arange(memory.num_slots) >= memory.num_slots - state["memory_length"].numpy()[:, None]
-    )
-    found = oracles.numpy_of(state["memory"])
-    error = np.abs(np.where(filled[:, None, :, None], found - expected, 0)).max()
-    assert error < 0.05

@@ -66,12 +66,6 @@ def test_output_equals_the_formula():
 
 
 @pytest.mark.slow
-def test_number_of_weights_does_not_depend_on_steps():
-    shapes = [[tuple(w.shape) for w in made(num_layers=n).weights] for n in (1, 5)]
-    assert shapes[0] == shapes[1]
-
-
-@pytest.mark.slow
 def test_the_ponder_losses_of_both_sides_are_added():
     model = made(depth="act", ponder_loss=0.5)
     model(IDS)
