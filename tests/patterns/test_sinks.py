@@ -6,13 +6,13 @@ import oracles
 import pytest
 import tensorflow as tf
 from keras import ops
-from marks import slow, slow_but
+from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
 from keras_attn.patterns import Causal, Global, Local, PerHead, Sinks
 from keras_attn.positions import Position, Rotary, YaRN
-from keras_attn.scores import ALiBi, DotProduct, T5Bias
+from keras_attn.scores import DotProduct, T5Bias
 
 B, N, H, D = 2, 3, 4, 5
 G, W = 2, 5
@@ -20,14 +20,11 @@ T = 10 * W + 3
 X = oracles.random(B, T, D)
 KINDS = {
     "plain": lambda: {},
-    "rotary": lambda: {"position": Rotary(20)},
     "scaled rotary": lambda: {
         "position": Rotary(20, layout="half", fraction=0.5, scaling=YaRN(4, 16)),
     },
-    "alibi": lambda: {"score": DotProduct() + ALiBi()},
     "t5": lambda: {"score": DotProduct() + T5Bias(8, 9), "position": "rotary"},
 }
-EACH = pytest.mark.parametrize("kind", KINDS)
 
 
 def built(kind, pattern=None, **arguments):
@@ -38,7 +35,7 @@ def built(kind, pattern=None, **arguments):
     return layer
 
 
-@EACH
+@pytest.mark.parametrize("kind", ["t5", slow("plain")])
 def test_oracle_positions_in_the_cache(kind):
     """Plain causal attention over the keys in the cache, whose positions are 0, 1, 2, ..."""
     causal = built(kind, Causal())
@@ -54,25 +51,7 @@ def test_oracle_positions_in_the_cache(kind):
     assert (far[:, G + W :].max() < 2e-5) == (kind == "plain")
 
 
-@pytest.mark.parametrize("kind", ["scaled rotary", slow("t5")])
-def test_the_plan_is_the_matrix_with_gradients_and_padding(kind):
-    real, results = np.random.default_rng(0).random((B, T)) < 0.7, []
-    for implementation in ("dense", "blockwise"):
-        layer, x = built(kind, implementation=implementation), tf.constant(X)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            output = layer(x, x, value_mask=real)
-            loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
-        sources = [x, *(w.value for w in layer.trainable_variables)]
-        results.append([output, *tape.gradient(loss, sources)])
-    for matrix, plan in zip(*results, strict=True):
-        scale = max(1.0, np.abs(matrix).max())
-        np.testing.assert_allclose(plan / scale, matrix / scale, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "kind, slots", slow_but([("t5", None)], [*((kind, 1000) for kind in KINDS), ("t5", None)])
-)
+@pytest.mark.parametrize("kind, slots", [("t5", None), slow("scaled rotary", 1000)])
 def test_decoding_ten_windows_equals_the_whole_pass(kind, slots):
     layer = built(kind)
     whole, cache, outputs, start = layer(X, X), KVCache(slots).initial(layer, B), [], 0
