@@ -50,7 +50,7 @@ ALL = [Causal(), Causal() | Local(3), PerHead([Local(3), Causal()]), Local(M), S
 
 @pytest.mark.parametrize("pattern, count", READ, ids=repr)
 def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
-    for num_keys in (1, 10, 37):
+    for num_keys in (1, 23):
         allowed = np.asarray(pattern.allowed(np.arange(num_keys), np.arange(num_keys)))
         for position in range(num_keys):
             found = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))
@@ -61,8 +61,15 @@ def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
     assert len(found) <= len(np.asarray(pattern.kept_keys.positions(np.int32(0), M))) == count
 
 
-@pytest.mark.parametrize("grows", [False, True])
-@pytest.mark.parametrize("pattern, count", [*READ, *((pattern, M) for pattern in ALL)], ids=repr)
+# Each pattern with one of both kinds of cache.
+@pytest.mark.parametrize(
+    "pattern, count, grows",
+    [
+        (pattern, count, bool(number % 2))
+        for number, (pattern, count) in enumerate([*READ, *((pattern, M) for pattern in ALL)])
+    ],
+    ids=repr,
+)
 def test_a_step_reads_the_candidates_and_no_more(pattern, count, grows):
     old, new = oracles.random(1, 2, M, 3), oracles.random(1, 2, 1, 3, seed=1)
     filled = M - 1
@@ -83,7 +90,7 @@ def test_a_step_reads_the_candidates_and_no_more(pattern, count, grows):
     assert set(np.flatnonzero(allowed)) <= set(positions[present])
 
 
-@pytest.mark.parametrize("index", [0, 3, 5, 6, 23])
+@pytest.mark.parametrize("index", [0, 5, 23])
 def test_a_ring_is_read_before_new_keys_overwrite_it(index):
     """Its first new query still attends to a key that the last new key overwrites."""
     keys = oracles.random(1, 2, 40, 3)

@@ -27,14 +27,14 @@ def test_a_bucket_is_where_the_vector_points_furthest():
         assert buckets[b, n, r, s] == np.argmax([*along, *-along])
 
 
-@pytest.mark.parametrize("num_buckets", [2, 128, 130, 512])
+@pytest.mark.parametrize("num_buckets", [2, 130])
 def test_directions_share_a_bucket_whatever_the_length(num_buckets):
     buckets = buckets_of(X, num_buckets)
     np.testing.assert_array_equal(buckets_of(1000 * X, num_buckets), buckets)
     assert (buckets_of(-X, num_buckets) != buckets).all()
 
 
-@pytest.mark.parametrize("num_buckets", [2, 6, 128])
+@pytest.mark.parametrize("num_buckets", [2, 6])
 def test_every_bucket_is_used_equally(num_buckets):
     x = oracles.random(1, 1, 20000, H)
     counts = np.bincount(buckets_of(x, num_buckets, 10).ravel(), minlength=num_buckets)
@@ -43,9 +43,9 @@ def test_every_bucket_is_used_equally(num_buckets):
     assert abs(counts / 200000 - 1 / num_buckets).max() < 3 / num_buckets
 
 
-@pytest.mark.parametrize("num_buckets", [130, 200, 1000, 5000])
+@pytest.mark.parametrize("num_buckets", [130, 1000])
 def test_many_buckets_are_pairs(num_buckets):
-    buckets = buckets_of(oracles.random(1, 1, 50000, H), num_buckets, 4)
+    buckets = buckets_of(oracles.random(1, 1, 20000, H), num_buckets, 4)
     first, second = hashing._factors(num_buckets)
     assert first % 2 == second % 2 == 0
     assert num_buckets <= first * second < num_buckets + 2 * first
@@ -86,8 +86,8 @@ def test_heads_rounds_and_seeds_hash_differently_and_rows_alike():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_buckets", [2, 130])
-def test_the_same_in_graphs_whose_sizes_are_unknown_and_under_xla(num_buckets):
+def test_the_same_in_graphs_whose_sizes_are_unknown_and_under_xla():
+    num_buckets = 130
     expected = buckets_of(X, num_buckets)
 
     def buckets(x, count):

@@ -57,8 +57,8 @@ def test_a_single_forbidden_key_gets_none():
     assert np.all(np.asarray(weights) == 0) and np.all(np.asarray(output) == 0)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_softmax_is_in_float32(dtype):
+def test_the_softmax_is_in_float32():
+    dtype = "float16"
     logits, value = tf.cast(LOGITS, dtype), tf.cast(VALUE, dtype)
     output, weights = attend_logits(logits, value, MASK)
     assert output.dtype == dtype and weights.dtype == "float32"

@@ -32,9 +32,8 @@ def test_output_equals_the_formula():
         np.testing.assert_allclose(x[index], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("cutoffs", [[], CUTOFFS])
-def test_div_val_of_one_equals_a_token_embedding(cutoffs):
-    layer, plain = built(cutoffs), TokenEmbedding(V, D)
+def test_div_val_of_one_equals_a_token_embedding():
+    layer, plain = built(CUTOFFS), TokenEmbedding(V, D)
     plain.build()
     plain.table.assign(np.concatenate([oracles.numpy_of(table) for table in layer.tables]))
     np.testing.assert_array_equal(layer(IDS), plain(IDS))
@@ -74,9 +73,8 @@ def test_padding_makes_the_implicit_mask():
     assert getattr(built(CUTOFFS, pad_id=None)(IDS), "_keras_mask", None) is None
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_dtype_policies(policy):
-    layer, reference = built(CUTOFFS, DIV, dtype=policy), built(CUTOFFS, DIV)
+def test_half_precision():
+    layer, reference = built(CUTOFFS, DIV, dtype="mixed_float16"), built(CUTOFFS, DIV)
     assert keras.backend.standardize_dtype(layer(IDS).dtype) == layer.compute_dtype
     np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), atol=0.15)
 

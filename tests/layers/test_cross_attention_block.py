@@ -16,8 +16,7 @@ def built(**arguments):
     return block
 
 
-@pytest.mark.parametrize("adds_query", [True, False])
-@pytest.mark.parametrize("normalizes_context", [True, False])
+@pytest.mark.parametrize("adds_query, normalizes_context", [(True, False), (False, True)])
 def test_output_equals_the_formula(adds_query, normalizes_context):
     block = built(adds_query=adds_query, normalizes_context=normalizes_context)
 

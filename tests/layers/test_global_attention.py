@@ -54,8 +54,10 @@ def formula(layer, x, real, num_global):
     return output, scores
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-@pytest.mark.parametrize("num_global", [0, 1, 2, T + 2])
+@pytest.mark.parametrize(
+    "num_global, implementation",
+    [(0, "blockwise"), (2, "dense"), (2, "blockwise"), (T + 2, "dense")],
+)
 def test_outputs_and_scores_equal_the_formula(num_global, implementation):
     layer = built(num_global, implementation=implementation)
     output, scores = layer(X, X, value_mask=REAL, return_attention_scores=True)
@@ -77,11 +79,10 @@ def test_without_first_queries_the_layer_is_plain_attention():
 @pytest.mark.parametrize(
     "arguments",
     [
-        {},
         {"position": "rotary", "use_gate": True, "sinks": True},
         {"score": "relative", "num_key_value_heads": 1},
     ],
-    ids=["plain", "rotary", "relative"],
+    ids=["rotary", "relative"],
 )
 def test_equal_projections_give_plain_attention(arguments):
     """So positions, scores, shared heads, sinks and gates act on the first queries alike."""
@@ -95,7 +96,7 @@ def test_equal_projections_give_plain_attention(arguments):
     own = [w for w in layer.weights if not w.name.startswith("global_")]
     plain.set_weights(own)
     mask = np.random.default_rng(0).random((B, N, T, T)) < 0.7
-    for call in ({"value_mask": REAL}, {"attention_mask": mask}, {"use_causal_mask": True}):
+    for call in ({"attention_mask": mask}, {"use_causal_mask": True}):
         np.testing.assert_allclose(layer(X, X, **call), plain(X, X, **call), atol=1e-5)
 
 
@@ -108,12 +109,8 @@ def gradients(layer, **call):
     return tape.gradient(loss, [x, *weights], unconnected_gradients="zero")
 
 
-@pytest.mark.parametrize("pattern", [None, Local(4) | Global(2, causal=True)], ids=repr)
-def test_plans_equal_the_matrix_with_gradients(pattern):
-    ways = (
-        gradients(built(pattern=pattern, implementation=way), value_mask=REAL)
-        for way in ("blockwise", "dense")
-    )
+def test_plans_equal_the_matrix_with_gradients():
+    ways = (gradients(built(implementation=way), value_mask=REAL) for way in ("blockwise", "dense"))
     oracles.check_each(*ways, atol=2e-5, scaled=True)
 
 
@@ -128,9 +125,8 @@ def test_second_projections_change_the_first_rows_only():
     np.testing.assert_array_equal(after[:, 2:], before[:, 2:])
 
 
-@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_documents_of_packed_rows_have_the_outputs_that_they_have_alone(implementation):
-    layer = built(2, implementation=implementation)
+def test_documents_of_packed_rows_have_the_outputs_that_they_have_alone():
+    layer = built(2, implementation="blockwise")
     segments = np.array([[4] * 6 + [2] * 1 + [7] * 4 + [0] * 2, [1] * 13], "int32")
     packed = layer(X, X, segment_ids=segments)
     for row, start, end in ((0, 0, 6), (0, 6, 7), (0, 7, 11), (1, 0, 13)):
@@ -152,11 +148,10 @@ def test_queries_after_earlier_keys_have_their_own_positions():
 @pytest.mark.slow
 def test_unknown_lengths_give_the_same():
     layer = built(4)
-    inputs = keras.Input((None, D))
-    model = keras.Model(inputs, layer(inputs, inputs))
+    run = tf.function(lambda x: layer(x, x), [tf.TensorSpec((None, None, D))], autograph=False)
     for length in (1, 3, T):
         x = X[:, :length]
-        np.testing.assert_allclose(model.predict(x, verbose=0), layer(x, x), atol=1e-5)
+        np.testing.assert_allclose(run(x), layer(x, x), atol=1e-5)
 
 
 def test_mixed_bfloat16():

@@ -199,19 +199,19 @@ def test_training_changes_the_adapters_alone():
 def test_generation_reads_the_adapters():
     """Its function was compiled before there were adapters."""
     model, prompt = gpt(), IDS[:, :3]
-    first, _ = generation.generate(model, prompt, max_length=9)
+    first, _ = generation.generate(model, prompt, max_length=4)
     layers.add_lora(model, R, targets=["attention/*"])
     scramble_adapters(model)
-    found = np.asarray(generation.generate(model, prompt, max_length=9)[0])
+    found = np.asarray(generation.generate(model, prompt, max_length=4)[0])
     assert not np.array_equal(found, first)
     text = np.array(prompt)
-    for _ in range(9):  # without a cache
+    for _ in range(4):  # without a cache
         text = np.append(text, output(model, text)[:, -1:, 1:].argmax(-1) + 1, axis=1)
     for row, whole in zip(found, text[:, 3:], strict=True):
         length = np.argmax(row == 3) + 1 if 3 in row else len(row)
         np.testing.assert_array_equal(row[:length], whole[:length])
     layers.merge_lora(model)
-    np.testing.assert_array_equal(generation.generate(model, prompt, max_length=9)[0], found)
+    np.testing.assert_array_equal(generation.generate(model, prompt, max_length=4)[0], found)
 
 
 def test_a_file_of_adapters_makes_the_same_model_of_the_same_weights(adapted, tmp_path):
@@ -254,31 +254,10 @@ def test_exports_need_merged_adapters(adapted, tmp_path):
             write(adapted[0], str(tmp_path / "export"))
 
 
-def gradients(stack):
-    import tensorflow as tf
-
-    x = keras.Input((None, D))
-    model = keras.Model(x, stack(x))
-    oracles.scramble(model)
-    layers.add_lora(model, R, targets=["query", "output"])
-    scramble_adapters(model)
-    with tf.GradientTape() as tape:
-        loss = ops.sum(ops.sin(model(X, training=True)))
-    return [np.asarray(g) for g in tape.gradient(loss, model.trainable_variables)]
-
-
 def plain_block(index=0):
     return TransformerBlock(
         MultiHeadAttention(N, H), FeedForward(F, chunks=2), residual=residuals.PreNorm()
     )
-
-
-@pytest.mark.slow
-def test_gradients_under_remat_equal_those_without():
-    whole = gradients(depth.Stack(plain_block, 2))
-    found = gradients(depth.Stack(plain_block, 2, remat=True))
-    assert len(found) == 2 * 6 and min(np.abs(g).max() for g in found) > 1e-4
-    oracles.check_each(whole, found, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -310,14 +289,7 @@ def test_a_reversible_stack_gives_adapters_the_gradient_of_the_same_function():
 
 
 @pytest.mark.slow
-def test_a_recurrent_depth_has_one_adapter_for_all_steps():
-    x = keras.Input((None, D))
-    model = keras.Model(x, depth.Recurrent(plain_block(), 3, name="depth")(x))
-    assert layers.add_lora(model, R, targets=["query"]) == ["depth/blocks/0/attention/query"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16", "float64"])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float64"])
 def test_adapters_are_float32_at_least(policy):
     layer = MultiHeadAttention(N, H, dtype=policy)
     x = keras.Input((None, D))
@@ -331,7 +303,7 @@ def test_adapters_are_float32_at_least(policy):
     expected = np.asarray(ops.cast(model(X), "float64"))
     assert np.abs(expected - before).max() > 0.1
     layers.merge_lora(model)
-    tolerance = {"mixed_bfloat16": 0.1, "float16": 0.02, "float64": 1e-12}[policy]
+    tolerance = {"mixed_bfloat16": 0.1, "float64": 1e-12}[policy]
     found = np.asarray(ops.cast(model(X), "float64"))
     np.testing.assert_allclose(found, expected, atol=tolerance)
 

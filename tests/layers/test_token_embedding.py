@@ -71,12 +71,13 @@ def test_logits_pass_on_the_mask_of_their_input():
     assert getattr(layer.logits(HIDDEN), "_keras_mask", None) is None
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
-def test_integer_ids_of_any_dtype(dtype):
-    np.testing.assert_array_equal(built()(IDS.astype(dtype)), built()(IDS))
+def test_integer_ids_of_any_dtype():
+    layer = built()
+    for dtype in ("int64", "uint8"):
+        np.testing.assert_array_equal(layer(IDS.astype(dtype)), layer(IDS))
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
 def test_dtype_policies(policy):
     layer, reference = built(dtype=policy), built()
     compute = keras.dtype_policies.get(policy).compute_dtype

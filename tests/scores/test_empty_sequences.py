@@ -12,7 +12,6 @@ SHAPES = [(0, 5, 5), (2, 0, 0), (2, 0, 5), (2, 5, 0), (2, 3, 5)]
 SCORES = {
     "t5": lambda: scores.DotProduct(scaled=False) + scores.T5Bias(8, 16, bidirectional=True),
     "relative": lambda: "relative",
-    "alibi": lambda: scores.DotProduct() + scores.ALiBi(),
 }
 
 
@@ -22,9 +21,7 @@ def attention(score, pattern):
     return layer
 
 
-@pytest.mark.parametrize(
-    "score, pattern", [("t5", "dense"), ("relative", "causal"), ("alibi", Local(3))]
-)
+@pytest.mark.parametrize("score, pattern", [("t5", "dense"), ("relative", Local(3))])
 def test_empty_sequences_have_outputs_of_their_shape(score, pattern):
     layer = attention(score, pattern)
     for batch, length, num_keys in SHAPES:
@@ -33,9 +30,8 @@ def test_empty_sequences_have_outputs_of_their_shape(score, pattern):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("score", ["t5", "relative"])
-def test_a_graph_of_any_length_takes_empty_sequences(score):
-    layer = attention(score, "dense")
+def test_a_graph_of_any_length_takes_empty_sequences():
+    layer = attention("relative", "dense")
     of_any = tf.TensorSpec([None, None, 8])
     run = tf.function(layer, input_signature=[of_any, of_any], autograph=False)
     for batch, length, num_keys in SHAPES:

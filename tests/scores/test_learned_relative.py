@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from decoding import check_pieces
 from distance_scores import KEY, PLANS, QUERY, B, H, N, check_in_tiles, check_positions
-from marks import all_slow
+from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Local
@@ -34,15 +34,14 @@ def formula(layer, query, key, i, j):
     return logits
 
 
-@pytest.mark.parametrize("max_distance", [D, 20])
-def test_oracle(max_distance):
+def test_oracle():
     """All pairs, with distances below 0 and too long; positions of each row and in disorder."""
-    layer = built(max_distance)
-    assert [w.shape for w in layer.weights] == [(max_distance, H)]
+    layer = built()
+    assert [w.shape for w in layer.weights] == [(D, H)]
     check_positions(layer, formula, atol=1e-5)
 
 
-@pytest.mark.parametrize("pattern", [PLANS[1], *all_slow(PLANS[3:5])], ids=repr)
+@pytest.mark.parametrize("pattern", [PLANS[1], slow(PLANS[4])], ids=repr)
 def test_in_tiles(pattern):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
     check_in_tiles(built(6), formula, pattern, atol=2e-5)
@@ -51,7 +50,7 @@ def test_in_tiles(pattern):
 def test_step_by_step_equals_the_full_pass():
     layer = MultiHeadAttention(N, H, score=LearnedRelative(6), pattern=Local(5))
     x = oracles.random(B, 9, 8)
-    check_pieces(layer, x, range(1, 10), 9)
+    check_pieces(layer, x, (3, 4, 8, 9), 9)
 
 
 def test_half_precision():
@@ -66,7 +65,7 @@ def test_vectors_are_drawn_from_the_unit_normal():
     assert abs(oracles.numpy_of(layer.embeddings).std() - 1) < 0.05
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5])
+@pytest.mark.parametrize("value", [0, 1.5])
 def test_errors(value):
     with pytest.raises(ValueError, match=f"`max_distance`.*max_distance={value}"):
         LearnedRelative(value)

@@ -13,7 +13,7 @@ from keras_attn.attention.inputs import PositionRange
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.patterns import Local, Strided
+from keras_attn.patterns import Local
 from keras_attn.scores import Relative
 
 
@@ -38,7 +38,7 @@ def formula(layer, query, key, i, j):
     return logits
 
 
-@pytest.mark.parametrize("arguments", [{}, {"clamp_length": 2}, {"hidden_dim": 5}])
+@pytest.mark.parametrize("arguments", [{}, {"clamp_length": 2, "hidden_dim": 5}])
 def test_oracle(arguments):
     """All pairs, keys before and after their query; also positions of each row and in disorder."""
     layer = built(**arguments)
@@ -55,24 +55,19 @@ def test_only_differences_of_positions_count():
 
 
 @pytest.mark.parametrize(
-    "pattern, clamp_length",
-    [
-        (PLANS[2], 3),
-        *(slow(PLANS[n], None) for n in (0, 1, 3, 4, 5)),
-    ],
+    "pattern, clamp_length", [(PLANS[2], 3), *(slow(PLANS[n], None) for n in (1, 4))]
 )
 def test_in_tiles(pattern, clamp_length):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
     check_in_tiles(built(clamp_length=clamp_length), formula, pattern, atol=5e-5)
 
 
-@pytest.mark.parametrize("pattern, max_length", [(Local(4), 9), slow(Strided(3), None)])
-def test_step_by_step_equals_the_full_pass(pattern, max_length):
-    layer = MultiHeadAttention(N, H, score="relative", pattern=pattern, use_bias=False)
+def test_step_by_step_equals_the_full_pass():
+    layer = MultiHeadAttention(N, H, score="relative", pattern=Local(4), use_bias=False)
     x = oracles.random(B, 9, 8)
     layer.build(x.shape)
     oracles.scramble(layer)
-    check_pieces(layer, x, range(4, 10), max_length)
+    check_pieces(layer, x, (4, 5, 8, 9), 9)
 
 
 @pytest.mark.slow
@@ -102,10 +97,9 @@ def test_a_loop_computes_its_table_once(monkeypatch):
     assert len(tables) == 1
 
 
-@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 0.1)])
-def test_half_precision_far_away(policy, atol):
+def test_half_precision_far_away():
     """A sinusoid of distance 4095 in bfloat16 would be that of another distance."""
-    exact, half = built(), built(dtype=policy)
+    exact, half, atol = built(), built(dtype="mixed_bfloat16"), 0.1
     for start in (10, 1000, 4095):
         places = {"query_positions": PositionRange(start, T), "key_positions": PositionRange(0, S)}
         wanted = exact(QUERY, KEY, **places)
@@ -134,8 +128,7 @@ def test_saved_with_its_layer(tmp_path):
     np.testing.assert_array_equal(model(data), again(data))
 
 
-@pytest.mark.parametrize("name", ["hidden_dim", "clamp_length"])
-@pytest.mark.parametrize("value", [0, -1, 1.5])
+@pytest.mark.parametrize("name, value", [("hidden_dim", 0), ("clamp_length", 1.5)])
 def test_errors(name, value):
     with pytest.raises(ValueError, match=f"`{name}`.*{name}={value}"):
         Relative(**{name: value})

@@ -233,13 +233,16 @@ NORMS = {
     "rms": (norms.RMSNorm, rms),
     "dyt": (norms.DyT, dyt),
 }
-# What another value has in it is combined with fewer: a sum has ALiBi and a user's own bias, and
-# unions have dense, random and local keys; each is in a row of its own below.
+# What another value has in it is combined with fewer: a sum and a cap have each bias, unions and
+# heads with patterns of their own have each set of keys, and scaled rotary positions differ by
+# their frequencies alone; each is in a row of its own below.
 PARTS = ("alibi", "own bias", "dense", "big bird", "random", "longformer")
+PARTS += ("t5", "disentangled", "dilated", "causal longformer")
+PARTS += ("interpolation", "ntk", "llama 3", "long rope")
 VALUES = {
     "score": [name for name in SCORES if name not in PARTS],
     "pattern": [name for name in PATTERNS if name not in PARTS],
-    "position": list(POSITIONS),
+    "position": [name for name in POSITIONS if name not in PARTS],
     "qk_norm": list(NORMS),
     "sinks": [False, True],
     "use_gate": [False, True],
@@ -323,6 +326,11 @@ PART_ROWS = [
     {**PLAIN, "score": "alibi", "pattern": "big bird", "position": "rotary"},
     {**PLAIN, "score": "own bias", "pattern": "random", "num_key_value_heads": 2},
     {**PLAIN, "score": "own bias", "pattern": "longformer", "rows": "packed"},
+    {**PLAIN, "score": "t5", "position": "interpolation", "pattern": "dilated"},
+    {**PLAIN, "score": "disentangled", "pattern": "causal longformer", "rows": "padded"},
+    {**PLAIN, "position": "ntk", "rows": "packed"},
+    {**PLAIN, "position": "llama 3", "num_key_value_heads": 2},
+    {**PLAIN, "position": "long rope", "pattern": "first keys"},
 ]
 
 
