@@ -5,13 +5,12 @@ import functools
 import keras
 import pytest
 from keras import ops
-from marks import all_slow
 
 from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.depth import Recurrent, Reversible, Stack
 from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.models import llama, sparse_transformer, transformer_xl
+from keras_attn.models import llama
 from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
 
 D = 6
@@ -25,23 +24,15 @@ def block(width=11, dtype=None, residual="post_norm", activation="relu", **kwarg
     return layer
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", gelu_tanh, gelu_sigmoid])
+@pytest.mark.parametrize("activation", ["gelu", gelu_sigmoid])
 def test_layers_of_one_configuration_are_of_one_kind(activation):
     first, second = layer_kinds([block(activation=activation), block(activation=activation)])
     assert first == second
 
 
-@pytest.mark.parametrize(
-    "preset",
-    [
-        llama,
-        *all_slow((sparse_transformer, transformer_xl)),
-    ],
-)
-def test_the_blocks_of_a_preset_are_of_one_kind(preset):
-    model = preset(23, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=12)
-    depth = getattr(model, "depth", None) or model.encoder
-    first, second = layer_kinds(depth.blocks)
+def test_the_blocks_of_a_preset_are_of_one_kind():
+    model = llama(23, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=12)
+    first, second = layer_kinds(model.depth.blocks)
     assert first == second
 
 
@@ -89,11 +80,10 @@ def test_layers_whose_parts_have_changed_places_are_apart():
     assert first == second != third
 
 
-@pytest.mark.parametrize("replace", [functools.partial, lambda call: lambda *x, **y: call(*x, **y)])
-def test_layers_with_another_function_in_place_of_a_method_are_apart(replace):
+def test_layers_with_another_function_in_place_of_a_method_are_apart():
     layers = [block(), block()]
     for layer in layers:
-        layer.attention.call = replace(layer.attention.call)
+        layer.attention.call = functools.partial(layer.attention.call)
     assert len(set(layer_kinds(layers))) == 2
 
 

@@ -67,26 +67,18 @@ def some(cases, *fast):
 
 
 BLOCKWISE = {
-    "dense": ("dense", {}),
-    "causal": ("causal", {}),
-    "Local": (patterns.Local(17), {}),
     "Local both sides": (patterns.Local(7, causal=False), {}),
     "Strided": (patterns.Strided(7), {}),
-    "column": (patterns.Strided(7, "column"), {}),
     "Fixed": (patterns.Fixed(13, 3), {}),
-    "summary": (patterns.Fixed(13, 3, "summary"), {}),
-    "BlockLocal1D": (patterns.BlockLocal1D(11, 5), {}),
     "BlockLocal2D": (patterns.BlockLocal2D((10, 11), (3, 4), (2, 1)), {}),
     "Dilated": (patterns.Dilated(5, 3), {}),
     "Global": (patterns.Global(3), {}),
     "Prefix": (patterns.Prefix(19), {}),
     "Random": (patterns.Random(8, 2, 120), {}),
     "Sinks": (patterns.Sinks(3, 17), {}),
-    "Both": (patterns.Local(17, causal=False) & patterns.Causal(), {}),
     "Either": (patterns.Local(5) | patterns.Strided(7, "column"), {}),
     "PerHead": (patterns.PerHead([patterns.Local(5), patterns.Causal()]), {}),
     "AdaptiveSpan": (patterns.AdaptiveSpan(31, ramp=4), {}),
-    "LSH": (patterns.LSH(8, 3), {"score": "shared_qk"}),
     "LSH wrapped": (patterns.LSH(8, 2, across_buckets=True, wrap=True), {"score": "shared_qk"}),
 }
 
@@ -142,9 +134,7 @@ WHOLE = {
     "shared key heads": attention("causal", num_key_value_heads=1),
     "gate, sinks and norms": attention("causal", use_gate=True, sinks=True, qk_norm="rms_norm"),
     "conv": lambda: feed_forward.SeparableConvTransition(13, (3, 5)),
-    "gated": lambda: feed_forward.GatedFeedForward(13),
     "chunks": lambda: feed_forward.FeedForward(13, chunks=4),
-    "experts": lambda: feed_forward.MixtureOfExperts(feed_forward.FeedForward(13), 5, 2),
     "experts beside a layer": lambda: feed_forward.MixtureOfExperts(
         feed_forward.FeedForward(13), 5, 2, shared=keras.layers.Dense(D)
     ),
@@ -152,7 +142,6 @@ WHOLE = {
     "second projections": lambda: layers.GlobalAttention(
         2, 5, 3, num_global=4, pattern=patterns.Local(3, causal=False) | patterns.Global(4)
     ),
-    "stack": lambda: depth.Stack(block, 3),
     "gated residual": lambda: depth.Stack(lambda index: block(index, residual="gate"), 2),
     "remat": lambda: depth.Stack(block, 3, remat=True),
     "reversible": lambda: depth.Reversible(lambda index: block(residual="pre_norm"), 3),

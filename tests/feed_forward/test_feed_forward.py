@@ -9,7 +9,6 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from marks import slow
 
 from keras_attn.layers import FeedForward
 from keras_attn.ops.activations import gelu_tanh
@@ -76,13 +75,10 @@ def assert_alike(found, expected, atol):
         np.testing.assert_allclose(part, whole, atol=atol * np.abs(whole).max(initial=1.0))
 
 
-# Each number of chunks with two lengths, each length with two numbers.
-@pytest.mark.parametrize(
-    "chunks, length", [(2, 1), (2, 5), (3, 4), (3, 11), (5, 5), (5, 4), (100, 11), (100, 1)]
-)
-def test_chunks_equal_one_pass(chunks, length):
-    """Two rows of this length are a multiple of few of these numbers."""
-    x = oracles.random(B, length, D)
+@pytest.mark.parametrize("chunks, shape", [(2, (B, 5, D)), (3, (2, 3, 4, D)), (100, (5, D))])
+def test_chunks_equal_one_pass(chunks, shape):
+    """The rows are a multiple of one of these numbers, not of the others, and of any rank."""
+    x = oracles.random(*shape)
     found, expected = (with_gradients(built(chunks=c), x) for c in (chunks, 1))
     assert len(found) == 6
     assert_alike(found, expected, 1e-5)
@@ -102,12 +98,6 @@ def test_chunks_in_a_graph_of_unknown_sizes():
             assert_alike(run(x), with_gradients(whole, x), 1e-5)
 
 
-@pytest.mark.parametrize("shape", [(5, D), (2, 3, 4, D)])
-def test_chunks_of_any_rank(shape):
-    x = oracles.random(*shape)
-    assert_alike(with_gradients(built(chunks=2), x), with_gradients(built(), x), 1e-5)
-
-
 def test_chunks_with_weights_that_are_frozen_or_adapted():
     found, expected = built(chunks=3), built()
     for layer in (found, expected):
@@ -121,8 +111,7 @@ def test_chunks_with_weights_that_are_frozen_or_adapted():
     assert_alike(with_gradients(found, X), with_gradients(expected, X), 1e-5)
 
 
-@pytest.mark.parametrize("is_compiled", [False, slow(True)])
-def test_each_chunk_has_its_own_dropout_reused_by_the_backward_pass(is_compiled):
+def test_each_chunk_has_its_own_dropout_reused_by_the_backward_pass():
     """Hidden units are ones and leave as they are, so that the output is what was dropped."""
     length, chunks, rate = 60, 5, 0.4
     layer = FeedForward(D, activation="linear", dropout=rate, chunks=chunks)
@@ -136,13 +125,12 @@ def test_each_chunk_has_its_own_dropout_reused_by_the_backward_pass(is_compiled)
             loss = tf.reduce_sum(output * share)
         return output, tape.gradient(loss, layer.output_dense.kernel.value)
 
-    for run in (step, tf.function(step, jit_compile=True))[: 1 + is_compiled]:
-        output, gradient = (np.asarray(y) for y in run(x))
-        assert set(np.unique(output.round(4))) == {0.0, np.float32(1 / (1 - rate)).round(4)}
-        np.testing.assert_allclose(gradient, output.T @ share, atol=1e-4)
-        pieces = output.reshape(chunks, length // chunks, D)
-        assert len(np.unique(pieces, axis=0)) == chunks
-        assert abs((output > 0).mean() - (1 - rate)) < 0.1
+    output, gradient = (np.asarray(y) for y in step(x))
+    assert set(np.unique(output.round(4))) == {0.0, np.float32(1 / (1 - rate)).round(4)}
+    np.testing.assert_allclose(gradient, output.T @ share, atol=1e-4)
+    pieces = output.reshape(chunks, length // chunks, D)
+    assert len(np.unique(pieces, axis=0)) == chunks
+    assert abs((output > 0).mean() - (1 - rate)) < 0.1
     assert np.any(layer(x, training=True)[0] != output)
     np.testing.assert_array_equal(layer(x), layer(x, training=False))
 
@@ -237,15 +225,12 @@ def test_arguments_of_keras_dense_reach_both_layers():
     assert all(isinstance(w.constraint, keras.constraints.NonNeg) for w in layer.weights[1::2])
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
-def test_dtype_policies(policy):
-    reference, layer = built(), built(dtype=policy)
-    compute = keras.dtype_policies.get(policy).compute_dtype
+def test_half_precision():
+    reference, layer = built(), built(dtype="mixed_bfloat16")
     output = layer(X)
-    assert keras.backend.standardize_dtype(output.dtype) == compute
-    tolerance = 2.0**-6 if compute == "bfloat16" else 2.0**-9
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
     scale = np.abs(reference(X)).max()
-    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=tolerance * scale)
+    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=2.0**-6 * scale)
 
 
 def test_save_config_and_mask():

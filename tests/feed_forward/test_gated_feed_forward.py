@@ -2,22 +2,18 @@
 
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
 from keras import ops
 
-from keras_attn.layers import FeedForward, GatedFeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.ops.activations import gelu_tanh
+from keras_attn.layers import FeedForward, GatedFeedForward
 
 B, T, D, F = 2, 5, 7, 11
 X = oracles.random(B, T, D)
 KINDS = {
     "silu": ("silu", lambda value: value / (1 + math.exp(-value))),
     "exact gelu": ("gelu", oracles.gelu),
-    "tanh gelu": (gelu_tanh, oracles.gelu_tanh),
-    "relu": ("relu", lambda value: max(value, 0.0)),
 }
 
 
@@ -28,9 +24,9 @@ def built(width=F, **arguments):
     return layer
 
 
-@pytest.mark.parametrize("use_bias", [False, True])
-@pytest.mark.parametrize("activation, function", KINDS.values(), ids=KINDS)
-def test_output_equals_the_formula(activation, function, use_bias):
+@pytest.mark.parametrize("kind, use_bias", [("silu", False), ("exact gelu", True)])
+def test_output_equals_the_formula(kind, use_bias):
+    activation, function = KINDS[kind]
     layer = built(activation=activation, use_bias=use_bias)
     weights = [oracles.numpy_of(w) for w in layer.weights]
     if not use_bias:
@@ -78,19 +74,7 @@ def test_the_initial_kernels_have_the_spread_of_their_own_shape():
     assert np.any(layer.gate.kernel.numpy() != layer.intermediate.kernel.numpy())
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
-def test_dtype_policies(policy):
-    reference, layer = built(), built(dtype=policy)
-    tolerance = 2.0**-6 if "bfloat16" in policy else 2.0**-9
+def test_half_precision():
+    reference, layer = built(), built(dtype="float16")
     scale = np.abs(reference(X)).max()
-    np.testing.assert_allclose(oracles.numpy_of(layer(X)), reference(X), atol=tolerance * scale)
-
-
-@pytest.mark.slow
-def test_a_block_trains_the_gate():
-    block = TransformerBlock(MultiHeadAttention(2, 4), GatedFeedForward(F), residual="pre_norm")
-    model = keras.Sequential([keras.Input((T, D)), block, keras.layers.Dense(1)])
-    model.compile("sgd", "mse", run_eagerly=True)
-    before = block.feed_forward.gate.kernel.numpy()
-    model.fit(X, X[..., :1], verbose=0)
-    assert np.any(block.feed_forward.gate.kernel.numpy() != before)
+    np.testing.assert_allclose(oracles.numpy_of(layer(X)), reference(X), atol=2.0**-9 * scale)

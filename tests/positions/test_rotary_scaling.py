@@ -78,8 +78,7 @@ def turned(x, scaling=None, layout="interleaved", share=H, base=10000.0, amplitu
     return out
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-@pytest.mark.parametrize("share", [H, H // 3])
+@pytest.mark.parametrize("layout, share", [("interleaved", H // 3), ("half", H)])
 def test_output_equals_the_formula(layout, share):
     layer = Rotary(500.0, layout=layout, fraction=share / H)
     expected = turned(X, layout=layout, share=share, base=500.0)
@@ -87,10 +86,9 @@ def test_output_equals_the_formula(layout, share):
     np.testing.assert_array_equal(layer(X, PLACES)[..., share:], X[..., share:])
 
 
-@pytest.mark.parametrize("base", [10000.0, 50.0])
 @EACH
-def test_scaled_output_equals_the_formula(make, base):
-    scaling = make(3.0)
+def test_scaled_output_equals_the_formula(make):
+    scaling, base = make(3.0), 50.0
     amplitude = 1 + 0.1 * math.log(3) if isinstance(scaling, YaRN) else 1.0
     expected = turned(X, scaling, base=base, amplitude=amplitude)
     np.testing.assert_allclose(Rotary(base, scaling=scaling)(X, PLACES), expected, atol=1e-4)
@@ -144,9 +142,8 @@ def test_fast_pairs_stay_and_slow_pairs_slow_down(make):
         assert found[0] == pytest.approx(1)
 
 
-@EACH
-def test_the_distance_alone_counts(make):
-    layer, key = Rotary(scaling=make(4.0)), oracles.random(B, N, T, H, seed=1)
+def test_the_distance_alone_counts():
+    layer, key = Rotary(scaling=YaRN(4.0, 64)), oracles.random(B, N, T, H, seed=1)
 
     def products(start):
         places = start + np.arange(T)
@@ -155,14 +152,10 @@ def test_the_distance_alone_counts(make):
     np.testing.assert_allclose(products(57), products(0), atol=1e-3)
 
 
-@pytest.mark.parametrize("make", [list(SCALINGS.values())[-1], None], ids=["scaled", "a third"])
-def test_decoding_with_a_cache_equals_the_whole_pass(make):
-    position = Rotary(scaling=make(4.0)) if make else Rotary(layout="half", fraction=1 / 3)
-    layer, x = (
-        MultiHeadAttention(N, H, position=position, pattern="causal"),
-        oracles.random(B, T, 6),
-    )
-    check_pieces(layer, x, range(1, T + 1), T)
+def test_decoding_with_a_cache_equals_the_whole_pass():
+    position = Rotary(layout="half", fraction=1 / 3, scaling=YaRN(4.0, 64))
+    layer = MultiHeadAttention(N, H, position=position, pattern="causal")
+    check_pieces(layer, oracles.random(B, T, 6), (3, 4, T), T)
 
 
 def test_a_factor_that_grows_with_the_text_would_leave_cached_keys_behind():

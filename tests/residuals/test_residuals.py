@@ -9,7 +9,6 @@ from keras_attn.residuals import PostNorm, PreNorm
 
 B, T, D = 2, 5, 7
 X, Y = oracles.random(B, T, D, scale=3), oracles.random(B, T, D, seed=1)
-BOTH = pytest.mark.parametrize("kind", [PostNorm, PreNorm])
 
 
 def built(kind, **arguments):
@@ -23,9 +22,8 @@ def norm(layer, x):
     return oracles.layer_norm(x, *oracles.norm_weights(layer.norm), layer.norm.epsilon)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1])
-def test_output_equals_the_formula(epsilon):
-    post, pre = (built(kind, norm=LayerNorm(epsilon)) for kind in (PostNorm, PreNorm))
+def test_output_equals_the_formula():
+    post, pre = (built(kind, norm=LayerNorm(0.1)) for kind in (PostNorm, PreNorm))
     np.testing.assert_array_equal(post.before(X), X)
     np.testing.assert_allclose(post.after(X, Y), norm(post, X + Y), atol=1e-5)
     np.testing.assert_allclose(pre.before(X), norm(pre, X), atol=1e-5)
@@ -36,16 +34,14 @@ def test_only_pre_norm_leaves_the_sum_to_a_closing_norm():
     assert PreNorm.needs_closing_norm and not PostNorm.needs_closing_norm
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
-def test_statistics_are_in_float32(policy):
+def test_statistics_are_in_float32():
     """A mean of 100 and a spread of 1: the sum of squares would not fit a float16."""
     x = (100 + oracles.random(1, 3, 512)).astype("float32")
-    layer = PostNorm(dtype=policy)
-    compute = keras.dtype_policies.get(policy).compute_dtype
-    low = keras.ops.cast(x, compute)
+    layer = PostNorm(dtype="float16")
+    low = keras.ops.cast(x, "float16")
     found = oracles.numpy_of(layer(low, keras.ops.zeros_like(low)))
     exact = oracles.layer_norm(oracles.numpy_of(low), 1.0, 0.0, 1e-6)
-    assert np.abs(found - exact).max() < 4 * (2**-7 if compute == "bfloat16" else 2**-10)
+    assert np.abs(found - exact).max() < 4 * 2**-10
 
 
 @pytest.mark.parametrize("given", ["sandwich", None, PostNorm, keras.layers.Dense(3)])
