@@ -50,7 +50,7 @@ ALL = [Causal(), Causal() | Local(3), PerHead([Local(3), Causal()]), Local(M), S
 
 @pytest.mark.parametrize("pattern, count", READ, ids=repr)
 def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
-    for num_keys in (1, 23):
+    for num_keys in (1, 13):
         allowed = np.asarray(pattern.allowed(np.arange(num_keys), np.arange(num_keys)))
         for position in range(num_keys):
             found = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))

@@ -11,7 +11,7 @@ from keras_attn.attention.segments import check_segments, find_documents, same_s
 ROWS = st.lists(st.integers(0, 3), min_size=7, max_size=7)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_a_run_of_equal_ids_is_a_document_whose_positions_begin_at_0(rows):
     segment_ids = np.array(rows, "int32")

@@ -53,6 +53,7 @@ def test_products_with_the_columns_of_the_distances(length, num_keys, step, head
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_queries_anywhere_in_a_graph():
     """As in a loop over tiles, whose first position is a tensor."""
     length = 3

@@ -1,10 +1,8 @@
 """Blockwise functions in uses that no pattern has; tests/patterns/test_plans.py has the others."""
 
-import keras
 import numpy as np
 import oracles
 import pytest
-import tensorflow as tf
 from index_sets import SMALL_TILES
 from keras import ops
 
@@ -72,39 +70,6 @@ def test_neighbouring_blocks(block, before, after):
     assert_equal(found, expected((apart >= -before) & (apart <= after)))
 
 
-def test_a_bias_may_depend_on_positions_and_on_extras_of_the_queries():
-    slope = oracles.random(B, N, T, 1, seed=7)
-    distance = PLACES[:, None] - PLACES
-
-    def output(slope):
-        return attend_block_local(
-            operands(),
-            lambda i, j, slope: ops.logical_and(j <= i, i - j < 6),
-            3,
-            before=2,
-            bias=lambda i, j, slope: -ops.cast(i - j, "float32") * slope,
-            extras=(slope,),
-        )[0]
-
-    allowed = (distance >= 0) & (distance < 6)
-    slope = tf.constant(slope)
-    with tf.GradientTape() as tape:
-        tape.watch(slope)
-        found = output(slope)
-        loss = tf.reduce_sum(found * QUERY)
-    gradient = tape.gradient(loss, slope).numpy()
-    wanted = expected(allowed, -distance * slope.numpy())[0]
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
-    for place in ((0, 0, 3, 0), (1, 2, 36, 0), (1, 1, 17, 0)):
-        nudge = np.zeros(slope.shape)
-        nudge[place] = 1e-3
-        ahead, back = (
-            (expected(allowed, -distance * (slope + sign * nudge))[0] * QUERY).sum()
-            for sign in (1, -1)
-        )
-        np.testing.assert_allclose(gradient[place], (ahead - back) / 2e-3, atol=1e-3)
-
-
 class ByDistance(Score):
     """A score that looks at positions, whatever form they have."""
 
@@ -129,26 +94,6 @@ def test_positions_in_any_order(attend, shape):
     distance = order[..., :, None] - order[..., None, :]
     found = attend(given)[0]
     np.testing.assert_allclose(found, expected(distance >= 0, np.sin(distance))[0], atol=1e-5)
-
-
-def test_windows_of_positions_in_any_order():
-    order = np.random.default_rng(0).permutation(T).astype("int32")[None, None]
-    given = operands(query_positions=order, key_positions=order, score=ByDistance())
-    distance = order[..., :, None] - order[..., None, :]
-    apart = PLACES[:, None] // 4 - PLACES // 4
-    allowed = (distance >= 0) & (apart >= 0) & (apart <= 1)
-    found = attend_block_local(given, lambda i, j: j <= i, 4, before=1)[0]
-    np.testing.assert_allclose(found, expected(allowed, np.sin(distance))[0], atol=1e-5)
-
-
-def test_more_queries_than_keys():
-    key, value = KEY[:, :, :6], VALUE[:, :, :6]
-    given = operands(key=key, value=value, score=ByDistance())
-    distance = np.arange(6 - T, 6)[:, None] - np.arange(6)
-    wanted = expected(True, np.sin(distance), key=key, value=value)
-    assert_equal(attend_chunked(given, log_weight=True), wanted)
-    wanted = expected(distance >= 0, np.sin(distance), key=key, value=value)
-    assert_equal(attend_chunked(given, lambda i, j: j <= i, log_weight=True), wanted)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +140,3 @@ def test_without_being_asked_no_log_weight_is_given():
     for attend in (attend_chunked, lambda x: attend_strided(x, 5)):
         output, log_weight = attend(operands())
         assert output.shape == (B, N, T, H) and log_weight is None
-
-
-def test_a_warning_of_nothing(recwarn):
-    """Single keys are ordinary here; Keras warns of a softmax over one."""
-    keras.backend.clear_session()
-    one = [x[:, :, :1] for x in (QUERY, KEY, VALUE)]
-    for log_weight in (False, True):
-        attend_chunked(operands(*one), log_weight=log_weight)
-        attend_block_local(operands(*one), None, 1, log_weight=log_weight)
-    assert not [w for w in recwarn if "softmax" in str(w.message)]

@@ -118,7 +118,6 @@ def results(run, name="eager", count=2, steps=2):
     "name, run",
     [
         ("eager", run_remat),
-        ("eager", run_chain),
         *all_slow((("graph", run_remat), ("xla", run_shared))),
     ],
 )
@@ -146,11 +145,13 @@ def test_the_backward_pass_computes_functions_of_chains_of_more_than_16_twice():
     assert [chain_recomputations(count) for count in (1, 16, 17, 64)] == [1, 1, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_graph_of_equal_layers_is_built_once():
     _, layers = results(run_shared, "graph", 3)
     assert [layer.runs for layer in layers] == [2, 0, 0]  # the layer, and its gradient
 
 
+@pytest.mark.slow
 def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own():
     other = tf.Variable(2.0)
 

@@ -93,10 +93,10 @@ def test_unused_tensors_get_a_gradient_of_zero():
     np.testing.assert_array_equal(gradients[1], np.zeros_like(SHARED))
 
 
-ON_TORCH = """
+OTHER_BACKEND = """
 import json
+import keras
 import numpy as np
-import torch
 from keras import ops
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.attention.inputs import TileSizes
@@ -109,6 +109,17 @@ real = np.arange(37) < np.array([[37], [21]])
 
 def results(layer):
     # the output, and the gradients of weights and input
+    if keras.backend.backend() == "jax":
+        import jax
+
+        def loss(weights, x):
+            y, _ = layer.stateless_call(weights, [], x, x, value_mask=real)
+            return (y**2).sum(), y
+
+        weights = [variable.value for variable in layer.weights]
+        gradients, y = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(weights, x)
+        return y, *jax.tree.leaves(gradients)
+    import torch
     inputs = torch.tensor(x, requires_grad=True)
     y = layer(inputs, inputs, value_mask=real)
     (y**2).sum().backward()
@@ -141,9 +152,10 @@ print(json.dumps([[difference(*case) for case in cases], dropped()]))
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("torch" not in INSTALLED, reason="torch is not installed")
-def test_blockwise_equals_dense_on_torch():
-    """On JAX: tests/scores/test_scores_on_jax.py."""
-    differences, dropped = run_on("torch", ON_TORCH)
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_blockwise_equals_dense_on_another_backend(backend):
+    if backend not in INSTALLED:
+        pytest.skip(f"{backend} is not installed")
+    differences, dropped = run_on(backend, OTHER_BACKEND)
     np.testing.assert_array_less(differences, 1e-4)
     assert dropped

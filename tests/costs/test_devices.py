@@ -51,6 +51,7 @@ def test_one_device_has_all_and_gets_nothing(model):
     assert whole.devices is None
 
 
+@pytest.mark.slow
 def test_a_device_holds_a_part_of_the_rows_or_of_the_weights(model):
     whole = devices_of(model)
     by_rows = devices_of(model, data=8)

@@ -83,7 +83,8 @@ BLOCKWISE = {
 }
 
 
-@pytest.mark.parametrize("name", some(BLOCKWISE, "Strided"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BLOCKWISE)
 def test_the_plan_of_a_pattern_is_counted_tile_by_tile(name):
     pattern, more = BLOCKWISE[name]
     check(model_of(attention(pattern, implementation="blockwise", **more)))

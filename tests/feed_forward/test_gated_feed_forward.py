@@ -7,7 +7,7 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_attn.layers import FeedForward, GatedFeedForward
+from keras_attn.layers import GatedFeedForward
 
 B, T, D, F = 2, 5, 7, 11
 X = oracles.random(B, T, D)
@@ -39,27 +39,6 @@ def test_output_equals_the_formula(kind, use_bias):
     np.testing.assert_allclose(layer(X), expected, atol=1e-5)
 
 
-def test_a_linear_gate_equal_to_the_other_kernel_gives_squares():
-    layer = built(activation="linear")
-    kernel = oracles.numpy_of(layer.intermediate.kernel)
-    layer.gate.kernel.assign(kernel)
-    down = oracles.numpy_of(layer.output_dense.kernel)
-    np.testing.assert_allclose(layer(X), np.square(X @ kernel) @ down, atol=1e-4)
-
-
-def test_a_closed_gate_gives_zeros():
-    layer = built()
-    layer.gate.kernel.assign(np.zeros((D, F)))
-    np.testing.assert_array_equal(layer(X), np.zeros(X.shape))
-
-
-def test_two_thirds_of_the_width_hold_the_weights_of_a_plain_layer():
-    plain, gated = FeedForward(3072, use_bias=False), GatedFeedForward(2048)
-    for layer in (plain, gated):
-        layer.build((None, None, 768))
-    assert plain.count_params() == gated.count_params()
-
-
 def test_chunks_equal_one_pass():
     np.testing.assert_allclose(built(chunks=3)(X), built()(X), atol=1e-5)
 
@@ -72,9 +51,3 @@ def test_the_initial_kernels_have_the_spread_of_their_own_shape():
         limit = math.sqrt(6 / (200 + 600))
         assert 0.98 * limit < ops.max(ops.abs(kernel)) <= limit
     assert np.any(layer.gate.kernel.numpy() != layer.intermediate.kernel.numpy())
-
-
-def test_half_precision():
-    reference, layer = built(), built(dtype="float16")
-    scale = np.abs(reference(X)).max()
-    np.testing.assert_allclose(oracles.numpy_of(layer(X)), reference(X), atol=2.0**-9 * scale)

@@ -1,6 +1,5 @@
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -71,12 +70,6 @@ def test_default_tables_give_unit_variance_in_every_cluster():
 def test_padding_makes_the_implicit_mask():
     np.testing.assert_array_equal(built(CUTOFFS, DIV)(IDS)._keras_mask, IDS != 0)
     assert getattr(built(CUTOFFS, pad_id=None)(IDS), "_keras_mask", None) is None
-
-
-def test_half_precision():
-    layer, reference = built(CUTOFFS, DIV, dtype="mixed_float16"), built(CUTOFFS, DIV)
-    assert keras.backend.standardize_dtype(layer(IDS).dtype) == layer.compute_dtype
-    np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), atol=0.15)
 
 
 @pytest.mark.parametrize(

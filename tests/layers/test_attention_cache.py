@@ -45,7 +45,6 @@ PATTERNS = {
 
 
 LAYERS = {
-    "plain": {},
     "shared heads": {"num_key_value_heads": 2},
     "value_dim": {"value_dim": 8},
     "additive": {"score": "additive"},
@@ -79,10 +78,9 @@ def decode(layer, x, chunks, slots, **arguments):
 @pytest.mark.parametrize(
     "name, chunks, slots",
     [
-        ("plain", [T], T),
         ("shared heads", [3, 1, 2, 1], None),
-        ("value_dim", [1] * T, T + 4),
-        ("additive", [3, 1, 2, 1], T + 4),
+        ("value_dim", [5, 1, 1], T + 4),
+        ("additive", [T], T),
     ],
     ids=str,
 )
@@ -116,7 +114,7 @@ def test_a_ring_never_runs_full():
     layer = built(LONG_X, pattern=PATTERNS["per head with first"])
     slots = layer.pattern.kept_keys.size
     full = layer(LONG_X, LONG_X)
-    for chunks in ([1] * LONG, [LONG], [slots + 1, 1, LONG - slots - 2]):
+    for chunks in ([LONG], [slots + 1, 1, LONG - slots - 2]):
         np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
 
 
@@ -181,17 +179,10 @@ def test_a_ring_refuses_positions_of_keys_that_are_gone():
         layer(piece, piece, cache=cache, value_mask=np.ones((B, 5), bool))
 
 
-def test_use_causal_mask_and_explicit_positions():
+def test_use_causal_mask_with_a_cache():
     layer = built()
-    full = layer(X, X, use_causal_mask=True)
     stepped = decode(layer, X, [2, 5], T, use_causal_mask=True)
-    np.testing.assert_allclose(stepped, full, atol=1e-5)
-    causal = built(pattern="causal")
-    cache = KVCache(T).initial(causal, B)
-    _, cache = causal(X[:, :4], X[:, :4], cache=cache)
-    rest = X[:, 4:]
-    output, _ = causal(rest, rest, cache=cache, query_positions=np.arange(4, T))
-    np.testing.assert_allclose(output, full[:, 4:], atol=1e-5)
+    np.testing.assert_allclose(stepped, layer(X, X, use_causal_mask=True), atol=1e-5)
 
 
 def test_empty_slots_are_never_attended():
@@ -252,12 +243,11 @@ def test_complete_cache_of_a_context_with_keys_of_its_own():
     np.testing.assert_allclose(output, layer(X, CONTEXT, keys), atol=1e-5)
 
 
-@pytest.mark.parametrize("name, jit_compile", [("local 4", False), slow("fixed", True)])
-def test_one_graph_serves_every_step(name, jit_compile):
-    layer = built(pattern=PATTERNS[name])
+def test_one_graph_serves_every_step():
+    layer = built(pattern=PATTERNS["local 4"])
     traces = []
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function
     def step(piece, cache):
         traces.append(1)
         return layer(piece, piece, cache=cache)
@@ -304,14 +294,3 @@ def test_a_graph_of_unknown_lengths():
             np.testing.assert_allclose(output[:, 0], full[:, t], atol=1e-5)
             output, fixed = write(x, *(fixed[name] for name in ("key", "value", "index")))
             np.testing.assert_allclose(output[:, 0], full[:, t], atol=1e-5)
-
-
-@pytest.mark.slow
-def test_no_op_that_only_xla_runs():
-    layer = built(LONG_X, pattern=PATTERNS["fixed"])
-    for count, length in ((LONG, 1), (LONG, 2), (None, 1)):
-        cache = KVCache(count).initial(layer, B)
-        cache = {key: x for key, x in cache.items() if x is not None}
-        step = tf.function(lambda x, cache: layer(x, x, cache={"index": None, **cache}))
-        graph = step.get_concrete_function(tf.TensorSpec((B, length, D)), cache).graph
-        assert not [op.type for op in graph.get_operations() if "Xla" in op.type]

@@ -6,12 +6,11 @@ import oracles
 import pytest
 import tensorflow as tf
 from index_sets import CASES, NUM_HEADS, SMALL_TILES, W
+from marks import slow
 
-from keras_attn import export
 from keras_attn.attention.plans import Window
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Causal, Dense, Local, Pattern, PerHead
-from keras_attn.scores import LearnedRelative
 
 B, T, H, D = 4, 37, 4, 6
 X = oracles.random(B, T, D)
@@ -50,11 +49,6 @@ def assert_equal(found, atol=2e-5):
         np.testing.assert_allclose(tiles / scale, matrix / scale, atol=atol)
 
 
-def test_tiles_equal_the_matrix():
-    call = {"value_mask": REAL, "use_causal_mask": True}
-    assert_equal(both_plans("nested", X, CONTEXT, call=call))
-
-
 @pytest.mark.slow
 def test_an_empty_sequence_has_an_empty_output():
     layer = built("nested", "blockwise")
@@ -65,7 +59,7 @@ def test_an_empty_sequence_has_an_empty_output():
     assert attend(X[:, :0], REAL[:, :0]).shape == (B, 0, D)
 
 
-@pytest.mark.parametrize("pattern", ["local around", "heads in rows"])
+@pytest.mark.parametrize("pattern", [slow("local around"), "heads in rows"])
 def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
     """Both with `Causal()`, whether the pattern is one or one for each head."""
     tiles, matrix = (
@@ -145,23 +139,6 @@ def test_more_queries_than_keys(name):
     np.testing.assert_allclose(layer(query, value), layer(query, value, **positions), atol=1e-6)
 
 
-@pytest.mark.slow
-def test_causal_plan_of_unknown_lengths():
-    """Few queries leave whole tiles of padding, which stand in order too."""
-    layer, twin = (
-        MultiHeadAttention(2, 4, score=LearnedRelative(20), pattern="causal", implementation=plan)
-        for plan in ("blockwise", "dense")
-    )
-    for one in (layer, twin):
-        one.build((None, None, D), (None, None, D))
-    twin.set_weights(layer.get_weights())
-    unknown = tf.TensorSpec((None, None, D))
-    planned = tf.function(lambda x, y: layer(x, y), input_signature=[unknown] * 2)
-    for length, num_keys in ((1, 1), (5, 13), (13, 13), (3, 17), (17, 3)):
-        x, y = oracles.random(B, length, D), oracles.random(B, num_keys, D, seed=1)
-        np.testing.assert_allclose(planned(x, y), twin(x, y), atol=2e-6)
-
-
 def test_an_unknown_plan_is_refused():
     with pytest.raises(
         ValueError, match=r"`implementation` must be one of .*implementation='fast'"
@@ -174,35 +151,6 @@ def test_a_pattern_per_head_of_another_number_of_heads_is_refused():
         layer = MultiHeadAttention(2, 4, pattern=PerHead([Local(3)] * 3), implementation=plan)
         with pytest.raises(ValueError, match="3 patterns, 2 heads"):
             layer(X, X)
-
-
-@pytest.mark.slow
-def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_path):
-    layers = [built("strided", "blockwise", score="additive"), built("fixed summary", "blockwise")]
-
-    class Served(tf.Module):
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None, None, D], tf.float32),
-                tf.TensorSpec([None, None], tf.bool),
-            ],
-            autograph=False,
-        )
-        def __call__(self, x, real):
-            return [layer(x, x, value_mask=real) for layer in layers]
-
-    served = Served()
-    served.layers = layers
-    # As `keras_attn.export` does; tracing the gradients would take half of the time.
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    tf.saved_model.save(served, str(tmp_path), options=options)
-    assert export.unservable_ops(str(tmp_path)) == []
-    loaded = tf.saved_model.load(str(tmp_path))
-    for length in (0, 1, T):
-        real = tf.constant(REAL[:, :length])
-        x = tf.constant(X[:, :length])
-        for found, layer in zip(loaded(x, real), layers, strict=True):
-            np.testing.assert_allclose(found, layer(x, x, value_mask=real), atol=1e-5)
 
 
 def test_the_gradient_of_a_long_sequence_is_finite():

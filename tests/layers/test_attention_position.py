@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from decoding import check_greedy, check_pieces
+from decoding import check_greedy
 from index_sets import NUM_HEADS, W
 from keras import ops
 from marks import slow
@@ -13,7 +13,7 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.memory import KVCache
 from keras_attn.models import CausalLanguageModel
-from keras_attn.patterns import LSH, Causal, Local, PerHead, Strided
+from keras_attn.patterns import LSH, Local
 from keras_attn.positions import Rotary, Sinusoidal
 
 B, T, S, D, H = 2, 5, 7, 11, 6
@@ -74,20 +74,6 @@ def test_oracle():
         np.testing.assert_allclose(scores, weights, atol=1e-5)
 
 
-def test_the_distance_alone_counts():
-    layer = built(pattern="causal")
-    places = np.arange(T)
-
-    def at(places):
-        return np.asarray(layer(X, X, query_positions=places, key_positions=places))
-
-    np.testing.assert_allclose(at(places + 77), layer(X, X), atol=1e-5)
-    assert np.abs(at(2 * places) - layer(X, X)).max() > 0.01
-    changed = X.copy()
-    changed[:, 3:] += 1
-    np.testing.assert_array_equal(layer(changed, changed)[:, :3], layer(X, X)[:, :3])
-
-
 def by_plan(plan, **arguments):
     """The output, and the gradients of the input and the weights."""
     layer = built(LONG_X, implementation=plan, **arguments)
@@ -125,12 +111,6 @@ def test_queries_that_are_their_own_keys_stay_so():
     x = ops.array(LONG_X)
     layer(x, x)
     assert seen[0].key is seen[0].query
-
-
-def test_limit_cached_equals_full():
-    pattern = PerHead([Local(2), Strided(3), Causal()])
-    layer = built(LONG_X, pattern=pattern, num_key_value_heads=1)
-    check_pieces(layer, LONG_X, (2, 5, 6, 7, LONG), None, atol=2e-5)
 
 
 def test_cached_keys_stand_where_the_call_says():
@@ -201,15 +181,6 @@ def test_half_precision():
     stepped, cache = layer(x, x, cache=KVCache(LONG).initial(layer, B))
     assert cache["key"].dtype == layer.compute_dtype
     np.testing.assert_allclose(oracles.numpy_of(stepped), output, atol=1e-6)
-
-
-def test_config():
-    layer = MultiHeadAttention(2, H, position=Rotary(max_wavelength=50))
-    again = MultiHeadAttention.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config() and again.position.max_wavelength == 50
-    assert MultiHeadAttention(2, H).position is None
-    named = MultiHeadAttention(2, H, position="rotary", dtype="mixed_bfloat16")
-    assert named.position.compute_dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(

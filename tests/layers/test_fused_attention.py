@@ -149,9 +149,7 @@ class Doubled(DotProduct):
 @pytest.mark.parametrize(
     "arguments, call",
     [
-        ({"score": "additive"}, {}),
         ({"score": "relative", "pattern": "causal"}, {}),
-        ({"score": "shared_qk"}, {}),
         ({"score": Doubled()}, {}),
         ({"pattern": AdaptiveSpan(4)}, {}),
         ({"dropout": 0.5}, {"training": True}),

@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.layers import GlobalAttention, MultiHeadAttention, add_lora
@@ -56,7 +57,7 @@ def formula(layer, x, real, num_global):
 
 @pytest.mark.parametrize(
     "num_global, implementation",
-    [(0, "blockwise"), (2, "dense"), (2, "blockwise"), (T + 2, "dense")],
+    [slow(0, "blockwise"), (2, "dense"), (2, "blockwise"), slow(T + 2, "dense")],
 )
 def test_outputs_and_scores_equal_the_formula(num_global, implementation):
     layer = built(num_global, implementation=implementation)
@@ -68,24 +69,10 @@ def test_outputs_and_scores_equal_the_formula(num_global, implementation):
     np.testing.assert_array_equal(layer(X, X, value_mask=REAL), output)
 
 
-def test_without_first_queries_the_layer_is_plain_attention():
-    layer = built(0)
-    plain = MultiHeadAttention(N, H, V, pattern=layer.pattern)
-    plain.build(X.shape, X.shape)
-    plain.set_weights([getattr(layer, w.name) for w in plain.weights])
-    np.testing.assert_array_equal(layer(X, X), plain(X, X))
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"position": "rotary", "use_gate": True, "sinks": True},
-        {"score": "relative", "num_key_value_heads": 1},
-    ],
-    ids=["rotary", "relative"],
-)
-def test_equal_projections_give_plain_attention(arguments):
+def test_equal_projections_give_plain_attention():
     """So positions, scores, shared heads, sinks and gates act on the first queries alike."""
+    arguments = {"score": "relative", "position": "rotary", "use_gate": True, "sinks": True}
+    arguments["num_key_value_heads"] = 1
     layer = built(3, **arguments)
     plain = MultiHeadAttention(N, H, V, pattern=layer.pattern, **arguments)
     plain.build(X.shape, X.shape)
@@ -98,31 +85,6 @@ def test_equal_projections_give_plain_attention(arguments):
     mask = np.random.default_rng(0).random((B, N, T, T)) < 0.7
     for call in ({"attention_mask": mask}, {"use_causal_mask": True}):
         np.testing.assert_allclose(layer(X, X, **call), plain(X, X, **call), atol=1e-5)
-
-
-def gradients(layer, **call):
-    x = tf.constant(X)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        loss = tf.reduce_sum(layer(x, x, **call) * tf.cos(tf.range(float(D))))
-    weights = [w.value for w in layer.weights]
-    return tape.gradient(loss, [x, *weights], unconnected_gradients="zero")
-
-
-def test_plans_equal_the_matrix_with_gradients():
-    ways = (gradients(built(implementation=way), value_mask=REAL) for way in ("blockwise", "dense"))
-    oracles.check_each(*ways, atol=2e-5, scaled=True)
-
-
-def test_second_projections_change_the_first_rows_only():
-    layer = built(2)
-    before = layer(X, X).numpy()
-    for name in PARTS[4:]:
-        kernel = getattr(layer, f"{name}_kernel")
-        kernel.assign(kernel + 1)
-    after = layer(X, X).numpy()
-    assert np.abs(after - before)[:, :2].min(axis=(1, 2)).max() > 0
-    np.testing.assert_array_equal(after[:, 2:], before[:, 2:])
 
 
 def test_documents_of_packed_rows_have_the_outputs_that_they_have_alone():

@@ -6,7 +6,7 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_attn import depth, export, generation, layers, losses, models, patterns, residuals
+from keras_attn import depth, export, generation, layers, models, patterns, residuals
 from keras_attn.layers import (
     FeedForward,
     GatedFeedForward,
@@ -123,6 +123,7 @@ def test_functions_are_compiled_again():
     assert len(model.weights) == 2
 
 
+@pytest.mark.slow
 def test_outputs_are_equal_at_first_and_adapters_alone_train():
     model = model_of(block())
     before, count = output(model, X, CONTEXT), len(model.weights)
@@ -176,23 +177,6 @@ def adapted():
     layers.add_lora(model, R, targets=["query", "value", "feed_forward/output"], alpha=R)
     scramble_adapters(model)
     return model, gpt()
-
-
-@pytest.mark.slow
-def test_training_changes_the_adapters_alone():
-    model, base = gpt(), gpt()
-    layers.add_lora(model, R, targets=["query", "value", "feed_forward/output"], alpha=R)
-    loss = losses.LabelSmoothedCrossentropy()
-    model.compile(keras.optimizers.Adam(0.1), loss, run_eagerly=True)
-    history = model.fit(IDS[:, :-1], IDS[:, 1:], epochs=2, verbose=0).history["loss"]
-    assert history[-1] < history[0]
-    rest = [weight for weight in model.weights if "lora" not in weight.name]
-    for weight, before in zip(rest, base.weights, strict=True):
-        np.testing.assert_array_equal(weight, before)
-    parts = model.trainable_variables
-    assert min(np.abs(part).max() for part in parts if part.name.endswith("b")) > 1e-3
-    sizes = [np.prod(v.shape) for v in model.optimizer.variables[2:]]
-    assert sum(sizes) == 2 * sum(np.prod(part.shape) for part in parts)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 import numpy as np
 import oracles
 import pytest
-from keras import ops
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
@@ -81,13 +80,6 @@ def test_cross_attention_and_scores():
     may = np.eye(T, 7, dtype=bool)[None]
     _, scores = layer(X, context, context_attention_mask=may, return_attention_scores=True)
     np.testing.assert_allclose(scores["cross_attention"], np.tile(may[:, None], (2, 2, 1, 1)))
-
-
-def test_positions_and_weights_are_those_of_the_parts(layer):
-    names = sorted(w.path.split("/")[-1] for w in layer.weights)
-    assert names.count("table") == 1
-    assert len(layer.weights) == len(layer.block.weights) + 1
-    assert ops.shape(layer.position.table) == (16, D)
 
 
 def test_invalid_arguments_raise():

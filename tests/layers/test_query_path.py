@@ -1,6 +1,7 @@
 """The number of files, and of switches between them, that one call of attention passes through."""
 
 import pytest
+from marks import slow_but
 
 from recipes.benchmarks import reading
 
@@ -13,7 +14,7 @@ MOST = {
 }
 
 
-@pytest.mark.parametrize("name", reading.CALLS)
+@pytest.mark.parametrize("name", slow_but(["dense", "a cached step"], reading.CALLS))
 def test_a_call_stays_within_few_files(name):
     """Counted in an eager call; lower the numbers when a change reaches lower ones."""
     figures, files = reading.call_figures(name)

@@ -30,10 +30,6 @@ def test_output_equals_the_formula():
     np.testing.assert_array_equal(built(scaled=False)(IDS), layer.table.numpy()[IDS])
 
 
-def test_one_table():
-    assert [w.shape for w in built().weights] == [(V, D)]
-
-
 def test_the_tied_gradient_is_the_sum_of_both_uses():
     layer = built()
     weights = tf.constant(oracles.random(2, 4, V))
@@ -75,26 +71,6 @@ def test_integer_ids_of_any_dtype():
     layer = built()
     for dtype in ("int64", "uint8"):
         np.testing.assert_array_equal(layer(IDS.astype(dtype)), layer(IDS))
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
-def test_dtype_policies(policy):
-    layer, reference = built(dtype=policy), built()
-    compute = keras.dtype_policies.get(policy).compute_dtype
-    assert keras.backend.standardize_dtype(layer(IDS).dtype) == compute
-    logits = layer.logits(HIDDEN)
-    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
-    tolerance = 2.0**-6 if compute == "bfloat16" else 2.0**-9
-    np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), rtol=tolerance)
-    np.testing.assert_allclose(logits, reference.logits(HIDDEN), atol=tolerance)
-
-
-def test_symbolic_in_and_out():
-    layer = built()
-    ids = keras.Input((None,), dtype="int32")
-    logits = layer.logits(layer(ids))
-    assert logits.shape == (None, None, V) and logits.dtype == "float32"
-    np.testing.assert_allclose(keras.Model(ids, logits)(IDS), layer.logits(layer(IDS)), atol=1e-6)
 
 
 def test_a_cap_bounds_the_logits_only():

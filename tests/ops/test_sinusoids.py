@@ -7,7 +7,7 @@ from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 POSITIONS = np.array([0, 1, 2, 10, 255, 256, 1000, 4095])
 
 
-@pytest.mark.parametrize("layout, dim", zip(LAYOUTS, [7, 16, 2]))
+@pytest.mark.parametrize("layout, dim", list(zip(LAYOUTS, [7, 16, 2])))
 def test_oracle(layout, dim):
     expected = [oracles.sinusoids(p, dim, layout) for p in POSITIONS]
     # A float32 angle of up to 4095 is known to 2^-12; sines and cosines inherit that.
@@ -25,12 +25,6 @@ def test_concat_is_a_permutation_of_the_papers_table_and_tensor2tensor_is_not():
     tables = {layout: np.sort(sinusoids(np.arange(50), 8, layout), axis=1) for layout in LAYOUTS}
     np.testing.assert_array_equal(tables["concat"], tables["interleaved"])
     assert np.abs(tables["tensor2tensor"] - tables["interleaved"]).max() > 0.1
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_4096_rows_are_all_distinct(layout):
-    table = np.asarray(sinusoids(np.arange(4096), 16, layout))
-    assert len(np.unique(table, axis=0)) == 4096
 
 
 def test_positions_of_any_rank():

@@ -6,11 +6,10 @@ import oracles
 import pytest
 
 from keras_attn.attention.inputs import TileSizes
-from keras_attn.export import unservable_ops
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
 from keras_attn.patterns import AdaptiveSpan
-from keras_attn.scores import LearnedRelative, Relative
+from keras_attn.scores import LearnedRelative
 
 B, N, H, D = 2, 3, 4, 8
 MAX_SPAN, RAMP = 24, 4
@@ -119,17 +118,3 @@ def test_half_precision():
     exact.set_weights(layer.get_weights())
     x = oracles.random(1, 40, D)
     np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=0.05)
-
-
-@pytest.mark.slow
-def test_export(tmp_path):
-    """The branches of a graph are what a stock server runs."""
-    x = keras.Input((None, D))
-    pattern = AdaptiveSpan(6, RAMP, 0.1, dynamic=True)
-    model = keras.Model(x, layer_of(pattern, score=Relative(), implementation="blockwise")(x, x))
-    model.export(tmp_path, verbose=False)
-    assert unservable_ops(tmp_path) == []
-    served = keras.layers.TFSMLayer(tmp_path, call_endpoint="serve")
-    for length in (3, 61):
-        data = oracles.random(B, length, D)
-        np.testing.assert_allclose(served(data), model(data), atol=1e-6)

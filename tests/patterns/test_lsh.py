@@ -131,15 +131,9 @@ def test_plan_and_matrix_are_the_truth(arguments, length, padded):
 UNKNOWN = [tf.TensorSpec((None, N, None, H)), tf.TensorSpec((None, N, None, HV))]
 
 
-# Tracing and compiling take seconds, a round as long as another.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments, way",
-    [(CASES[5], dict(input_signature=UNKNOWN)), (dict(), dict(jit_compile=True))],
-    ids=["graph", "xla"],
-)
-def test_gradients_in_a_graph_and_under_xla(arguments, way):
-    pattern = LSH(CHUNK, **arguments)
+def test_gradients_in_a_graph_of_unknown_lengths():
+    pattern = LSH(CHUNK, **CASES[5])
     query, value = tensors(23)
 
     def step(q, v):
@@ -150,7 +144,7 @@ def test_gradients_in_a_graph_and_under_xla(arguments, way):
         return output, tape.gradient(total, q)
 
     expected = step(tf.constant(query), tf.constant(value))
-    found = tf.function(step, autograph=False, **way)(query, value)
+    found = tf.function(step, UNKNOWN, autograph=False)(query, value)
     oracles.check_each(found, expected, atol=1e-5)
 
 
@@ -177,17 +171,6 @@ def test_limits_are_full_attention(length, pattern):
     query, value = tensors(length)
     expected = full(query, value, pattern.causal)
     np.testing.assert_allclose(plan(pattern, query, value), expected, atol=1e-5)
-
-
-def test_more_rounds_approach_full_attention():
-    query, value = tensors(48)
-    expected, errors = full(query, value, causal=True), []
-    for rounds in (1, 4, 16, 64):
-        pattern = LSH(8, rounds, num_buckets=4)
-        found = matrix(pattern, query, value)
-        errors.append(np.sqrt(np.mean((found - expected) ** 2)))
-    assert errors[0] > 2 * errors[1] > 2 * errors[2] > 0
-    assert errors[3] < 0.05 * errors[0]
 
 
 def test_values_of_the_future_do_not_leak():

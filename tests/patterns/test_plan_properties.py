@@ -17,8 +17,8 @@ from keras_attn.ops.random import RepeatedSeed
 from keras_attn.scores import DotProduct
 
 B, N, T, H = 2, NUM_HEADS, 37, 5
-# What tests/patterns/test_plans.py computes for each way of cutting holds here for two of them.
-TWO = ["strided", "nested"]
+# tests/patterns/test_plans.py has the numbers of every way of cutting.
+EACH = pytest.mark.parametrize("case", ["nested", slow("strided"), slow("heads in rows")])
 
 
 def operands(query, key, value, **more):
@@ -35,7 +35,7 @@ def output_of(pattern, arrays, real=None):
     return np.asarray(pattern.plan.attend(operands(*map(tf.constant, arrays), key_mask=real))[0])
 
 
-@pytest.mark.parametrize("case", TWO)
+@EACH
 def test_no_leak_from_the_future(case):
     pattern, _ = CASES[case]
     arrays = [np.asarray(x) for x in inputs()]
@@ -48,7 +48,7 @@ def test_no_leak_from_the_future(case):
         assert np.any(after[:, :, t + 1 :] != before[:, :, t + 1 :])
 
 
-@pytest.mark.parametrize("case", TWO)
+@EACH
 def test_no_leak_from_padding(case):
     pattern, _ = CASES[case]
     query, *pair = (np.asarray(x) for x in inputs())
@@ -60,7 +60,7 @@ def test_no_leak_from_padding(case):
     assert np.any(output_of(pattern, [query, *pair]) != before)
 
 
-@pytest.mark.parametrize("case", ["fixed", "heads in rows"])
+@EACH
 def test_where_all_is_padding_output_and_gradient_are_zero(case):
     pattern, _ = CASES[case]
     query, key, value = inputs(dtype="float16")
@@ -74,7 +74,7 @@ def test_where_all_is_padding_output_and_gradient_are_zero(case):
         assert np.all(np.asarray(x) == 0)
 
 
-@pytest.mark.parametrize("case", ["local around", "big bird", "heads in rows"])
+@pytest.mark.parametrize("case", ["local around", "big bird", slow("heads in rows")])
 def test_the_log_weight_is_the_log_of_the_sum_of_exponentials(case):
     pattern, sets = CASES[case]
     query, key, value = inputs()
@@ -147,7 +147,8 @@ def drop_half(weights, seed):
 DROPPING = {"dropout_fn": drop_half, "seed": tf.constant([3, 5])}
 
 
-def run_dropping(case, mode="eager"):
+@pytest.mark.parametrize("case", ["local around", slow("heads in rows")])
+def test_the_gradient_is_of_the_weights_that_were_dropped(case):
     pattern, _ = CASES[case]
 
     def run(query, key, value, upstream):
@@ -157,12 +158,6 @@ def run_dropping(case, mode="eager"):
             loss = tf.reduce_sum(output * upstream)
         return output, *tape.gradient(loss, [query, value])
 
-    return run if mode == "eager" else tf.function(run, jit_compile=True, autograph=False)
-
-
-@pytest.mark.parametrize("case, mode", [("heads in rows", "eager"), slow("local around", "xla")])
-def test_the_gradient_is_of_the_weights_that_were_dropped(case, mode):
-    run = run_dropping(case, mode)
     query, key, value = inputs()
     upstream = tf.constant(oracles.random(B, N, T, H, seed=4))
     output, query_gradient, value_gradient = run(query, key, value, upstream)

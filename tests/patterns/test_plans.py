@@ -188,10 +188,10 @@ def test_eager(case, length, score):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["strided", "nested"])
+@pytest.mark.parametrize("case", ["causal", "strided", "block of an image"])
 def test_one_graph_for_every_batch_and_length(case):
     pattern, sets = CASES[case]
-    score, formula = make_score("by_distance" if case == "nested" else "scaled_dot")
+    score, formula = make_score("by_distance" if case == "causal" else "scaled_dot")
     tensors = [tf.TensorSpec([None, N, None, h]) for h in (H, H, HV, HV)]
     real = tf.TensorSpec([None, 1, None], tf.bool)
     run = tf.function(plan_of(pattern, score), [*tensors, real], autograph=False)

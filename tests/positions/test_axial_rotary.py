@@ -4,8 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from keras_attn.layers import MultiHeadAttention
-from keras_attn.positions import AxialRotary, Rotary
+from keras_attn.positions import AxialRotary
 
 B, N, ROWS, COLUMNS, H = 2, 3, 3, 5, 12
 T = ROWS * COLUMNS
@@ -37,40 +36,6 @@ def test_oracle():
     other = AxialRotary((ROWS, COLUMNS), max_wavelength=7)
     np.testing.assert_allclose(other(X), turned(X, rows, columns, base=7), atol=1e-5)
     assert layer.weights == []
-
-
-def test_the_distances_of_rows_and_columns_alone_count():
-    layer, width = AxialRotary((50, 50)), 50
-    query, key = X, oracles.random(B, N, T, H, seed=1)
-    rows, columns = np.divmod(np.arange(T), COLUMNS)
-
-    def products(down, right):
-        places = (rows + down) * width + columns + right
-        return np.einsum("bnth,bnsh->bnts", layer(query, places), layer(key, places))
-
-    for down, right in ((7, 0), (0, 11), (13, 5)):
-        np.testing.assert_allclose(products(down, right), products(0, 0), atol=1e-4)
-    # The same distance in positions is another in the grid.
-    apart = AxialRotary((ROWS, COLUMNS))(key, (np.arange(T) + 2) % T)
-    assert np.abs(np.asarray(apart) - AxialRotary((ROWS, COLUMNS))(key)).max() > 0.1
-
-
-def test_a_grid_of_one_row_turns_the_second_half_as_rotary():
-    found = AxialRotary((1, T))(X)
-    np.testing.assert_array_equal(found[..., : H // 2], X[..., : H // 2])
-    np.testing.assert_array_equal(found[..., H // 2 :], Rotary(100)(X[..., H // 2 :]))
-
-
-def test_attention_with_it_decodes_and_checks():
-    layer = MultiHeadAttention(2, 8, position=AxialRotary((ROWS, COLUMNS)), pattern="causal")
-    x = oracles.random(B, T, 7)
-    whole = np.asarray(layer(x, x))
-    last = layer(x[:, -4:], x, query_positions=np.arange(T - 4, T))
-    np.testing.assert_allclose(last, whole[:, -4:], atol=1e-5)
-    again = MultiHeadAttention.from_config(layer.get_config())
-    again(x, x)
-    again.set_weights(layer.get_weights())
-    np.testing.assert_array_equal(again(x, x), whole)
 
 
 def test_low_precision_rounds_once():

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.patterns import block_raster_order
-from keras_attn.positions import Axial, ImageCoordinates
+from keras_attn.positions import ImageCoordinates
 
 B, HEIGHT, WIDTH, CHANNELS, D = 2, 3, 5, 2, 11
 T = HEIGHT * WIDTH * CHANNELS
@@ -62,25 +62,6 @@ def test_pixels_in_another_order_keep_their_coordinates(encoding):
     np.testing.assert_allclose(part, in_raster_order[:, order[3:7]], atol=1e-6)
 
 
-@ENCODINGS
-def test_every_place_has_a_vector_of_its_own(encoding):
-    layer = ImageCoordinates(8, 8, 3, encoding=encoding)
-    vectors = np.asarray(layer(np.zeros((1, 192, 32), "float32")))[0]
-    assert len(np.unique(vectors.round(6), axis=0)) == 192
-
-
-def test_halves_for_rows_and_for_columns_are_axial():
-    """The Image Transformer's learned coordinates: here with its sinusoids as tables."""
-    axial = Axial((HEIGHT, WIDTH * CHANNELS), (D // 2, D - D // 2))
-    axial.build(X.shape)
-    tables = [
-        np.array([oracles.sinusoids(place, table.shape[1]) for place in range(table.shape[0])])
-        for table in axial.weights
-    ]
-    axial.set_weights(tables)
-    np.testing.assert_allclose(axial(X), built("sinusoidal")(X), atol=1e-5)
-
-
 def test_tables_start_small():
     layer = ImageCoordinates(50, 50, 50)
     layer.build((None, None, 80))
@@ -125,7 +106,6 @@ def test_sinusoids_are_those_of_float32():
         (lambda: ImageCoordinates(2, 2, None), "`channels`.*channels=None"),
         (lambda: ImageCoordinates(2, 2, 2, "fourier"), "'learned', 'sinusoidal'.*'fourier'"),
         (lambda: built()(X[0]), r"`x` must have shape \(None, None, None\)"),
-        (lambda: built()(X[None]), r"`x` must have shape \(None, None, None\)"),
         (lambda: built()(X, np.zeros(X.shape[1])), "`positions` must be integers.*float"),
         (lambda: built()(X, np.arange(3)), r"`positions`.*\(30,\).*\(3,\)"),
     ],

@@ -34,14 +34,6 @@ def test_oracle():
     assert layer.weights == []
 
 
-def test_neighbours_are_the_pairs():
-    """By the other convention, which some ports have, the first pairs with the one at H / 2."""
-    x = np.zeros((1, 2, 6), "float32")
-    x[..., 0] = 1
-    expected = [np.cos(1), np.sin(1), 0, 0, 0, 0]
-    np.testing.assert_allclose(Rotary()(x)[0, 1], expected, atol=1e-6)
-
-
 def test_the_distance_alone_counts():
     query, key = HEADS, oracles.random(B, N, T, H, seed=1)
 

@@ -8,7 +8,6 @@ import pytest
 from decoding import check_pieces
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.memory import KVCache
 from keras_attn.positions import (
     NTK,
     Interpolation,
@@ -116,63 +115,10 @@ def test_long_rope_divides_each_pair_by_its_factor():
         Rotary(scaling=scaling)(X[..., :4], PLACES)
 
 
-@EACH
-def test_a_factor_of_one_changes_nothing(make):
-    np.testing.assert_allclose(Rotary(scaling=make(1))(X), Rotary()(X), atol=1e-6)
-
-
-def test_layouts_differ_by_a_permutation_of_the_components():
-    order = [*range(0, H, 2), *range(1, H, 2)]
-    half, interleaved = Rotary(layout="half"), Rotary()
-    np.testing.assert_array_equal(
-        half(X[..., order], PLACES), np.asarray(interleaved(X, PLACES))[..., order]
-    )
-
-
-def test_interpolated_positions_lie_between_those_of_training():
-    doubled = Rotary(scaling=Interpolation(2))(X, 2 * PLACES)
-    np.testing.assert_allclose(doubled, Rotary()(X, PLACES), atol=1e-4)
-
-
-@EACH
-def test_fast_pairs_stay_and_slow_pairs_slow_down(make):
-    found = make(4.0).frequencies(64, 10000.0) / make(1.0).frequencies(64, 10000.0)
-    assert found[-1] == pytest.approx(0.25) and np.all(np.diff(found) <= 1e-12)
-    if not isinstance(make(4.0), Interpolation):
-        assert found[0] == pytest.approx(1)
-
-
-def test_the_distance_alone_counts():
-    layer, key = Rotary(scaling=YaRN(4.0, 64)), oracles.random(B, N, T, H, seed=1)
-
-    def products(start):
-        places = start + np.arange(T)
-        return np.einsum("bnth,bnsh->bnts", layer(X, places), layer(key, places))
-
-    np.testing.assert_allclose(products(57), products(0), atol=1e-3)
-
-
 def test_decoding_with_a_cache_equals_the_whole_pass():
     position = Rotary(layout="half", fraction=1 / 3, scaling=YaRN(4.0, 64))
     layer = MultiHeadAttention(N, H, position=position, pattern="causal")
     check_pieces(layer, oracles.random(B, T, 6), (3, 4, T), T)
-
-
-def test_a_factor_that_grows_with_the_text_would_leave_cached_keys_behind():
-    """Cached keys stay turned as they were written, so a factor is the model's, not the text's."""
-    layer = MultiHeadAttention(N, H, position=Rotary(scaling=NTK(1.0)), pattern="causal")
-    x = oracles.random(B, T, 6)
-    layer.build(x.shape, x.shape)
-    scaling, found = layer.position.scaling, []
-    for grows in (False, True):
-        cache = KVCache(T).initial(layer, B)
-        for t in range(T):
-            scaling.factor = float(t + 1 if grows else T)
-            step, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
-        found.append(step)
-    whole = layer(x, x)[:, -1:]
-    np.testing.assert_allclose(found[0], whole, atol=1e-5)
-    assert np.abs(found[1] - whole).max() > 1e-3
 
 
 class Unfinished(RotaryScaling):

@@ -14,8 +14,6 @@ from keras_attn.residuals import (
     DeepNorm,
     LayerScale,
     OutputNorm,
-    PostNorm,
-    PreNorm,
     ReZero,
     SandwichNorm,
 )
@@ -72,19 +70,6 @@ def test_weight_decay_can_leave_out_the_factor():
     optimizer.apply([np.zeros(w.shape, "float32") for w in weights], weights)
     after = {w.name: oracles.numpy_of(w) for w in layer.trainable_weights}
     assert {name for name in before if np.all(after[name] == before[name])} == {"factor"}
-
-
-@pytest.mark.parametrize(
-    "limit, other",
-    [(lambda: LayerScale(1.0), PreNorm), (lambda: DeepNorm(3, scale=1.0), PostNorm)],
-)
-def test_with_a_factor_of_one_a_residual_is_the_simpler_one(limit, other):
-    layer, plain = limit(), other()
-    for each in (layer, plain):
-        each.build(X.shape)
-    np.testing.assert_array_equal(layer.before(X), plain.before(X))
-    np.testing.assert_array_equal(layer.after(X, Y), plain.after(X, Y))
-    assert layer.needs_closing_norm == plain.needs_closing_norm
 
 
 def test_a_stack_of_re_zero_blocks_starts_as_the_identity_and_learns_its_factors_first():

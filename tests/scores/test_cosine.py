@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from distance_scores import KEY, QUERY, B, H, N, S, T
 
-from keras_attn.scores import Cosine, DotProduct
+from keras_attn.scores import Cosine
 
 SCALES = [2.0, 17.0, 300.0]
 
@@ -47,18 +47,6 @@ def test_a_scale_beyond_the_largest_has_no_effect_and_no_gradient():
     gradient = tape.gradient(total, score.log_scale.value).numpy()
     assert gradient[0] != 0 and gradient[1] != 0 and gradient[2] == 0
     assert 40 < np.abs(logits).max() <= 50.001
-
-
-def test_the_lengths_of_queries_and_keys_do_not_count():
-    score = built()
-    np.testing.assert_allclose(score(100 * QUERY, 0.01 * KEY), score(QUERY, KEY), atol=1e-3)
-
-
-def test_with_vectors_of_length_one_and_scale_one_it_is_a_dot_product():
-    score = built()
-    score.log_scale.assign([0.0] * N)
-    query, key = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (QUERY, KEY))
-    np.testing.assert_allclose(score(query, key), DotProduct(False)(query, key), atol=1e-5)
 
 
 def test_a_vector_of_zeros_scores_zero_and_has_no_gradient():

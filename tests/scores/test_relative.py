@@ -1,6 +1,5 @@
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -45,13 +44,6 @@ def test_oracle(arguments):
     width = arguments.get("hidden_dim", N * H)
     assert [w.shape for w in layer.weights] == [(N, H), (N, H), (width, N, H)]
     check_positions(layer, formula, atol=2e-5)
-
-
-def test_only_differences_of_positions_count():
-    layer = built()
-    near = layer(QUERY, KEY, query_positions=np.arange(T) * 2, key_positions=np.arange(S))
-    far = layer(QUERY, KEY, query_positions=np.arange(T) * 2 + 50, key_positions=np.arange(S) + 50)
-    np.testing.assert_allclose(near, far, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -114,18 +106,6 @@ def test_weights_are_drawn_apart_and_as_a_matrix():
     u, v, kernel = (oracles.numpy_of(w) for w in layer.weights)
     assert np.any(u != v) and 0.015 < u.std() < 0.025 and 0.015 < v.std() < 0.025
     assert abs(kernel.var() * 256 - 1) < 0.05  # Glorot: 2 / (D + N H), both 256
-
-
-@pytest.mark.slow
-def test_saved_with_its_layer(tmp_path):
-    x = keras.Input((None, 8))
-    layer = MultiHeadAttention(N, H, score=Relative(clamp_length=4), pattern="causal")
-    model = keras.Model(x, layer(x, x))
-    oracles.scramble(model)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    data = oracles.random(B, T, 8)
-    np.testing.assert_array_equal(model(data), again(data))
 
 
 @pytest.mark.parametrize("name, value", [("hidden_dim", 0), ("clamp_length", 1.5)])

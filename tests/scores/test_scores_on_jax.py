@@ -10,6 +10,7 @@ import numpy as np
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.memory import KVCache
+from keras_attn.patterns import Local
 from keras_attn.scores import ALiBi, Cosine, Disentangled, FAVOR, Kernel
 
 MultiHeadAttention.tile_sizes = TileSizes(1, 700, least_group=4, most_block=3, linear_chunk=4)
@@ -45,6 +46,9 @@ def attention(score):
 
 cases = [attention(make) for make in (
     Kernel, lambda: FAVOR(7), Cosine, lambda: Disentangled(4, 9) + ALiBi())]
+options = {"sinks": True, "use_gate": True, "qk_norm": "rms_norm", "position": "rotary"}
+cases.append(lambda way: MultiHeadAttention(
+    3, 4, pattern=Local(3), implementation=way, **options))
 cases.append(lambda way: DifferentialAttention(2, 3, 1, pattern="causal", implementation=way))
 print(json.dumps([difference(make) for make in cases]))
 """

@@ -22,15 +22,6 @@ def test_oracle():
         assert abs(logits[b, n, t, s] - oracles.scaled_dot(query, key) / length) < 1e-5
 
 
-def test_the_length_of_a_key_does_not_count():
-    np.testing.assert_allclose(SharedQK()(QUERY, 100 * KEY), SharedQK()(QUERY, KEY), rtol=1e-4)
-
-
-def test_limit_keys_of_length_one_score_as_the_scaled_dot_product():
-    unit = KEY / np.linalg.norm(KEY, axis=-1, keepdims=True)
-    np.testing.assert_allclose(SharedQK()(QUERY, unit), DotProduct()(QUERY, unit), atol=1e-6)
-
-
 def test_a_key_of_zeros_scores_zero_and_has_no_gradient():
     key = tf.Variable(KEY * np.array([0, 1, 1, 1, 1, 1, 1], "float32")[:, None])
     with tf.GradientTape() as tape:

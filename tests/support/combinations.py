@@ -15,7 +15,6 @@ from keras_attn import norms, patterns, positions, scores
 
 N, H, W = 4, 8, 5  # heads, their size, and the window of most patterns
 GRID = (6, 7)
-FACTORS = [1.0, 1.5, 2.0, 3.0]  # LongRoPE's
 RANDOM = patterns.Random(3, 2, 64, causal=True, seed=3)
 RANDOM_AROUND = patterns.Random(3, 2, 64, seed=1)
 
@@ -185,12 +184,6 @@ def yarn():
     return rotation(base(H) * (1 - slow + slow / 4), amplitude=0.1 * np.log(4) + 1)
 
 
-def llama3():
-    """Factor 8, length 16."""
-    kept = np.clip((16 * base(H) / (2 * np.pi) - 1) / 3, 0, 1)
-    return rotation(base(H) * (kept + (1 - kept) / 8), "half")
-
-
 def on_grid(x, i):
     turn = rotation(base(H // 2, 100.0))
     halves = np.split(x, 2, axis=-1)
@@ -205,17 +198,7 @@ POSITIONS = {
     "none": (lambda: None, lambda x, i: x),
     "rotary": (rotary(), rotation(base(H))),
     "half of halves": (rotary("half", 0.5), rotation(base(H // 2), "half")),
-    "interpolation": (
-        rotary("half", 1.0, positions.Interpolation(2)),
-        rotation(base(H) / 2, "half"),
-    ),
-    "ntk": (rotary(scaling=positions.NTK(4)), rotation(base(H, 10000.0 * 4 ** (H / (H - 2))))),
     "yarn": (rotary(scaling=positions.YaRN(4, 16, truncate=False)), yarn()),
-    "llama 3": (rotary("half", 1.0, positions.Llama3(8, 16)), llama3()),
-    "long rope": (
-        rotary(scaling=positions.LongRoPE(2, 16, FACTORS)),
-        rotation(base(H) / np.array(FACTORS), amplitude=np.sqrt(1 + np.log(2) / np.log(16))),
-    ),
     "grid": (lambda: positions.AxialRotary(GRID), on_grid),
 }
 
@@ -234,15 +217,14 @@ NORMS = {
     "dyt": (norms.DyT, dyt),
 }
 # What another value has in it is combined with fewer: a sum and a cap have each bias, unions and
-# heads with patterns of their own have each set of keys, and scaled rotary positions differ by
-# their frequencies alone; each is in a row of its own below.
+# heads with patterns of their own have each set of keys; each is in a row of its own below. Other
+# rotary positions differ by their frequencies alone: tests/positions/test_rotary_scaling.py.
 PARTS = ("alibi", "own bias", "dense", "big bird", "random", "longformer")
 PARTS += ("t5", "disentangled", "dilated", "causal longformer")
-PARTS += ("interpolation", "ntk", "llama 3", "long rope")
 VALUES = {
     "score": [name for name in SCORES if name not in PARTS],
     "pattern": [name for name in PATTERNS if name not in PARTS],
-    "position": [name for name in POSITIONS if name not in PARTS],
+    "position": list(POSITIONS),
     "qk_norm": list(NORMS),
     "sinks": [False, True],
     "use_gate": [False, True],
@@ -326,11 +308,8 @@ PART_ROWS = [
     {**PLAIN, "score": "alibi", "pattern": "big bird", "position": "rotary"},
     {**PLAIN, "score": "own bias", "pattern": "random", "num_key_value_heads": 2},
     {**PLAIN, "score": "own bias", "pattern": "longformer", "rows": "packed"},
-    {**PLAIN, "score": "t5", "position": "interpolation", "pattern": "dilated"},
+    {**PLAIN, "score": "t5", "position": "yarn", "pattern": "dilated"},
     {**PLAIN, "score": "disentangled", "pattern": "causal longformer", "rows": "padded"},
-    {**PLAIN, "position": "ntk", "rows": "packed"},
-    {**PLAIN, "position": "llama 3", "num_key_value_heads": 2},
-    {**PLAIN, "position": "long rope", "pattern": "first keys"},
 ]
 
 

@@ -107,7 +107,7 @@ SKIPPED = {
     "axial rotary": ["precision", "unknown_sizes", "implicit_mask", "batch_independence"],
 }
 COMPILED = ("gated feed forward", "experts")
-FAST = ("token embedding", "post norm")
+FAST = ("token embedding",)
 
 
 @pytest.mark.parametrize("name", slow_but(FAST, OURS))

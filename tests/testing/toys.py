@@ -114,13 +114,6 @@ class ScalesByWidth(Attention):
         return (self.num_heads * self.key_dim) ** -0.5
 
 
-class MixesHeads(Attention):
-    """Weighs the values of one head by the scores of another."""
-
-    def values(self, v):
-        return ops.flip(v, axis=2)
-
-
 class LeaksWithScores(Attention):
     def obeys_causal(self, scores, training):
         return not scores
@@ -141,35 +134,9 @@ class ForgetsPadding(Attention):
         return mask
 
 
-class PadsSoftly(Attention):
-    """Subtracts too little from padded keys."""
-
-    def pad(self, mask, real):
-        self.real = real
-        return mask
-
-    def softmax(self, logits, mask):
-        real, self.real = getattr(self, "real", None), None
-        if real is not None:
-            logits = logits - 3.0 * ops.cast(ops.logical_not(real), logits.dtype)
-        return super().softmax(logits, mask)
-
-
 class ForgetsKerasMasks(Attention):
     def implicit(self, value, mask):
         return None if mask is getattr(value, "_keras_mask", None) else mask
-
-
-class DestroysKerasMasks(Attention):
-    def compute_mask(self, query, previous_mask=None):
-        return None
-
-
-class SpreadsEmptyRows(Attention):
-    """Attends evenly where nothing may be attended."""
-
-    def softmax(self, logits, mask):
-        return ops.softmax(ops.where(mask, logits, -1e9), axis=-1)
 
 
 class BreaksOnEmptyRows(Attention):
