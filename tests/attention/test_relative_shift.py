@@ -53,24 +53,6 @@ def test_products_with_the_columns_of_the_distances(length, num_keys, step, head
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_queries_anywhere_in_a_graph():
-    """As in a loop over tiles, whose first position is a tensor."""
-    length = 3
-    num_keys, distances = 7, PositionRange(-9, 19)
-    table = columns(distances, heads=True)
-
-    @tf.function(input_signature=[tf.TensorSpec([B, N, length, H]), tf.TensorSpec([], tf.int32)])
-    def run(query, start):
-        needed = distances_between(PositionRange(start, length), PositionRange(0, num_keys))
-        return distance_products(query, table, distances, needed)
-
-    query = oracles.random(B, N, length, H)
-    for start in (0, 2, 6):
-        expected = expected_products(query, start + np.arange(length), np.arange(7), heads=True)
-        np.testing.assert_allclose(run(query, start), expected, atol=1e-5)
-
-
 def test_unknown_lengths():
     @tf.function(input_signature=[tf.TensorSpec([None, N, None, H]), tf.TensorSpec([], tf.int32)])
     def run(query, num_keys):

@@ -21,14 +21,6 @@ def test_oracle():
         np.testing.assert_allclose(output[b, n, t], expected @ VALUE[b, n], atol=1e-5)
 
 
-def test_no_mask_allows_all():
-    everything = np.ones((1, 1, 1, 1), bool)
-    for found, expected in zip(
-        attend_logits(LOGITS, VALUE), attend_logits(LOGITS, VALUE, everything), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_forbidden_keys_weigh_exactly_nothing_whatever_their_logits():
     huge = np.where(MASK, LOGITS, 1e20).astype("float32")
     for found, expected in zip(

@@ -134,9 +134,3 @@ def test_summaries(stride, summary):
     distance = PLACES[:, None] - PLACES
     allowed = (distance >= 0) & (PLACES % stride >= stride - summary)
     assert_equal(found, expected(allowed, np.sin(distance)))
-
-
-def test_without_being_asked_no_log_weight_is_given():
-    for attend in (attend_chunked, lambda x: attend_strided(x, 5)):
-        output, log_weight = attend(operands())
-        assert output.shape == (B, N, T, H) and log_weight is None

@@ -50,16 +50,6 @@ def test_div_val_of_one_equals_a_token_embedding():
     assert layer.count_params() == V * D
 
 
-def test_parameters_of_transformer_xl():
-    """Widths 1024, 256, 64 and 16 for 20 000, 20 000, 160 000 and 67 735 words."""
-    layer = AdaptiveEmbedding(
-        267735, 1024, [20000, 40000, 200000], 4, embeddings_initializer="zeros"
-    )
-    layer.build()
-    words = 20_000 * 1024 + 20_000 * 256 + 160_000 * 64 + 67_735 * 16
-    assert layer.count_params() == words + (1024 + 256 + 64 + 16) * 1024
-
-
 def test_default_tables_give_unit_variance_in_every_cluster():
     layer = AdaptiveEmbedding(900, 64, [300, 600], 4)
     variances = [np.var(layer(np.arange(300)[None] + start)) for start in (0, 300, 600)]

@@ -234,15 +234,6 @@ def test_one_position_needs_no_axis_of_its_own():
     oracles.check_each(*results, atol=1e-6)
 
 
-def test_complete_cache_of_a_context_with_keys_of_its_own():
-    keys = oracles.random(B, S, 13)
-    layer = MultiHeadAttention(N, H)
-    layer.build(X.shape, CONTEXT.shape, keys.shape)
-    cache = layer.context_cache(ops.array(CONTEXT), ops.array(keys))
-    output, _ = layer(X, None, cache=cache)
-    np.testing.assert_allclose(output, layer(X, CONTEXT, keys), atol=1e-5)
-
-
 def test_one_graph_serves_every_step():
     layer = built(pattern=PATTERNS["local 4"])
     traces = []

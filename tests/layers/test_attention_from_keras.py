@@ -48,16 +48,6 @@ def test_a_score_has_its_weights_after_those_of_keras():
     assert shapes[8:] == [(N, H, H), (N, H, H), (N, H), (N, H)]
 
 
-def test_keras_aligns_its_causal_mask_to_the_first_keys_and_we_to_the_last():
-    """The one call whose meaning differs on purpose: fewer queries than keys."""
-    x = np.concatenate([QUERY, QUERY[:, ::-1]], axis=1)
-    last = x[:, -2:]
-    layer = MultiHeadAttention(N, H)
-    layer.build(last.shape, x.shape)
-    whole = layer(x, x, use_causal_mask=True)
-    np.testing.assert_allclose(layer(last, x, use_causal_mask=True), whole[:, -2:], atol=1e-6)
-
-
 def test_integers_are_read_as_floats():
     x = (np.abs(QUERY) > 0.5).astype("uint8")
     theirs, ours = keras.layers.MultiHeadAttention(N, H), MultiHeadAttention(N, H)

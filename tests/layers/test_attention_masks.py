@@ -180,18 +180,6 @@ def test_implicit_mask_equals_explicit_and_is_passed_on():
     assert np.any(implicit != unmasked)
 
 
-def test_implicit_mask_in_a_functional_model():
-    layer = built(length=S, pattern="causal")
-    tokens = keras.Input((None,), dtype="int32")
-    embedded = keras.layers.Embedding(9, D, mask_zero=True)(tokens)
-    hidden = layer(embedded, embedded)
-    model = keras.Model(tokens, [embedded, hidden])
-    x, output = model(TOKENS)
-    x = ops.array(ops.convert_to_numpy(x))
-    np.testing.assert_array_equal(output, layer(x, x, value_mask=REAL))
-    np.testing.assert_array_equal(output._keras_mask, REAL)
-
-
 def test_an_explicit_mask_replaces_the_implicit_one():
     layer, embedding = built(), TokenEmbedding(9, D)
     everything = layer(X, embedding(TOKENS), value_mask=np.ones((B, S), bool))

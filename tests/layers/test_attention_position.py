@@ -100,19 +100,6 @@ def test_every_plan_equals_the_matrix(name):
     )
 
 
-def test_queries_that_are_their_own_keys_stay_so():
-    """Turned once, as a plan that sorts them once needs."""
-    layer = built(LONG_X, pattern=LSH(4), score="shared_qk", implementation="blockwise")
-    seen = []
-
-    plan = layer.pattern.plan
-    attend = plan.attend
-    plan.attend = lambda inputs, log_weight: seen.append(inputs) or attend(inputs, log_weight)
-    x = ops.array(LONG_X)
-    layer(x, x)
-    assert seen[0].key is seen[0].query
-
-
 def test_cached_keys_stand_where_the_call_says():
     """Rows that begin at positions of their own, as prompts of different length do."""
     layer = built(pattern="causal")

@@ -67,7 +67,8 @@ def test_the_cache_keeps_normalised_keys():
 
 def test_shared_queries_and_keys_have_one_norm():
     x = oracles.random(B, 2 * W, D)
-    layer = built(x, score="shared_qk", pattern=LSH(4, num_buckets=4), implementation="blockwise")
+    options = {"score": "shared_qk", "pattern": LSH(4, num_buckets=4), "position": "rotary"}
+    layer = built(x, implementation="blockwise", **options)
     assert layer.key_norm is None and layer.qk_norm.built
     shapes = [tuple(weight.shape) for weight in layer.qk_norm.weights]
     assert shapes == [(H,)]

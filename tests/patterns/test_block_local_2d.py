@@ -7,7 +7,7 @@ from index_sets import rectangle
 from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import BlockLocal2D, Causal, block_raster_order
+from keras_attn.patterns import BlockLocal2D, block_raster_order
 
 B = 2
 # Image, block, flange: divided evenly; ragged at both edges; one block; blocks and a flange larger
@@ -79,22 +79,6 @@ def test_plan_equals_the_matrix(shape):
     for length, num_keys in ((size, size), (1, 1), (size // 3, size - 1)):
         query, keys = x[:, num_keys - length : num_keys], x[:, :num_keys]
         np.testing.assert_allclose(planned(query, keys), dense(query, keys), atol=1e-5)
-
-
-def test_limit_of_a_flange_that_covers_the_image():
-    ranks = np.arange(35)
-    for shape in (((5, 7), (2, 3), (5, 7)), ((5, 7), (5, 7), (0, 0))):
-        allowed = BlockLocal2D(*shape).allowed(ranks, ranks)
-        np.testing.assert_array_equal(allowed, Causal().allowed(ranks, ranks))
-
-
-def test_limit_of_a_single_row_is_blocks_of_a_sequence():
-    """In a row of pixels, the flange is the look-back."""
-    ranks = np.arange(20)
-    image = BlockLocal2D((1, 20), (1, 4), (0, 3)).allowed(ranks, ranks)
-    start = ranks[:, None] // 4 * 4
-    expected = (ranks <= ranks[:, None]) & (ranks >= start - 3)
-    np.testing.assert_array_equal(image, expected)
 
 
 def test_cost():

@@ -89,18 +89,6 @@ def test_each_head_has_its_own():
         np.testing.assert_array_equal(in_rows[:, n], part.allowed(rows, row))
 
 
-class First(Pattern):
-    def mask_mod(self, i, j):
-        return j < 3
-
-
-def test_a_head_may_have_a_rule_of_the_key_alone():
-    row, rows = np.arange(5), np.array([[0, 4], [2, 1]])
-    pattern = PerHead([First(), Causal()])
-    np.testing.assert_array_equal(pattern.allowed(row, row)[0], np.tile(row < 3, (5, 1)))
-    assert pattern.allowed(rows, row).shape == (2, 2, 2, 5)
-
-
 @pytest.mark.parametrize("pattern", TRUTH, ids=repr)
 def test_a_pattern_says_whether_it_is_causal(pattern):
     looks_ahead = any(TRUTH[pattern](i, j) for i in range(20) for j in range(i + 1, 20))

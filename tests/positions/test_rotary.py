@@ -34,20 +34,6 @@ def test_oracle():
     assert layer.weights == []
 
 
-def test_the_distance_alone_counts():
-    query, key = HEADS, oracles.random(B, N, T, H, seed=1)
-
-    def products(start, step=1):
-        places = start + step * np.arange(T)
-        return np.einsum("bnth,bnsh->bnts", Rotary()(query, places), Rotary()(key, places))
-
-    for start in (1, 23, 1000):
-        np.testing.assert_allclose(products(start), products(0), atol=2e-3 if start > 99 else 1e-4)
-    assert np.abs(products(0, step=2) - products(0)).max() > 0.5
-    lengths = np.linalg.norm(Rotary()(HEADS, np.arange(T) + 5), axis=-1)
-    np.testing.assert_allclose(lengths, np.linalg.norm(HEADS, axis=-1), rtol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_the_result_is_that_of_float32_rounded_once_to_the_dtype_of_the_input(dtype):
     """Under any policy: angles in low precision would be noise this far."""

@@ -17,12 +17,6 @@ def table(step, dim=D, layout="interleaved", count=T):
     return np.array(rows) + oracles.sinusoids(step + 1, dim, layout)
 
 
-def test_first_numbers_of_the_paper():
-    """P^1 at position 1, in its first two channels, is 2 sin 1 and 2 cos 1."""
-    found = Timestep()(np.zeros((1, 1, 4), "float32"))[0, 0]
-    np.testing.assert_allclose(found[:2], [2 * np.sin(1), 2 * np.cos(1)], atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "layout, dim, step",
     [("interleaved", 12, 0), ("concat", 11, 3), ("tensor2tensor", 12, 3)],

@@ -33,12 +33,6 @@ def test_logits_equal_the_formula_with_a_scale_for_each_head():
     np.testing.assert_allclose(built()(QUERY, KEY), formula(built(), QUERY, KEY), atol=1e-4)
 
 
-def test_scales_begin_at_the_given_one():
-    score = Cosine(scale=3.0)
-    score.build_for((B, N, T, H), (B, N, S, H))
-    np.testing.assert_allclose(np.exp(score.log_scale), [3.0] * N, rtol=1e-6)
-
-
 def test_a_scale_beyond_the_largest_has_no_effect_and_no_gradient():
     score = built(max_scale=50.0)
     with tf.GradientTape() as tape:

@@ -1,13 +1,11 @@
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn import scores
-from keras_attn.scores import DotProduct, SharedQK
+from keras_attn.scores import SharedQK
 
 B, N, T, S, H = 2, 3, 5, 7, 11
 QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
@@ -42,10 +40,3 @@ def test_half_precision(dtype, tolerance, scale):
     assert logits.dtype == ("float32" if dtype == "float16" else dtype)
     expected = SharedQK()(tf.cast(query, "float32"), tf.cast(key, "float32"))
     np.testing.assert_allclose(tf.cast(logits, "float32"), expected, atol=tolerance)
-
-
-def test_names_and_values():
-    assert scores.get("shared_qk") == SharedQK() != DotProduct()
-    assert repr(SharedQK()) == "SharedQK()"
-    config = keras.saving.serialize_keras_object(SharedQK())
-    assert scores.get(config) == SharedQK()

@@ -150,26 +150,8 @@ DISTINCT = [
     for name in CASES
     if name not in ("local 1", "strided local", "fixed block", "around and causal", "heads")
 ]
-# Without those whose plan is a part of another's.
-WHOLE = [
-    name
-    for name in DISTINCT
-    if name
-    not in (
-        "local",
-        "block",
-        "strided column",
-        "fixed summary",
-        "causal and strided",
-        "local or column",
-        "dilated around",
-        "global",
-        "global causal",
-        "prefix",
-        "random",
-        "random causal",
-    )
-]
+
+
 # One for each way of cutting, and for merging.
 WAYS = ["dense", "causal", "local around", "strided", "fixed", "nested", "heads in rows"]
 
