@@ -52,7 +52,7 @@ ALL = [Causal(), Causal() | Local(3), PerHead([Local(3), Causal()]), Local(M), S
 def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
     for num_keys in (1, 13):
         allowed = np.asarray(pattern.allowed(np.arange(num_keys), np.arange(num_keys)))
-        for position in range(num_keys):
+        for position in range(0, num_keys, 3):
             found = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))
             assert found.dtype == "int32" and len(found) <= count
             found = found[(found >= 0) & (found < num_keys)]

@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.layers import MultiHeadAttention
@@ -65,10 +66,12 @@ def test_queries_before_the_first_key():
     check_plan(CONTEXT, X, call={"value_mask": REAL[:, S - T :]})
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     check_plan(X, dtype="mixed_bfloat16", atol=4e-2)
 
 
+@pytest.mark.slow
 def test_later_inputs_do_not_change_a_bit_of_earlier_outputs():
     """Neither a sum that is subtracted again nor a factor of all keys would leave them equal."""
     layer = built("blockwise", "favor")
@@ -80,6 +83,7 @@ def test_later_inputs_do_not_change_a_bit_of_earlier_outputs():
         assert np.any(after[:, first:] != before[:, first:])
 
 
+@pytest.mark.slow
 def test_dropout_in_training_takes_weights():
     layer = built("blockwise", dropout=0.5)
     first, second = (layer(X, X, training=True) for _ in range(2))
@@ -113,7 +117,7 @@ def decode(layer, chunks, max_length=50, **call):
 @pytest.mark.parametrize(
     "arguments, chunks",
     [
-        ({"score": "favor"}, [6, 1, 1, 4, 1]),
+        slow({"score": "favor"}, [6, 1, 1, 4, 1]),
         ({"key_dim": 4, "position": "rotary", "num_key_value_heads": 1}, [T - 1, 1]),
     ],
     ids=["favor", "shared"],
@@ -132,6 +136,7 @@ def test_a_cache_of_sums_has_the_size_of_the_features():
     assert "key" in KVCache(9).initial(built(pattern=Local(4)), B)
 
 
+@pytest.mark.slow
 def test_a_cache_of_all_keys_gives_the_same():
     layer, cache = built(), None
     cache = KVCache(T, whole=True).initial(layer, B)
@@ -150,6 +155,7 @@ def test_padding_of_a_prompt_does_not_enter_the_sums():
     np.testing.assert_allclose(found, layer(X, X, value_mask=real), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_positions_of_queries_turn_new_keys_too():
     """Rows that begin at other positions, as prompts of other lengths do."""
     layer = built(key_dim=4, position="rotary")

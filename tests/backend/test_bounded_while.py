@@ -88,6 +88,7 @@ def test_steps_variables_losses_and_gradient(mode, limit, max_steps, steps):
     np.testing.assert_allclose(by_x, np.full_like(x, 2.0**steps + losses), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["graph"])
 def test_each_step_draws_new_random_numbers(mode):
     """Three steps that drop half each keep an eighth, and the next call keeps another eighth."""

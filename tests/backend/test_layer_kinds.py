@@ -46,6 +46,7 @@ def test_each_difference_makes_another_kind():
     assert len(set(kinds)) == len(kinds)
 
 
+@pytest.mark.slow
 def test_what_is_changed_after_the_constructor_makes_another_kind():
     dropped, other = block(), block()
     dropped.drop.rate = 0.1
@@ -88,6 +89,7 @@ def test_layers_with_another_function_in_place_of_a_method_are_apart():
     assert len(set(layer_kinds(layers))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

@@ -61,6 +61,7 @@ def test_require_stops_a_graph():
         checked(tf.constant(-1.0))
 
 
+@pytest.mark.slow
 def test_seeded_uniform_numbers_are_the_same_in_a_graph_and_under_xla():
     def draw():
         return operations.uniform((3, 2), seed=4)

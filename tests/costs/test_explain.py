@@ -209,6 +209,7 @@ def test_a_shared_block_that_is_recomputed_has_the_peak_of_as_many_blocks():
     assert one == many
 
 
+@pytest.mark.slow
 def test_any_head_keeps_its_logits():
     def model(head):
         embedding = layers.TokenEmbedding(2003, 16)
@@ -293,6 +294,7 @@ def reach_of(*given, length=37):
     return keras_attn.explain(keras.Model(inputs, x), length)
 
 
+@pytest.mark.slow
 def test_windows_reach_further_layer_by_layer():
     """Table 1 of Vaswani et al.: a path of n / r layers, where a dense layer needs one."""
     window = patterns.Local(5)
@@ -308,6 +310,7 @@ def test_two_factors_connect_all_positions():
     assert reach_of(*factors).reach == (37, 2, 2)
 
 
+@pytest.mark.slow
 def test_keys_and_reach_are_those_of_the_layers():
     """Patches and a class token are the keys of an image; a memory's slots come before a text."""
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 7}

@@ -151,10 +151,10 @@ def test_invalid_uses_in_a_block_raise():
         causal_block(0)(X, memory=X)
     with pytest.raises(ValueError, match="`segment_ids` do not fit.*SeparableConvTransition"):
         causal_block(0)(X, segment_ids=np.ones((B, T), "int32"))
-    stack = Stack(causal_block, 2)
+    stack = Stack(causal_block, 1)
     stack(X)
     cache = stack.initial_cache(B, T)
-    del cache["layers"][1]["feed_forward"]
+    del cache["layers"][0]["feed_forward"]
     with pytest.raises(ValueError, match="caches of attention and feed_forward"):
         stack(X, cache=cache)
     with pytest.raises(ValueError, match="`layer` must be built before a cache"):

@@ -31,6 +31,7 @@ def test_output_equals_the_formula():
         np.testing.assert_allclose(x[index], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_div_val_of_one_equals_a_token_embedding():
     layer, plain = built(CUTOFFS), TokenEmbedding(V, D)
     plain.build()

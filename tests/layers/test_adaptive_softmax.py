@@ -171,6 +171,7 @@ def test_padding_has_no_loss():
     assert np.all(every(X, labels) > 0)
 
 
+@pytest.mark.slow
 def test_half_precision():
     layer, reference = built(policy="mixed_float16"), built()
     labels = LABELS["some"]

@@ -78,9 +78,9 @@ def decode(layer, x, chunks, slots, **arguments):
 @pytest.mark.parametrize(
     "name, chunks, slots",
     [
-        ("shared heads", [3, 1, 2, 1], None),
+        slow("shared heads", [3, 1, 2, 1], None),
         ("value_dim", [5, 1, 1], T + 4),
-        ("additive", [T], T),
+        slow("additive", [T], T),
     ],
     ids=str,
 )
@@ -118,7 +118,7 @@ def test_a_ring_never_runs_full():
         np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
 
 
-@pytest.mark.parametrize("name, whole", [("local or column", False), ("image", True)])
+@pytest.mark.parametrize("name, whole", [("local or column", False), slow("image", True)])
 def test_masks_are_cut_like_the_cache(name, whole):
     """A column of a mask is a position, wherever its key is kept."""
     layer = built(LONG_X, pattern=PATTERNS[name])
@@ -149,6 +149,7 @@ def test_scores_of_a_step_are_those_of_all_slots():
         assert np.all(scores[..., LONG:] == 0)
 
 
+@pytest.mark.slow
 def test_positions_of_a_call_are_those_of_its_queries_and_slots():
     """Queries' own as a model gives them; with keys' own, slots may stand anywhere."""
     layer = built(LONG_X, pattern=PATTERNS["local or column"])

@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 from index_sets import SMALL_TILES
+from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Causal, PerHead, Prefix, Strided
@@ -34,7 +35,7 @@ def dropped_weights(pattern, rate, implementation, heads=1):
 
 @pytest.mark.parametrize(
     "pattern, implementation",
-    [(Causal(), "dense"), (Causal(), "blockwise"), (Strided(6), "blockwise")],
+    [slow(Causal(), "dense"), (Causal(), "blockwise"), (Strided(6), "blockwise")],
     ids=repr,
 )
 def test_dropout_is_applied_once_to_each_weight(pattern, implementation):

@@ -72,6 +72,7 @@ def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
     np.testing.assert_array_equal(after[:, :9], tiles[:, :9])
 
 
+@pytest.mark.slow
 def test_mixed_policy():
     call = {"value_mask": REAL[:, :T]}
     assert_equal(both_plans("heads in rows", X, call=call, dtype="mixed_bfloat16"), atol=4e-2)

@@ -175,6 +175,7 @@ def test_keras_flag_disables_the_kernel(kernel, monkeypatch):
     assert not kernel
 
 
+@pytest.mark.slow
 def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypatch):
     monkeypatch.setattr(multi_head_attention, "SHORTEST_BLOCKWISE", 0)
     for plan in (Plan, AllKeys):

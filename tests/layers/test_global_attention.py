@@ -69,6 +69,7 @@ def test_outputs_and_scores_equal_the_formula(num_global, implementation):
     np.testing.assert_array_equal(layer(X, X, value_mask=REAL), output)
 
 
+@pytest.mark.slow
 def test_equal_projections_give_plain_attention():
     """So positions, scores, shared heads, sinks and gates act on the first queries alike."""
     arguments = {"score": "relative", "position": "rotary", "use_gate": True, "sinks": True}
@@ -96,6 +97,7 @@ def test_documents_of_packed_rows_have_the_outputs_that_they_have_alone():
         np.testing.assert_allclose(packed[row, start:end], layer(alone, alone)[0], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_queries_after_earlier_keys_have_their_own_positions():
     """As with a memory: queries are the last of all positions."""
     layer = built(5)
@@ -116,6 +118,7 @@ def test_unknown_lengths_give_the_same():
         np.testing.assert_allclose(run(x), layer(x, x), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     layer = built(dtype="mixed_bfloat16")
     difference = oracles.numpy_of(layer(X, X)) - oracles.numpy_of(built()(X, X))
@@ -128,6 +131,7 @@ def test_dropout_reaches_the_first_queries():
     assert np.abs(rows[0] - rows[1]).max() > 0.01
 
 
+@pytest.mark.slow
 def test_adapters_name_the_second_projections():
     inputs = keras.Input((None, D))
     model = keras.Model(inputs, built(2, name="attention")(inputs, inputs))

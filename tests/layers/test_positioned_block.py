@@ -66,6 +66,7 @@ def test_positions_continue_after_cached_keys():
         np.testing.assert_allclose(part, whole[:, start:end], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_cross_attention_and_scores():
     layer = positioned(cross_attention=MultiHeadAttention(2, 3))
     context = oracles.random(2, 7, D, seed=2)

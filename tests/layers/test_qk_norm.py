@@ -65,6 +65,7 @@ def test_the_cache_keeps_normalised_keys():
     np.testing.assert_allclose(complete["key"], cache["key"][:, :, :T], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_shared_queries_and_keys_have_one_norm():
     x = oracles.random(B, 2 * W, D)
     options = {"score": "shared_qk", "pattern": LSH(4, num_buckets=4), "position": "rotary"}

@@ -139,6 +139,7 @@ def test_a_document_longer_than_every_window_is_read_whole():
     np.testing.assert_allclose(*found, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_pattern_of_ones_own_gets_positions_in_the_document():
     class Firsts(Pattern):
         causal = True
@@ -158,6 +159,7 @@ def test_a_pattern_of_ones_own_gets_positions_in_the_document():
         )
 
 
+@pytest.mark.slow
 def test_a_cache_is_extended_by_parts_of_a_packed_row():
     layer = built(pattern="causal", position="rotary", num_key_value_heads=1)
     whole = layer(X, X, segment_ids=IDS)

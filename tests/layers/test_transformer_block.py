@@ -146,6 +146,7 @@ def test_dropout_applies_to_every_sublayer():
     assert np.abs(layer(X, CONTEXT, training=False) - expected).max() > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention_rate, inner_rate", [(0.5, 0.0), (0.0, 0.5)])
 def test_training_reaches_the_dropout_of_each_part(attention_rate, inner_rate):
     layer = TransformerBlock(

@@ -50,6 +50,7 @@ def test_keras_gives_the_same(more, jit_compile):
     np.testing.assert_allclose(ours, keras_own, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_amsgrad_and_sparse_gradients_take_the_way_of_keras():
     ours = updated(Adam(**ARGUMENTS, amsgrad=True))
     np.testing.assert_allclose(

@@ -82,6 +82,7 @@ def test_spans_stay_inside_after_a_step():
         np.testing.assert_array_equal(pattern.span, [end] * N)
 
 
+@pytest.mark.slow
 def test_step_by_step_equals_the_full_pass():
     pattern = AdaptiveSpan(7, 3, 0.3, dynamic=True, include_self=False)
     layer = layer_of(pattern, score=LearnedRelative(8))

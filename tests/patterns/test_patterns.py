@@ -56,7 +56,7 @@ POSITIONS = st.lists(st.integers(-3, 12), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize("pattern", TRUTH, ids=repr)
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=3)
 @given(POSITIONS, POSITIONS)
 def test_oracle(pattern, queries, keys):
     allowed = np.asarray(pattern.allowed(np.array(queries), np.array(keys)))

@@ -124,7 +124,8 @@ def tensors_of(function, length):
             yield node.op, [max(dim.size, 1) for dim in shape.dim]
 
 
-@pytest.mark.parametrize("case", ["nested", slow("causal"), slow("big bird")])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["nested", "causal", "big bird"])
 def test_no_tensor_of_the_graph_is_a_matrix_of_scores(case):
     length = 256
     found = list(tensors_of(lambda x: CASES[case][0].plan.attend(x)[0], length))
@@ -147,7 +148,8 @@ def drop_half(weights, seed):
 DROPPING = {"dropout_fn": drop_half, "seed": tf.constant([3, 5])}
 
 
-@pytest.mark.parametrize("case", ["local around", slow("heads in rows")])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["local around", "heads in rows"])
 def test_the_gradient_is_of_the_weights_that_were_dropped(case):
     pattern, _ = CASES[case]
 

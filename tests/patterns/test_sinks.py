@@ -34,7 +34,8 @@ def built(kind, pattern=None, **arguments):
     return layer
 
 
-@pytest.mark.parametrize("kind", ["t5", slow("plain")])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_oracle_positions_in_the_cache(kind):
     """Plain causal attention over the keys in the cache, whose positions are 0, 1, 2, ..."""
     causal = built(kind, Causal())

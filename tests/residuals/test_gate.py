@@ -102,6 +102,7 @@ def test_the_bias_starts_as_given_and_is_learned(kind):
     assert np.abs(tape.gradient(loss, layer.gate_bias.value)).min() > 0
 
 
+@pytest.mark.slow
 def test_deep_gated_stack_starts_near_the_identity():
     """From the first block's input to the last one's output: no norm stands in between."""
     gate = Gate("gru", bias=50)

@@ -62,6 +62,7 @@ def test_edges_of_the_buckets():
     assert score.buckets(np.array([-512, -511], "int32")).numpy().tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_mixed_bfloat16():
     score = Disentangled(6, 17, dtype="mixed_bfloat16")
     layers = [

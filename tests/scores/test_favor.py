@@ -43,6 +43,7 @@ def estimates(w, sums):
     return np.exp(w @ sums.T).mean(axis=0) / np.exp((sums**2).sum(axis=1) / 2)
 
 
+@pytest.mark.slow
 def test_estimates_of_the_softmax_are_unbiased():
     """Without the signs of the triangle of a QR decomposition they are off by several percent."""
     w = oracles.numpy_of(orthogonal_features(20_000 * H, H, seed=2))

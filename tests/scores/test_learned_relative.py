@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 from decoding import check_pieces
 from distance_scores import KEY, PLANS, QUERY, B, H, N, check_in_tiles, check_positions
-from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Local
@@ -41,12 +40,14 @@ def test_oracle():
     check_positions(layer, formula, atol=1e-5)
 
 
-@pytest.mark.parametrize("pattern", [PLANS[1], slow(PLANS[4])], ids=repr)
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", [PLANS[1], PLANS[4]], ids=repr)
 def test_in_tiles(pattern):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
     check_in_tiles(built(6), formula, pattern, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_step_by_step_equals_the_full_pass():
     layer = MultiHeadAttention(N, H, score=LearnedRelative(6), pattern=Local(5))
     x = oracles.random(B, 9, 8)

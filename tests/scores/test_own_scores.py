@@ -2,6 +2,7 @@
 
 import numpy as np
 import oracles
+import pytest
 from distance_scores import B, H, N, S, T
 from keras import ops
 
@@ -35,6 +36,7 @@ def test_a_subclass_of_a_bias_has_its_own_rule_everywhere():
     np.testing.assert_allclose(by_pairs, DotProduct()(query, key), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_score_of_ones_own_reads_positions_of_any_form():
     """Positions are a range in the matrix of scores, and tensors in tiles and packed rows."""
 

@@ -146,6 +146,7 @@ def test_config_check_finds_a_missing_argument():
     assert "`num_heads`" in str(report)
 
 
+@pytest.mark.slow
 def test_checks_do_not_change_the_layer():
     layer = MultiHeadAttention(2, 4)
     layer.build((None, None, 6), (None, None, 6))
