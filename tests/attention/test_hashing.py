@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.ops import sorting
 from keras_attn.ops.random import stateless_normal
@@ -32,15 +33,6 @@ def test_directions_share_a_bucket_whatever_the_length(num_buckets):
     buckets = buckets_of(X, num_buckets)
     np.testing.assert_array_equal(buckets_of(1000 * X, num_buckets), buckets)
     assert (buckets_of(-X, num_buckets) != buckets).all()
-
-
-@pytest.mark.parametrize("num_buckets", [2, 6])
-def test_every_bucket_is_used_equally(num_buckets):
-    x = oracles.random(1, 1, 20000, H)
-    counts = np.bincount(buckets_of(x, num_buckets, 10).ravel(), minlength=num_buckets)
-    assert len(counts) == num_buckets
-    # Drawn axes are not equally far from each other: over many of them it evens out.
-    assert abs(counts / 200000 - 1 / num_buckets).max() < 3 / num_buckets
 
 
 @pytest.mark.parametrize("num_buckets", [130, 1000])
@@ -86,17 +78,17 @@ def test_two_buckets_for_each_chunk():
     assert [int(default_buckets(tf.constant(n), 8)) for n in (1, 15, 800)] == [2, 2, 200]
 
 
-def test_equal_numbers_keep_their_order():
+@pytest.mark.parametrize("jit_compile", [False, slow(True)])
+def test_equal_numbers_keep_their_order(jit_compile):
     numbers = np.random.default_rng(0).integers(0, 4, (2, 3, 101)).astype("int32")
     expected = np.argsort(numbers, axis=-1, kind="stable")
-    for jit_compile in (False, True):
-        sort = tf.function(sorting.sort_order, jit_compile=jit_compile)
-        order, inverse = sort(tf.constant(numbers))
-        np.testing.assert_array_equal(order, expected)
-        np.testing.assert_array_equal(
-            np.take_along_axis(inverse.numpy(), expected, -1),
-            np.broadcast_to(np.arange(101), numbers.shape),
-        )
+    sort = tf.function(sorting.sort_order, jit_compile=jit_compile)
+    order, inverse = sort(tf.constant(numbers))
+    np.testing.assert_array_equal(order, expected)
+    np.testing.assert_array_equal(
+        np.take_along_axis(inverse.numpy(), expected, -1),
+        np.broadcast_to(np.arange(101), numbers.shape),
+    )
 
 
 def test_permuting_there_and_back():

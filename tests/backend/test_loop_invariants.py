@@ -52,6 +52,7 @@ def test_contexts_nest_and_end_after_an_error():
     assert len(calls) == 3
 
 
+@pytest.mark.slow
 def test_a_graph_loop_reuses_values_computed_before_it():
     """The square is computed outside the loop body, and the result is the same."""
     matrix = np.arange(4.0).reshape(2, 2)

@@ -3,6 +3,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn.layers import FeedForward
 from keras_attn.ops.activations import gelu_tanh
@@ -59,7 +60,9 @@ def assert_alike(found, expected, atol):
         np.testing.assert_allclose(part, whole, atol=atol * np.abs(whole).max(initial=1.0))
 
 
-@pytest.mark.parametrize("chunks, shape", [(2, (B, 5, D)), (3, (2, 3, 4, D)), (100, (5, D))])
+@pytest.mark.parametrize(
+    "chunks, shape", [(3, (2, 3, 4, D)), slow(2, (B, 5, D)), slow(100, (5, D))]
+)
 def test_chunks_equal_one_pass(chunks, shape):
     """The rows are a multiple of one of these numbers, not of the others, and of any rank."""
     x = oracles.random(*shape)

@@ -148,6 +148,7 @@ def test_losses_equal_the_formulas_and_exist_in_training_only():
     np.testing.assert_allclose(found, [0.3 * balance, 0.1 * squares / number], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_losses_of_two_replicas_are_those_of_one(monkeypatch):
     """The mean of both replicas' losses; each sees its own rows and the sums of both."""
     from keras_attn.backend import replicas

@@ -3,6 +3,7 @@ import numpy as np
 import oracles
 import pytest
 from decoding import check_greedy
+from marks import slow
 
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import (
@@ -110,7 +111,7 @@ def model():
     return model
 
 
-@pytest.mark.parametrize("ends, slots", [((3, 4, T), 11), ((1, 2, T), None)], ids=str)
+@pytest.mark.parametrize("ends, slots", [((3, 4, T), 11), slow((1, 2, T), None)], ids=str)
 def test_cached_pieces_equal_one_pass(ends, slots):
     layer = built(causal=True)
     whole, cache, start = np.asarray(layer(X)), layer.initial_cache(B, slots), 0

@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from keras import ops
+from marks import slow
 
 from keras_attn import norms, patterns, scores
 from keras_attn.layers import MultiHeadAttention
@@ -148,7 +149,7 @@ def test_regularizers_and_constraints_are_those_of_keras():
 TOLERANCE = {"mixed_bfloat16": 2.0**-6, "float16": 2.0**-9}
 
 
-@pytest.mark.parametrize("policy, score", [("mixed_bfloat16", "additive"), ("float16", "dot")])
+@pytest.mark.parametrize("policy, score", [("mixed_bfloat16", "additive"), slow("float16", "dot")])
 def test_dtype_policies(policy, score):
     x, y = oracles.random(2, 7, 12), oracles.random(2, 5, 12)
     mask = np.arange(5)[None] < np.array([[5], [3]])

@@ -93,7 +93,7 @@ def test_limit_cached_equals_full(name, chunks, slots):
 @pytest.mark.parametrize(
     "name, slots",
     [
-        *(("local 4", 3), ("strided", LONG + 2), ("fixed", None), ("overlapping", LONG + 2)),
+        *(("local 4", 3), ("fixed", None), ("overlapping", LONG + 2), slow("strided", LONG + 2)),
         *(slow("per head", LONG + 2), slow("per head of windows", None)),
         *(slow("image", LONG + 2), slow("random", LONG + 2), slow("dilated", None)),
     ],
@@ -109,6 +109,7 @@ def test_limit_cached_equals_full_for_every_pattern(name, slots):
     np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_ring_never_runs_full():
     """Nor does it matter how many keys come at once."""
     layer = built(LONG_X, pattern=PATTERNS["per head with first"])

@@ -7,7 +7,6 @@ import tensorflow as tf
 from decoding import check_greedy
 from index_sets import NUM_HEADS, W
 from keras import ops
-from marks import slow
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
@@ -93,7 +92,8 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", ["lsh", slow("relative")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANS)
 def test_every_plan_equals_the_matrix(name):
     oracles.check_each(
         by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), atol=2e-5, scaled=True

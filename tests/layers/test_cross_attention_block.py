@@ -1,6 +1,7 @@
 import numpy as np
 import oracles
 import pytest
+from marks import slow
 
 from keras_attn.layers import CrossAttentionBlock, FeedForward, MultiHeadAttention
 from keras_attn.patterns import Local
@@ -16,7 +17,7 @@ def built(**arguments):
     return block
 
 
-@pytest.mark.parametrize("adds_query, normalizes_context", [(True, False), (False, True)])
+@pytest.mark.parametrize("adds_query, normalizes_context", [(True, False), slow(False, True)])
 def test_output_equals_the_formula(adds_query, normalizes_context):
     block = built(adds_query=adds_query, normalizes_context=normalizes_context)
 

@@ -12,7 +12,7 @@ import numpy as np
 import oracles
 import pytest
 from keras import ops
-from marks import slow_but
+from marks import slow, slow_but
 
 from keras_attn.attention import fused
 from keras_attn.attention.plans import AllKeys, Plan
@@ -150,11 +150,11 @@ class Doubled(DotProduct):
     "arguments, call",
     [
         ({"score": "relative", "pattern": "causal"}, {}),
-        ({"score": Doubled()}, {}),
-        ({"pattern": AdaptiveSpan(4)}, {}),
         ({"dropout": 0.5}, {"training": True}),
         ({"implementation": "dense"}, {}),
-        ({"implementation": "blockwise"}, {}),
+        slow({"score": Doubled()}, {}),
+        slow({"pattern": AdaptiveSpan(4)}, {}),
+        slow({"implementation": "blockwise"}, {}),
     ],
     ids=str,
 )

@@ -45,6 +45,7 @@ def test_output_equals_the_formula(shared_norm):
     np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_other_residuals_scale_or_normalise_each_output():
     layer = built(False, LayerScale(0.5))
     first, second = layer.attention_residual, layer.feed_forward_residual

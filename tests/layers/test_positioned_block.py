@@ -41,6 +41,7 @@ def test_output_equals_the_formula(layer):
     np.testing.assert_allclose(found, alone, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_memory_slots_precede_the_input_positions(layer):
     """As a longer sequence, of which the first part was read before."""
     whole = layer(np.concatenate([MEMORY, X], axis=1))

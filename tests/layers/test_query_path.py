@@ -14,7 +14,7 @@ MOST = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["dense", "a cached step"], reading.CALLS))
+@pytest.mark.parametrize("name", slow_but(["a cached step"], reading.CALLS))
 def test_a_call_stays_within_few_files(name):
     """Counted in an eager call; lower the numbers when a change reaches lower ones."""
     figures, files = reading.call_figures(name)

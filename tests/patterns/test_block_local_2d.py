@@ -4,7 +4,6 @@ import numpy as np
 import oracles
 import pytest
 from index_sets import rectangle
-from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import BlockLocal2D, block_raster_order
@@ -61,7 +60,8 @@ def test_truth(image, block, flange):
         assert not np.any(pattern.allowed(*positions))
 
 
-@pytest.mark.parametrize("shape", [SHAPES[1], slow(SHAPES[3]), slow(SHAPES[6])], ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[3], SHAPES[6]], ids=str)
 def test_plan_equals_the_matrix(shape):
     """For the whole image, for its first pixel, and for the last pixels of an unfinished one.
 

@@ -58,17 +58,6 @@ def test_too_long_fails_in_a_graph_of_unknown_length_too():
         run(X)
 
 
-def test_tables_start_normal_and_apart():
-    layer = Axial((50, 50), (40, 40))
-    layer.build((None, None, 80))
-    first, second = (oracles.numpy_of(w) for w in layer.weights)
-    for table in (first, second):
-        assert abs(table.mean()) < 0.1 and abs(table.std() - 1) < 0.1
-    assert not np.array_equal(first, second)
-    layer = Axial((2, 3), (3, 4), embeddings_initializer="ones")
-    np.testing.assert_array_equal(layer(X[:, :6]), X[:, :6] + 1)
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -62,15 +62,6 @@ def test_pixels_in_another_order_keep_their_coordinates(encoding):
     np.testing.assert_allclose(part, in_raster_order[:, order[3:7]], atol=1e-6)
 
 
-def test_tables_start_small():
-    layer = ImageCoordinates(50, 50, 50)
-    layer.build((None, None, 80))
-    for table in layer.weights:
-        assert abs(oracles.numpy_of(table).std() - 0.01 / np.sqrt(3)) < 0.0005
-    layer = ImageCoordinates(HEIGHT, WIDTH, CHANNELS, embeddings_initializer="ones")
-    np.testing.assert_allclose(layer(X), X + 3, atol=1e-6)
-
-
 def test_too_long_is_refused():
     with pytest.raises(ValueError, match="longer than the table.*length 30, a table of 2 x 5 x 2"):
         built(size=(2, WIDTH, CHANNELS))(X)

@@ -1,7 +1,6 @@
 import numpy as np
 import oracles
 import pytest
-import tensorflow as tf
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
@@ -20,7 +19,6 @@ NAMES = {
     "sigmoid_tanh": ("W_g U_g",),
     "sum": (),
 }
-OF_BIASED = pytest.mark.parametrize("kind", BIASED)
 
 
 def built(kind, **arguments):
@@ -90,16 +88,6 @@ def test_gate_uses_the_relu_of_the_sublayer():
     np.testing.assert_array_equal(layer.after(X, -np.abs(Y)), layer.after(X, 0 * Y))
     np.testing.assert_array_equal(layer.after(X, Y), layer.after(X, np.maximum(Y, 0)))
     assert np.abs(layer.after(X, Y) - layer.after(X, np.abs(Y))).max() > 0.01
-
-
-@OF_BIASED
-def test_the_bias_starts_as_given_and_is_learned(kind):
-    layer = built(kind, bias=1.5)
-    np.testing.assert_array_equal(oracles.numpy_of(layer.gate_bias), np.full(D, 1.5))
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(tf.square(layer.after(X, Y)))
-    assert "gate_bias" in [w.name for w in layer.trainable_weights]
-    assert np.abs(tape.gradient(loss, layer.gate_bias.value)).min() > 0
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def test_oracle():
     shapes = [(N, H, A), (N, H, A), (N, A), (N, A)]
     assert [w.shape for w in layer.weights] == shapes
     score = oracles.additive(*(oracles.numpy_of(w) for w in layer.weights))
-    logits = layer(QUERY, KEY)
+    logits = np.asarray(layer(QUERY, KEY))
     assert logits.shape == (B, N, T, S)
     for b, n, t, s in np.ndindex(B, N, T, S):
         assert abs(logits[b, n, t, s] - score(QUERY[b, n, t], KEY[b, n, s], n)) < 1e-5

@@ -102,6 +102,7 @@ class OfPlaces(Bias):
         return ops.take(self.row, (2 * i[..., :, None] + j[..., None, :]) % 7)
 
 
+@pytest.mark.slow
 def test_each_block_has_positions_of_its_own():
     """Outputs and gradients are those of the matrix, with positions in the documents."""
     x, found, pattern = oracles.random(1, 41, 6), [], PerHead([Local(3), Strided(4)])

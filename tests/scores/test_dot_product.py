@@ -12,7 +12,7 @@ QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
 
 @pytest.mark.parametrize("scaled", [True, False])
 def test_oracle(scaled):
-    logits = DotProduct(scaled)(QUERY, KEY)
+    logits = np.asarray(DotProduct(scaled)(QUERY, KEY))
     assert logits.shape == (B, N, T, S)
     score = oracles.scaled_dot if scaled else oracles.dot
     for b, n, t, s in np.ndindex(B, N, T, S):

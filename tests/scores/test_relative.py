@@ -100,14 +100,6 @@ def test_half_precision_far_away():
         np.testing.assert_allclose(oracles.numpy_of(half(QUERY, KEY, **places)), wanted, atol=atol)
 
 
-def test_weights_are_drawn_apart_and_as_a_matrix():
-    layer = Relative()
-    layer.build((None, 8, None, 32))
-    u, v, kernel = (oracles.numpy_of(w) for w in layer.weights)
-    assert np.any(u != v) and 0.015 < u.std() < 0.025 and 0.015 < v.std() < 0.025
-    assert abs(kernel.var() * 256 - 1) < 0.05  # Glorot: 2 / (D + N H), both 256
-
-
 @pytest.mark.parametrize("name, value", [("hidden_dim", 0), ("clamp_length", 1.5)])
 def test_errors(name, value):
     with pytest.raises(ValueError, match=f"`{name}`.*{name}={value}"):

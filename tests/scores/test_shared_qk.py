@@ -12,7 +12,7 @@ QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
 
 
 def test_oracle():
-    logits = SharedQK()(QUERY, KEY)
+    logits = np.asarray(SharedQK()(QUERY, KEY))
     assert logits.shape == (B, N, T, S)
     for b, n, t, s in np.ndindex(B, N, T, S):
         query, key = QUERY[b, n, t].astype("float64"), KEY[b, n, s].astype("float64")
