@@ -15,21 +15,6 @@ X, CONTEXT = oracles.random(B, T, D, seed=5), oracles.random(B, S, C, seed=5)
 REAL = np.arange(T)[None] < np.array([[5], [3], [1]])
 CONTEXT_REAL = np.arange(S)[None] < np.array([[2], [7], [4]])
 
-ARGUMENTS = {
-    "post-norm": {},
-    "pre-norm": {"normalize_first": True},
-    "gelu": {"activation": "gelu", "layer_norm_epsilon": 0.1},
-}
-
-
-def all_arguments(fast):
-    """Decorator that runs a test with each case of arguments, all but one as slow tests."""
-    cases = [
-        pytest.param(arguments, id=name, marks=[pytest.mark.slow] * (name != fast))
-        for name, arguments in ARGUMENTS.items()
-    ]
-    return pytest.mark.parametrize("arguments", cases)
-
 
 def encoder(**arguments):
     layer = keras_hub.layers.TransformerEncoder(F, N, **arguments)
@@ -45,9 +30,8 @@ def decoder(*context, **arguments):
     return layer
 
 
-@all_arguments("pre-norm")
-def test_encoder_outputs_are_equal(arguments):
-    theirs = encoder(**arguments)
+def test_encoder_outputs_are_equal():
+    theirs = encoder(normalize_first=True)
     ours = from_keras_hub_encoder(theirs)
     assert isinstance(ours, TransformerBlock) and ours.count_params() == theirs.count_params()
     np.testing.assert_allclose(ours(X), theirs(X), atol=1e-5)
@@ -59,9 +43,9 @@ def test_encoder_outputs_are_equal(arguments):
     )
 
 
-@all_arguments("post-norm")
-def test_decoder_outputs_without_context_are_equal(arguments):
-    theirs = decoder(**arguments)
+@pytest.mark.slow
+def test_decoder_outputs_without_context_are_equal():
+    theirs = decoder()
     ours = from_keras_hub_decoder(theirs)
     assert ours.cross_attention is None
     np.testing.assert_allclose(ours(X), theirs(X), atol=1e-5)
@@ -70,9 +54,8 @@ def test_decoder_outputs_without_context_are_equal(arguments):
     )
 
 
-@all_arguments("gelu")
-def test_decoder_outputs_with_context_are_equal(arguments):
-    theirs = decoder(CONTEXT, **arguments)
+def test_decoder_outputs_with_context_are_equal():
+    theirs = decoder(CONTEXT, activation="gelu", layer_norm_epsilon=0.1)
     ours = from_keras_hub_decoder(theirs)
     assert ours.count_params() == theirs.count_params()
     np.testing.assert_allclose(ours(X, CONTEXT), theirs(X, CONTEXT), atol=1e-5)
@@ -92,16 +75,11 @@ def test_the_block_takes_over_the_settings_of_the_layer():
     assert rates == {0.25} and ours.feed_forward.dropout == 0
     assert ours.residual.norm.epsilon == ours.feed_forward_residual.norm.epsilon == 0.5
     assert ours.name == "reader" and ours.needs_closing_norm
-    again = TransformerBlock.from_config(ours.get_config())
-    again.build(X.shape, CONTEXT.shape)
-    again.set_weights(ours.get_weights())
-    np.testing.assert_allclose(again(X, CONTEXT), ours(X, CONTEXT), atol=1e-6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_outputs_are_close(policy):
-    theirs = encoder(dtype=policy)
+def test_half_precision_outputs_are_close():
+    theirs = encoder(dtype="mixed_float16")
     ours = from_keras_hub_encoder(theirs)
     assert ours.attention.compute_dtype == theirs.compute_dtype
     found, expected = oracles.numpy_of(ours(X)), oracles.numpy_of(theirs(X))

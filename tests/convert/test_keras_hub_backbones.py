@@ -4,9 +4,10 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
+from marks import slow_but
 
 from keras_attn import patterns
-from keras_attn.convert import from_hugging_face, from_keras_hub, to_hugging_face
+from keras_attn.convert import from_keras_hub
 
 hub = keras_hub.models
 SIZES = {"vocabulary_size": 29, "num_layers": 2, "hidden_dim": 12, "intermediate_dim": 18}
@@ -41,8 +42,6 @@ LEFT_OUT = {
     "llama": (hub.LlamaBackbone, {**GROUPS, "rope_position_scaling_factor": 4.0}),
     "gemma2": (hub.GemmaBackbone, {**HEAD, **GEMMA_2, "query_head_dim_normalize": False}),
 }
-FAST = {"gpt2"}
-NAMES = [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in CASES]
 
 
 def backbone(name, cases=CASES):
@@ -54,16 +53,12 @@ def backbone(name, cases=CASES):
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_backbone_is_converted_with_each_of_its_weights(name, tmp_path):
+@pytest.mark.parametrize("name", slow_but(["gpt2"], CASES))
+def test_a_backbone_is_converted_with_each_of_its_weights(name):
     """The conversion compares outputs; a weight that is changed changes the model alike."""
     theirs = backbone(name)
     model = from_keras_hub(theirs)
     assert model.count_params() >= theirs.count_params()
-    to_hugging_face(model, tmp_path / "folder")
-    again, _ = from_hugging_face(tmp_path / "folder")
-    for ours, old in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_allclose(ours, old, rtol=1e-6)
     for weight in theirs.weights:
         weight.assign(1.5 * weight)
     changed = from_keras_hub(theirs)

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import safetensors.numpy
+from each import check_each
 
 from keras_attn import layers
 from keras_attn.convert import from_hugging_face, load_peft, save_peft, to_hugging_face
@@ -134,25 +135,27 @@ MISTAKES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_would_be_seen(mistake, case_of):
+def test_a_mistake_would_be_seen(case_of):
     case = case_of("gpt2_scales")
     model, _ = case.loaded
     attention = model.depth.blocks[1].attention
     before, scales = [w.numpy() for w in attention.weights], attention.updates
-    MISTAKES[mistake](attention)
-    try:
-        assert checkpoint_folders.difference(model, case.arrays) > 50 * checkpoint_folders.TOLERANCE
-    finally:
+
+    def check(mistake):
+        mistake(attention)
+        apart = checkpoint_folders.difference(model, case.arrays)
         attention.updates = scales
         for weight, value in zip(attention.weights, before, strict=True):
             weight.assign(value)
+        assert apart > 50 * checkpoint_folders.TOLERANCE
+
+    check_each(check, MISTAKES)
 
 
 @pytest.mark.slow
 def test_half_precision_does_not_disturb_the_search_for_layers(case_of):
     case = case_of("gpt2_scales")
-    expected = kernel_sources.kernel_sources(case.plain, case.base)
+    expected = peft.kernel_sources(case.plain, case.base)
     keras.config.set_dtype_policy("bfloat16")
     found = kernel_sources.kernel_sources(case.plain, case.base)
     assert keras.config.dtype_policy().name == "bfloat16"

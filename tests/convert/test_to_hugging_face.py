@@ -8,6 +8,7 @@ import numpy as np
 import oracles
 import pytest
 import safetensors.numpy
+from marks import slow_but
 
 from keras_attn import depth, layers, models, norms, patterns, positions, residuals
 from keras_attn.convert import from_hugging_face, to_hugging_face
@@ -18,10 +19,6 @@ from keras_attn.convert.hugging_face.tensor_files import INDEX, SINGLE, list_ten
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import Fold
 from keras_attn.text import SentencePiece, Template
-
-
-def both(fast, slow):
-    return [*fast, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
 
 
 def sizes(**options):
@@ -39,8 +36,6 @@ OWN = {
             **{"global_projections": True, "pad_id": 2},
         },
     ),
-    "gpt2": (models.gpt, {"vocabulary_size": 13, "max_length": 7}),
-    "llama": (models.llama, {"vocabulary_size": 13}),
     "mistral": (models.mistral, {"vocabulary_size": 13, "window": 3}),
     "gemma2": (models.gemma, {"vocabulary_size": 13, "window": 3}),
     "vit": (models.vit, {"num_classes": 3, "image_shape": (4, 4, 1), "patch_size": 2}),
@@ -68,14 +63,6 @@ def test_models_of_papers_are_written(family, tmp_path):
     x = np.ones([5 if i == 1 and len(shape) == 2 else n for i, n in enumerate(shape)], "int32")
     x = {name: x for name in model.input if name != "segment_ids"}
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
-
-
-@pytest.mark.slow
-def test_a_model_of_images_is_written_from_its_file(tmp_path):
-    make, options = OWN["vit"]
-    make(**sizes(**options)).save(tmp_path / "vit.keras")
-    model = keras.models.load_model(tmp_path / "vit.keras")
-    assert to_hugging_face(model, tmp_path / "out") == "vit"
 
 
 @pytest.mark.slow
@@ -204,9 +191,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize(
-    "part", both(["a pattern"], [name for name in UNFIT if name != "a pattern"])
-)
+@pytest.mark.parametrize("part", slow_but(["a pattern"], UNFIT))
 def test_a_part_that_no_family_has_is_named(part, tmp_path):
     make, expected = UNFIT[part]
     with pytest.raises(ValueError, match="Received: ") as caught:

@@ -3,8 +3,19 @@
 import re
 
 import numpy as np
+import oracles
 import pytest
 import tensorflow as tf
+
+from keras_attn import export, models
+
+
+@pytest.fixture(scope="session")
+def encoder_export(tmp_path_factory):
+    """A masked language model, which tests leave unchanged, and the directory of its export."""
+    model = models.bert(11, 1, 2, 8, 11, max_length=13)
+    oracles.scramble(model)
+    return model, export.saved_model(model, tmp_path_factory.mktemp("encoder"))
 
 
 def read_warmup_records(directory):

@@ -1,24 +1,23 @@
 """Exports that compile their decoding for a few shapes, against the plain export."""
 
-import json
+import itertools
 import os
 import shutil
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from each import check_each
 
 from keras_attn import export, models, text
 from keras_attn.export import __main__ as commands
 from keras_attn.export.__main__ import main
 from keras_attn.export.saved_model_files import COMPILATION_FILE, read_compilation
 from keras_attn.generation import Greedy, Sample
+
+pytestmark = pytest.mark.slow
 
 # Each shape is compiled at every load.
 FEW = export.Buckets((3,), (5, 11))
@@ -65,106 +64,64 @@ def assert_same(found, expected):
 
 @pytest.fixture(scope="module")
 def exported(tokenizer, tmp_path_factory):
-    """Directories of the plain export and of the compiled one, of a translator."""
+    """The directory of a translator's export, which holds the plain functions too."""
     folder = tmp_path_factory.mktemp("exports")
     random_model(models.transformer, tokenizer.vocabulary_size).save(folder / "model.keras")
     tokenizer.save(folder / "tokenizer.model")
     command = ["saved_model", str(folder / "model.keras"), str(folder / "versions")]
     command += ["--tokenizer", str(folder / "tokenizer.model"), f"--max-length={MAX_LENGTH}"]
     options = ["--compile=xla", "--batches", "3", "--lengths", "5", "11"]
-    for more in ([], options):
-        assert main([*command, "--beams=1", *more]) == 0
-    return [str(folder / "versions" / number) for number in "12"]
+    assert main([*command, "--beams=1", *options]) == 0
+    return str(folder / "versions/1")
 
 
 @pytest.fixture(scope="module")
-def loaded(exported):
-    return [tf.saved_model.load(directory) for directory in exported]
+def signatures(exported):
+    return tf.saved_model.load(exported).signatures
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", range(len(BATCHES)))
-def test_texts_are_those_of_the_plain_export(loaded, batch):
-    texts = tf.constant(BATCHES[batch], tf.string)
-    plain, compiled = (each.signatures for each in loaded)
-    expected = as_arrays(plain["serving_default"](text=texts))
-    for name in ("serving_default", "plain"):
-        assert_same(as_arrays(compiled[name](text=texts)), expected)
-    if batch < 2:
-        expected = as_arrays(plain["attention"](text=texts))
-        assert_same(as_arrays(compiled["attention"](text=texts)), expected)
+def test_texts_are_those_of_the_plain_function(signatures):
+    def check(*batch):
+        texts = tf.constant(batch, tf.string)
+        expected = as_arrays(signatures["plain"](text=texts))
+        assert_same(as_arrays(signatures["serving_default"](text=texts)), expected)
+
+    check_each(check, BATCHES)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rows, width", [(0, 5), (1, 3), (2, 7), (3, 11), (3, 12), (5, 4)])
-def test_ids_are_those_of_the_plain_export(loaded, rows, width):
-    ids, lengths = random_batch(rows, width)
-    plain, compiled = (each.signatures for each in loaded)
-    expected = as_arrays(plain["ids"](source_ids=ids, source_lengths=lengths))
-    for name in ("ids", "plain_ids"):
-        found = compiled[name](source_ids=ids, source_lengths=lengths)
-        assert_same(as_arrays(found), expected)
+def test_ids_are_those_of_the_plain_function(signatures):
+    def check(rows, width):
+        ids, lengths = random_batch(rows, width)
+        expected = as_arrays(signatures["plain_ids"](source_ids=ids, source_lengths=lengths))
+        outputs = signatures["ids"](source_ids=ids, source_lengths=lengths)
+        assert_same(as_arrays(outputs), expected)
+
+    check_each(check, [(0, 5), (1, 3), (2, 7), (3, 11), (3, 12), (5, 4)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("is_negative", [True, False])
-def test_an_id_outside_the_vocabulary_is_refused_as_by_the_plain_export(
-    loaded, tokenizer, is_negative
-):
+def test_an_id_outside_the_vocabulary_is_refused_as_by_the_plain_function(signatures, tokenizer):
     size = tokenizer.vocabulary_size
-    token = -1 if is_negative else size
-    ids, lengths = np.array([[5, token, 7]], "int32"), np.array([3], "int32")
-    for each in loaded:
+    for token, name in itertools.product((-1, size), ("ids", "plain_ids")):
+        ids, lengths = np.array([[5, token, 7]], "int32"), np.array([3], "int32")
         message = rf"must be in \[0, {size}\).*{token}"
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            each.signatures["ids"](source_ids=ids, source_lengths=lengths)
+            signatures[name](source_ids=ids, source_lengths=lengths)
 
 
-@pytest.mark.slow
-def test_the_session_loader_of_tensorflow_alone_compiles_and_gives_the_same(exported, loaded):
-    """In a process of its own, whose log tells when XLA compiles for the first time."""
-    program = """
-        import json, os, sys
-        import tensorflow as tf, tensorflow_text
-        directory, texts = sys.argv[1], json.loads(sys.argv[2])
-        with tf.compat.v1.Session(graph=tf.Graph()) as session:
-            meta = tf.compat.v1.saved_model.load(session, ["serve"], directory)
-
-            def run(name, batch):
-                signature = meta.signature_def[name]
-                names = {key: x.name for key, x in signature.outputs.items()}
-                return session.run(names, {signature.inputs["text"].name: batch})
-
-            results = [run("plain", texts[0])]
-            os.write(2, b"THE PLAIN TWIN RAN\\n")
-            results += [run("serving_default", batch) for batch in texts]
-        assert not any(name.split(".")[0] == "keras_attn" for name in sys.modules)
-        print(json.dumps([[[t.decode() for t in r["translation"]], r["score"].tolist()]
-                          for r in results]))
-    """
-    batches = [TEXTS[1:4], TEXTS]  # fit a bucket, and none
-    serve = loaded[0].signatures["serving_default"]
-    expected = [as_arrays(serve(text=tf.constant(b, tf.string))) for b in [batches[0], *batches]]
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), exported[1], json.dumps(batches)],
-        cwd=Path(sys.executable).parent,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    found = json.loads(run.stdout.splitlines()[-1])
-    for (texts, scores), answer in zip(found, expected, strict=True):
-        assert texts == [text.decode() for text in answer["translation"]]
-        np.testing.assert_allclose(scores, answer["score"], rtol=1e-5, atol=1e-5)
-    before, after = run.stderr.split("THE PLAIN TWIN RAN")
-    compiles = "Compiled cluster using XLA"
-    assert compiles not in before and compiles in after
+def test_the_session_loader_gives_the_same(exported, signatures):
+    """As a server, for a batch that fits a bucket and for one that fits none."""
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], exported)
+        signature = meta.signature_def["serving_default"]
+        names = {key: x.name for key, x in signature.outputs.items()}
+        batches = TEXTS[1:4], TEXTS
+        answers = [session.run(names, {signature.inputs["text"].name: b}) for b in batches]
+    for batch, answer in zip(batches, answers, strict=True):
+        assert_same(answer, as_arrays(signatures["plain"](text=tf.constant(batch))))
 
 
-@pytest.mark.slow
 def test_inspect_tells_what_is_compiled_and_compares_every_bucket(exported, capsys):
-    inspection = export.inspect(exported[1])
+    inspection = export.inspect(exported)
     plain_names = {"ids": "plain_ids", "serving_default": "plain"}
     assert inspection.compiled == {
         "compiler": "xla",
@@ -176,20 +133,18 @@ def test_inspect_tells_what_is_compiled_and_compares_every_bucket(exported, caps
     names = {"attention", *plain_names, *plain_names.values()}
     assert inspection.outcomes == dict.fromkeys(names, "same")
     assert inspection.serving_version == "2.10"
-    assert export.unservable_ops(exported[1]) == ["_XlaMustCompile"]
-    assert export.inspect(exported[0]).compiled is None
-    with mock.patch.object(commands, "inspect", {exported[1]: inspection}.__getitem__):
-        assert main(["inspect", exported[1]]) == 0
+    assert export.unservable_ops(exported) == ["_XlaMustCompile"]
+    with mock.patch.object(commands, "inspect", {exported: inspection}.__getitem__):
+        assert main(["inspect", exported]) == 0
     printed = capsys.readouterr().out
     assert "ids, serving_default, for 3 rows of 5, 11 tokens\n" in printed
     assert "--xla_cpu_compilation_enabled" in printed
 
 
-@pytest.mark.slow
 def test_records_hold_a_request_of_each_bucket(exported):
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-    file = f"{exported[1]}/assets.extra/tf_serving_warmup_requests"
+    file = f"{exported}/assets.extra/tf_serving_warmup_requests"
     shapes = set()
     for record in tf.data.TFRecordDataset(file).as_numpy_iterator():
         log = PredictionLog.FromString(record).predict_log
@@ -199,24 +154,25 @@ def test_records_hold_a_request_of_each_bucket(exported):
     assert set(FEW.shapes) <= shapes
 
 
-@pytest.mark.slow
 def test_a_damaged_record_of_the_compilation_is_reported(exported, tmp_path, capsys):
-    copied = shutil.copytree(exported[1], tmp_path / "5")
+    copied = shutil.copytree(exported, tmp_path / "5")
     (copied / COMPILATION_FILE).write_text("[]")
     assert main(["inspect", str(copied)]) == 2
     assert "record of the compilation is damaged" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_causal_model_continues_as_the_plain_export_by_a_seed(tokenizer, tmp_path):
+def test_a_quantized_causal_model_continues_as_the_plain_function_by_a_seed(tokenizer, tmp_path):
     """A seed's draws depend on the number of rows, which is that of the bucket for 3."""
-    model = random_model(models.gpt, tokenizer.vocabulary_size, max_length=17)
+    sizes = {**SIZES, "hidden_dim": 32, "intermediate_dim": 53}
+    model = models.gpt(tokenizer.vocabulary_size, **sizes, max_length=17)
+    oracles.scramble(model, 5, 0.3)
     directory = export.saved_model(
         model,
         tmp_path,
         tokenizer=tokenizer,
         strategy=Sample(0.7, top_k=5, seed=1),
         max_length=MAX_LENGTH,
+        quantize="int8",
         compile="xla",
         buckets=export.Buckets((3,), (5, 99)),
     )
@@ -229,7 +185,6 @@ def test_a_causal_model_continues_as_the_plain_export_by_a_seed(tokenizer, tmp_p
     assert set(signatures) == {"ids", "plain", "plain_ids", "score", "serving_default"}
 
 
-@pytest.mark.slow
 def test_sampling_without_a_seed_draws_anew(tmp_path):
     model = random_model(models.gpt, 19, max_length=18)
     options = {"compile": "xla", "buckets": export.Buckets((3,), (5,)), "max_length": 13}
@@ -240,21 +195,6 @@ def test_sampling_without_a_seed_draws_anew(tmp_path):
     assert (drawn[0]["ids"].numpy() != drawn[1]["ids"].numpy()).any()
 
 
-@pytest.mark.slow
-def test_quantized_weights_compile(tmp_path):
-    model = models.transformer(37, 1, 2, 32, 53)
-    oracles.scramble(model, 5, 0.3)
-    options = {"quantize": "int8", "compile": "xla", "buckets": export.Buckets((3,), (5,))}
-    loaded = tf.saved_model.load(export.saved_model(model, tmp_path, max_length=5, **options))
-    ids, lengths = random_batch(3, 5)
-    expected, found = (
-        as_arrays(loaded.signatures[name](source_ids=ids, source_lengths=lengths))
-        for name in ("plain_ids", "ids")
-    )
-    assert_same(found, expected)
-
-
-@pytest.mark.slow
 def test_a_strategy_that_xla_cannot_compile_is_refused(tmp_path):
     class Strings(Greedy):
         def decode(self, model, inputs, options):
@@ -268,7 +208,6 @@ def test_a_strategy_that_xla_cannot_compile_is_refused(tmp_path):
     assert "\n" not in str(error.value) and not os.listdir(tmp_path)
 
 
-@pytest.mark.slow
 def test_a_compiled_function_with_other_outputs_is_refused(tmp_path, monkeypatch):
     """The compiled decoding gets another end of the rows than the plain one."""
 

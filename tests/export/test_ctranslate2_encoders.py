@@ -5,15 +5,15 @@ import keras
 import numpy as np
 import oracles
 import pytest
-from checkpoint_folders import load_golden, write_folder
 from each import check_each
 
-from keras_attn import convert, export, models, text
+from keras_attn import export, models
 from keras_attn.layers import TokenEmbedding
 from keras_attn.patterns import Local
 
 V = 23
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
+ONE_LAYER = {**SIZES, "num_layers": 1}
 
 
 def scrambled(model):
@@ -33,6 +33,7 @@ def encoder_outputs(path, rows, segments=None):
     ]
 
 
+@pytest.mark.slow
 def test_hidden_states_of_an_encoder_are_those_of_python(tmp_path):
     """The export itself compares those of 3 and 5 tokens only."""
     model = scrambled(models.bert(V, **SIZES, max_length=64, num_segments=3))
@@ -52,40 +53,19 @@ def test_hidden_states_of_an_encoder_are_those_of_python(tmp_path):
     np.testing.assert_allclose(alone, expected, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_features_of_a_checkpoint_are_those_of_transformers(tmp_path):
-    config, weights, arrays = load_golden("bert_features")
-    model, _ = convert.from_hugging_face(write_folder(tmp_path / "folder", config, weights))
-    path = export.ctranslate2(model, tmp_path / "ct2")
-    ids, segments = arrays["input_token_ids"], arrays["input_segment_ids"]
-    lengths = (ids != config["pad_token_id"]).sum(axis=1)
-    names = [*text.Tokenizer.default_special_tokens, *words(range(4, config["vocab_size"]))]
-    output = ctranslate2.Encoder(path).forward_batch(
-        [[names[i] for i in row[:n]] for row, n in zip(ids, lengths, strict=True)],
-        token_type_ids=[row[:n].tolist() for row, n in zip(segments, lengths, strict=True)],
-    )
-    found = np.array(output.pooler_output)[..., arrays["columns"]][arrays["mask"]]
-    np.testing.assert_allclose(found, arrays["outputs"][arrays["mask"]], atol=1e-5)
-
-
-ENCODERS = "bert_relu", "distilbert", "roberta"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ENCODERS)
-def test_converted_encoders_have_the_hidden_states_of_python(tmp_path, name):
-    """The export compares them."""
-    config, weights, _ = load_golden(name)
-    model, _ = convert.from_hugging_face(write_folder(tmp_path / "folder", config, weights))
-    export.ctranslate2(model, tmp_path / "ct2")
-
-
 def classifier(**arguments):
     """A classifier of the parts of a BERT, by default without classes."""
-    bert = models.bert(V, **{**SIZES, "num_layers": 1}, max_length=8)
+    bert = models.bert(V, **ONE_LAYER, max_length=8)
     names = "embedding", "encoder", "position", "segment", "norm"
     parts = {name: getattr(bert, name) for name in names}
     return models.Classifier(**{"num_classes": None, **parts, **arguments})
+
+
+@pytest.mark.slow
+def test_pooled_outputs_are_those_of_the_pooler(tmp_path):
+    model = scrambled(classifier(pooler=keras.layers.Dense(16, "tanh"), pooling="first"))
+    _, pooled = encoder_outputs(export.ctranslate2(model, tmp_path / "ct2"), [[5, 9, 22]])
+    np.testing.assert_allclose(pooled, model({"token_ids": np.array([[5, 9, 22]])}), atol=1e-5)
 
 
 @pytest.mark.slow
@@ -109,7 +89,7 @@ REFUSED = {
         "a `Dense` layer with tanh after the first position",
     ),
     "pattern of an encoder": (
-        lambda: models.bert(V, **SIZES, max_length=8, pattern=Local(3, causal=False)),
+        lambda: models.bert(V, **ONE_LAYER, max_length=8, pattern=Local(3, causal=False)),
         "`Dense` in an encoder",
     ),
     "scaled embeddings": (

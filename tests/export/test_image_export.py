@@ -55,35 +55,18 @@ def random_model(mixtures):
         pytest.param(K, id="mixture", marks=pytest.mark.slow),
     ],
 )
-def subject(request, tmp_path_factory):
-    """A model, its signatures, and its likelihood."""
+def subject(request):
+    """A model, its functions, and its likelihood."""
     model = random_model(request.param)
-    path = export.saved_model(model, tmp_path_factory.mktemp("images"))
-    signatures = tf.saved_model.load(path).signatures
     likelihood = None if request.param is None else MixtureOfLogistics(K, CHANNELS, V)
-    request.getfixturevalue("assert_warmup_records_match")(path, signatures)
-    return model, signatures, likelihood
-
-
-def sampled(signatures, batch_size, seed):
-    found = signatures["generate"](batch_size=tf.constant(batch_size), seed=tf.constant(seed))
-    return found["images"].numpy(), found["score"].numpy()
-
-
-def test_equal_seeds_give_equal_images(subject):
-    _, signatures, _ = subject
-    images, _ = sampled(signatures, 7, seed=1)
-    assert images.shape == (7, *SHAPE) and images.min() == 0 and images.max() == V - 1
-    np.testing.assert_array_equal(sampled(signatures, 7, seed=1)[0], images)
-    assert np.any(sampled(signatures, 7, seed=2)[0] != images)
-    assert len({image.tobytes() for image in images}) > 1
+    return model, export.ImageGenerator(model), likelihood
 
 
 def test_bits_are_those_of_the_metric(subject):
-    model, signatures, likelihood = subject
+    model, generator, likelihood = subject
     tokens = ImageTokens.of(model)
     outputs = model({"token_ids": tokens.inputs(IMAGES)})
-    bits = signatures["score"](images=tf.constant(IMAGES))["bits_per_dim"]
+    bits = generator.score(IMAGES)["bits_per_dim"]
     metric = BitsPerDim(likelihood)
     for row in range(B):
         metric.reset_state()
@@ -93,17 +76,39 @@ def test_bits_are_those_of_the_metric(subject):
 
 
 def test_values_that_no_image_has_are_refused(subject):
-    _, signatures, _ = subject
+    _, generator, _ = subject
     for value in (-1, V):
         images = IMAGES.copy()
         images[1, 0, 2, 1] = value
         with pytest.raises(tf.errors.InvalidArgumentError, match=rf"must be in \[0, {V}\)"):
-            signatures["score"](images=tf.constant(images))
+            generator.score(images)
 
 
-def test_the_bits_of_sampled_images_are_their_score(subject):
-    _, signatures, _ = subject
-    images, score = sampled(signatures, 7, seed=3)
+@pytest.mark.slow
+def test_an_export_gives_images_of_a_seed_and_their_score(
+    subject, tmp_path, assert_warmup_records_match
+):
+    path = export.saved_model(subject[0], tmp_path)
+    signatures = tf.saved_model.load(path).signatures
+    assert set(signatures) == {"generate", "score", "serving_default"}
+    assert_warmup_records_match(path, signatures)
+    inputs = {
+        name: {key: (x.dtype, x.shape.as_list()) for key, x in specs.items()}
+        for name, specs in ((n, s.structured_input_signature[1]) for n, s in signatures.items())
+    }
+    numbers = {"batch_size": (tf.int32, []), "seed": (tf.int32, [])}
+    assert inputs["generate"] == inputs["serving_default"] == numbers
+    assert inputs["score"] == {"images": (tf.int32, [None, *SHAPE])}
+
+    def sampled(seed):
+        outputs = signatures["generate"](batch_size=tf.constant(7), seed=tf.constant(seed))
+        return outputs["images"].numpy(), outputs["score"].numpy()
+
+    images, score = sampled(1)
+    assert images.shape == (7, *SHAPE) and images.min() == 0 and images.max() == V - 1
+    np.testing.assert_array_equal(sampled(1)[0], images)
+    assert np.any(sampled(2)[0] != images)
+    assert len({image.tobytes() for image in images}) > 1
     bits = signatures["score"](images=tf.constant(images))["bits_per_dim"]
     np.testing.assert_allclose(bits, -score / math.log(2) / math.prod(SHAPE), rtol=1e-3)
 
@@ -112,23 +117,22 @@ def test_the_bits_of_sampled_images_are_their_score(subject):
 def test_images_are_those_of_generate():
     model = random_model(None)
     tokens = ImageTokens.of(model)
-    found = export.ImageGenerator(model, Sample(temperature=0.5, seed=9)).generate(B, 4)
+    images = export.ImageGenerator(model, Sample(temperature=0.5, seed=9)).generate(B, 4)
     strategy = Sample(temperature=0.5, seed=4)
     ids, score = generate(model, tokens.start(B), strategy, tokens.length, eos_id=-1)
-    np.testing.assert_array_equal(found["images"], tokens.decode(ids))
-    np.testing.assert_allclose(found["score"], score, rtol=1e-4)
-    likeliest = export.ImageGenerator(model, Greedy())
-    np.testing.assert_array_equal(
-        likeliest.generate(B, 1)["images"], likeliest.generate(B, 2)["images"]
-    )
+    np.testing.assert_array_equal(images["images"], tokens.decode(ids))
+    np.testing.assert_allclose(images["score"], score, rtol=1e-4)
 
 
 @pytest.mark.slow
-def test_the_seed_of_a_request_reaches_a_wrapped_strategy():
-    model = random_model(None)
+def test_an_export_holds_the_weights_of_a_draft_and_passes_it_the_seed(tmp_path):
     wrapped = Forbidden(Speculative(random_model(None), 2, Sample(seed=9)), [0])
-    generator = export.ImageGenerator(model, wrapped)
-    first, again, other = (generator.generate(B, seed)["images"] for seed in (1, 1, 2))
+    path = export.saved_model(random_model(None), tmp_path, strategy=wrapped)
+    run = tf.saved_model.load(path).signatures["generate"]
+    first, again, other = (
+        run(batch_size=tf.constant(B), seed=tf.constant(seed))["images"] for seed in (1, 1, 2)
+    )
+    assert first.shape == (B, *SHAPE)
     np.testing.assert_array_equal(first, again)
     assert np.any(first != other)
 
@@ -140,19 +144,6 @@ def test_pixels_of_a_mixture_are_no_tokens():
     start = ImageTokens.of(model).start(1)
     with pytest.raises(ValueError, match="so no other strategy can wrap it"):
         generate(model, start, Forbidden(SamplePixels(K, CHANNELS, V), [0]), 2, eos_id=-1)
-
-
-def test_signatures_are_named(subject):
-    _, signatures, _ = subject
-    assert set(signatures) == {"generate", "score", "serving_default"}
-
-    def inputs_of(name):
-        inputs = signatures[name].structured_input_signature[1]
-        return {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()}
-
-    assert inputs_of("generate") == {"batch_size": (tf.int32, []), "seed": (tf.int32, [])}
-    assert inputs_of("serving_default") == inputs_of("generate")
-    assert inputs_of("score") == {"images": (tf.int32, [None, *SHAPE])}
 
 
 @pytest.mark.slow
@@ -178,12 +169,3 @@ def test_a_tokenizer_of_another_size_is_refused(tmp_path):
         export.saved_model(
             random_model(None), tmp_path, tokenizer=text.Characters("ab"), max_length=5
         )
-
-
-@pytest.mark.slow
-def test_an_export_holds_the_weights_of_a_draft(tmp_path):
-    strategy = Speculative(random_model(None), 2, Sample(seed=3))
-    path = export.saved_model(random_model(None), tmp_path, strategy=strategy)
-    images = tf.saved_model.load(path).signatures["generate"]
-    found = images(batch_size=tf.constant(2), seed=tf.constant(5))["images"]
-    assert found.shape == (2, *SHAPE)

@@ -1,6 +1,5 @@
 """`export.measure`: several forms of a model answer the same lines, and one is chosen."""
 
-import functools
 import math
 import os
 import re
@@ -166,6 +165,7 @@ def test_a_file_without_lines_is_one_sentence(exports, tmp_path, capsys, content
     assert message in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_ctranslate2_writes_an_empty_answer_where_python_does(tmp_path):
     """By default it writes at least one token."""
     tokenizer = text.Characters("abcd")
@@ -182,40 +182,30 @@ def test_ctranslate2_writes_an_empty_answer_where_python_does(tmp_path):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A function (kind) -> paths of a model's exports, its tokenizer's path and its answers."""
-
-    @functools.cache
-    def written(kind):
-        folder = tmp_path_factory.mktemp(kind)
-        tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
-        sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
-        model = getattr(models, kind)(tokenizer.vocabulary_size, **sizes)
-        oracles.scramble_decoder(model)
-        tokenizer.save(folder / "tokenizer.model")
-        paths = [
-            export.saved_model(model, folder / "plain", tokenizer=tokenizer, max_length=LONGEST),
-            export.onnx(model, folder / "model.onnx", max_length=LONGEST),
-            export.ctranslate2(model, folder / "ct2", tokenizer),
-            export.ctranslate2(model, folder / "numbers"),  # whose tokens are ids
-        ]
-        whole = export.Translator if kind == "transformer" else export.TextGenerator
-        in_python = whole(model, tokenizer, max_length=LONGEST)
-        outputs = in_python.text(LINES)
-        answers = outputs["translation" if kind == "transformer" else "continuation"]
-        answers = [line.decode() for line in np.asarray(answers)]
-        assert len(set(answers)) > 2 and answers[1] == ""
-        return paths, folder / "tokenizer.model", answers
-
-    return written
+    """Paths of a model's exports, its tokenizer's path and its answers."""
+    folder = tmp_path_factory.mktemp("written")
+    tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
+    model = oracles.scramble_decoder(models.gpt(tokenizer.vocabulary_size, **sizes))
+    tokenizer.save(folder / "tokenizer.model")
+    paths = [
+        export.saved_model(model, folder / "plain", tokenizer=tokenizer, max_length=LONGEST),
+        export.onnx(model, folder / "model.onnx", max_length=LONGEST),
+        export.ctranslate2(model, folder / "ct2", tokenizer),
+        export.ctranslate2(model, folder / "numbers"),  # whose tokens are ids
+    ]
+    outputs = export.TextGenerator(model, tokenizer, max_length=LONGEST).text(LINES)
+    answers = [line.decode() for line in np.asarray(outputs["continuation"])]
+    assert len(set(answers)) > 2 and answers[1] == ""
+    return paths, folder / "tokenizer.model", answers
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["transformer", "gpt"])
-def test_every_form_answers_as_the_model_in_python(written, monkeypatch, kind):
+def test_every_form_answers_as_the_model_in_python(written, monkeypatch):
     for which in ("intra", "inter"):  # TensorFlow has started in this process
         name = f"set_{which}_op_parallelism_threads"
         monkeypatch.setattr(tf.config.threading, name, lambda threads: None)
-    paths, tokenizer, expected = written(kind)
+    paths, tokenizer, expected = written
     for path, form in map(form_of, paths):
         answer, _ = OPENERS[form](path, 1, tokenizer, LONGEST)
         for lines in (LINES, LINES[:1], LINES[2:]):
@@ -226,7 +216,7 @@ def test_every_form_answers_as_the_model_in_python(written, monkeypatch, kind):
 
 @pytest.mark.slow
 def test_an_export_answers_in_a_process_of_its_own_or_says_why_not(written, tmp_path):
-    (plain, *_), _, expected = written("gpt")
+    (plain, *_), _, expected = written
     step = str(tmp_path / "step.onnx")
     names = "token_ids", "logits"
     tensors = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in names]

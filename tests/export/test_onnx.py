@@ -11,6 +11,7 @@ import onnxruntime
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow_but
 
 from keras_attn import export, models
 from keras_attn.export.__main__ import main
@@ -23,8 +24,7 @@ V, SHAPE = 11, (2, 3, 1)
 LENGTHS = {"max_length": 5, "max_source_length": 7}
 FLOAT = onnx_files.TensorProto.FLOAT
 YES = True
-# Model, and for parts YES if it converts, or the operations that ONNX lacks. A whole loop holds the
-# encoder and the step, which convert alone for one model.
+# Model, and for parts YES if it converts, or the operations that ONNX lacks.
 TABLE = {
     "transformer": (
         lambda: models.transformer(V, **SIZES),
@@ -32,23 +32,18 @@ TABLE = {
     ),
     "universal_transformer": (
         lambda: models.universal_transformer(V, **SIZES, depth="act"),
-        {"greedy": YES},
+        {"step": YES},
     ),
     "convolution": (
         lambda: models.universal_transformer(V, **SIZES, transition="separable_conv"),
-        {"greedy": YES},
-    ),
-    "super_resolution_transformer": (
-        lambda: models.super_resolution_transformer(V, (1, 3, 1), SHAPE, 1, **SIZES),
-        {"greedy": YES},
+        {"encoder": YES},
     ),
     "bert": (lambda: models.bert(V, **SIZES, max_length=16), {"encoder": YES}),
     "gpt": (lambda: models.gpt(V, **SIZES, max_length=16), {"step": YES, "greedy": YES}),
-    "image_transformer": (lambda: models.image_transformer(V, SHAPE, **SIZES), {"greedy": YES}),
     "mixture": (lambda: models.image_transformer(V, SHAPE, **SIZES, num_mixtures=2), {"step": YES}),
     "sparse_transformer": (
         lambda: models.sparse_transformer(V, **SIZES, image_shape=(2, 8, 1)),
-        {"greedy": YES},
+        {"step": YES},
     ),
     "reformer": (
         lambda: models.reformer(V, **SIZES, axial_shape=(4, 4)),
@@ -129,13 +124,10 @@ def int32(x):
     return np.asarray(x, "int32")
 
 
-FAST = ("gpt", "bert")
 ENDS = {"gpt": [3, 6]}  # end tokens; of the others the default
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in TABLE]
-)
+@pytest.mark.parametrize("name", slow_but(["bert"], TABLE))
 def test_parts_of_the_model_convert(name, made, written, tmp_path):
     """`export.onnx` compares the outputs of each file with the model's, as tested below."""
     for what, outcome in TABLE[name][1].items():
@@ -175,7 +167,8 @@ def test_operations_that_tf2onnx_gets_wrong_are_converted(tmp_path):
         np.testing.assert_allclose(outputs[name], y, atol=1e-6, strict=True, err_msg=name)
 
 
-@pytest.mark.parametrize("name", [pytest.param("transformer", marks=pytest.mark.slow), "gpt"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
 def test_greedy_ids_are_those_of_python(name, made, written):
     """For 200 inputs in batches of several sizes and lengths, padded with valid ids."""
     model = made(name)
@@ -217,6 +210,7 @@ def in_steps(run, past, token_ids, cuts, **inputs):
     return np.concatenate(logits, axis=1)
 
 
+@pytest.mark.slow
 def test_steps_of_a_causal_model_equal_one_pass(made, written):
     model, token_ids = made("gpt"), int32(np.random.default_rng(1).integers(1, V, (3, 5)))
     run, session = opened(written("gpt", "step"))
@@ -291,6 +285,7 @@ def test_a_file_with_other_outputs_is_not_written(made, tmp_path, monkeypatch):
     assert path.read_bytes() == b"before" and os.listdir(tmp_path) == ["step.onnx"]
 
 
+@pytest.mark.slow
 def test_a_loop_reads_its_weights_from_outside(written):
     """As states of the loop they would be no constants, which ONNX Runtime prepares once."""
     (body,) = bodies_of_loops(written("gpt", "greedy"))

@@ -6,21 +6,21 @@ import oracles
 import pytest
 import segments
 import tensorflow as tf
-from segments import B, D, L, T
+from segments import B, D, T
 
 from keras_attn import export, models, text
 from keras_attn.layers import TokenEmbedding
 from keras_attn.memory import CompressiveMemory, SegmentMemory, StatefulSegments
 from keras_attn.models import CausalLanguageModel
 
-V = 17
+V, L = 17, 1
 IDS = np.random.default_rng(1).integers(1, V, (B, T)).astype("int32")
 COUNTS = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]])
 
 
-def random_model(layers=L):
+def random_model():
     memory = SegmentMemory(T + 2)
-    model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=layers), memory=memory)
+    model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=L), memory=memory)
     oracles.scramble(model, scale=0.8)
     return model
 
@@ -36,9 +36,8 @@ def whole(model):
 
 
 @pytest.fixture(scope="module")
-def exported(model, tmp_path_factory):
-    path = tmp_path_factory.mktemp("export")
-    return export.saved_model(StatefulSegments(model, batch_size=B), path)
+def steps(model):
+    return export.SegmentSteps(model)
 
 
 def requests():
@@ -50,70 +49,48 @@ def requests():
         }
 
 
-@pytest.fixture(scope="module")
-def signatures(exported):
-    return tf.saved_model.load(exported).signatures
-
-
-def test_records_match_a_fresh_load(exported, signatures, assert_warmup_records_match):
-    assert_warmup_records_match(exported, signatures)
-
-
-def test_steps_equal_one_pass(signatures, whole):
-    state = signatures["initial_memory"](batch_size=tf.constant(B))
-    logits = []
+def test_steps_equal_one_pass(steps, whole):
+    state, logits = steps.initial_memory(B), []
     for request in requests():
-        request = {name: tf.constant(value) for name, value in request.items()}
-        outputs = signatures["step"](**request, **state)
-        logits.append(outputs.pop("logits"))
-        state = outputs
+        state = steps.step(*request.values(), **state)
+        logits.append(state.pop("logits"))
     np.testing.assert_allclose(segments.gather(logits, COUNTS), whole, atol=2e-4)
     assert state["memory_length"].numpy().tolist() == [T] * B
 
 
 @pytest.mark.slow
-def test_the_session_loader_gives_the_same_logits(exported, whole):
-    with tf.compat.v1.Session(graph=tf.Graph()) as session:
-        meta = tf.compat.v1.saved_model.load(session, ["serve"], exported)
-
-        def run(name, **inputs):
-            signature = meta.signature_def[name]
-            feed = {signature.inputs[key].name: value for key, value in inputs.items()}
-            return session.run({k: v.name for k, v in signature.outputs.items()}, feed)
-
-        state, logits = run("initial_memory", batch_size=B), []
-        for request in requests():
-            outputs = run("serving_default", **request, **state)
-            logits.append(outputs.pop("logits"))
-            state = outputs
-    np.testing.assert_allclose(segments.gather(logits, COUNTS), whole, atol=2e-4)
-
-
-def test_signatures_are_named_and_dynamic(signatures):
+def test_signatures_of_an_export_are_named_and_dynamic(
+    model, tmp_path, assert_warmup_records_match
+):
+    path = export.saved_model(StatefulSegments(model, batch_size=B), tmp_path)
+    signatures = tf.saved_model.load(path).signatures
+    assert_warmup_records_match(path, signatures)
     assert set(signatures) == {"initial_memory", "step", "end_tokens", "serving_default"}
-    inputs = signatures["step"].structured_input_signature[1]
-    assert {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()} == {
-        "token_ids": (tf.int32, [None, None]),
-        "lengths": (tf.int32, [None]),
-        "memory": (tf.float32, [None, L, None, D]),
-        "memory_length": (tf.int32, [None]),
-    }
-    outputs = signatures["step"].structured_outputs
-    assert {name: (x.dtype, x.shape.as_list()) for name, x in outputs.items()} == {
-        "logits": (tf.float32, [None, None, V]),
-        "memory": (tf.float32, [None, L, T + 2, D]),
-        "memory_length": (tf.int32, [None]),
-    }
+    for name in ("step", "serving_default"):
+        inputs = signatures[name].structured_input_signature[1]
+        assert {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()} == {
+            "token_ids": (tf.int32, [None, None]),
+            "lengths": (tf.int32, [None]),
+            "memory": (tf.float32, [None, L, None, D]),
+            "memory_length": (tf.int32, [None]),
+        }
+        outputs = signatures[name].structured_outputs
+        assert {name: (x.dtype, x.shape.as_list()) for name, x in outputs.items()} == {
+            "logits": (tf.float32, [None, None, V]),
+            "memory": (tf.float32, [None, L, T + 2, D]),
+            "memory_length": (tf.int32, [None]),
+        }
 
 
-def test_ids_outside_the_vocabulary_are_refused(signatures, assert_ids_are_checked):
-    state = signatures["initial_memory"](batch_size=tf.constant(1))
-    request = {"token_ids": [[5, 7, 9]], "lengths": [3], **state}
-    assert_ids_are_checked(signatures["step"], V, request)
+def test_ids_outside_the_vocabulary_are_refused(steps, assert_ids_are_checked):
+    def step(token_ids, lengths, **state):
+        return steps.step(token_ids, lengths, **state)
+
+    request = {"token_ids": [[5, 7, 9]], "lengths": [3], **steps.initial_memory(1)}
+    assert_ids_are_checked(step, V, request)
 
 
-def test_a_memory_without_slots_and_one_row_work(model, whole):
-    steps = export.SegmentSteps(model)
+def test_a_memory_without_slots_and_one_row_work(steps, whole):
     nothing = {"memory": np.zeros((1, L, 0, D)), "memory_length": [0]}
     outputs = steps.step(IDS[:1, :4], [4], **nothing)
     np.testing.assert_allclose(outputs["logits"], whole[:1, :4], atol=2e-4)
@@ -124,7 +101,7 @@ def test_a_memory_without_slots_and_one_row_work(model, whole):
 @pytest.mark.slow
 def test_steps_of_a_compressive_memory_equal_the_model():
     memory = CompressiveMemory(2, 3, rate=2)
-    model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(), memory=memory)
+    model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=L), memory=memory)
     oracles.scramble(model, scale=0.8)
     steps = export.SegmentSteps(model)
     state, kept = steps.initial_memory(B), model.initial_memory(B)
@@ -142,9 +119,9 @@ def test_steps_of_a_compressive_memory_equal_the_model():
 
 @pytest.mark.slow
 def test_outputs_are_float32_under_every_dtype_policy():
-    model = random_model(layers=1)
+    model = random_model()
     keras.config.set_dtype_policy("mixed_bfloat16")
-    steps = export.SegmentSteps(random_model(layers=1))
+    steps = export.SegmentSteps(random_model())
     outputs = steps.step(IDS, [T] * B, **steps.initial_memory(B))
     assert outputs["memory"].dtype == outputs["logits"].dtype == tf.float32
     expected = export.SegmentSteps(model).step(IDS, [T] * B, **steps.initial_memory(B))

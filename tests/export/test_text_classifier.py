@@ -75,6 +75,7 @@ def test_one_class_is_a_value_and_no_class_gives_features(parts):
     np.testing.assert_allclose(features, model(np.array([[4, 5, 3]])), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_batches_without_rows_and_texts_without_tokens_are_answered(parts):
     model = classifier(parts, 3, pooling="first")
     module = export.TextClassifier(model, TOKENIZER, LABELS)

@@ -28,22 +28,27 @@ def stream_model(pattern=None, make_feed=lambda: layers.FeedForward(7), **argume
     return model
 
 
-def test_an_export_reads_ten_windows_as_the_whole_pass(tmp_path, assert_ids_are_checked):
-    model = stream_model()
-    model.save(tmp_path / "model.keras")
+@pytest.mark.slow
+def test_the_command_exports_a_stream(tmp_path, assert_warmup_records_match):
+    stream_model().save(tmp_path / "model.keras")
     arguments = ["saved_model", str(tmp_path / "model.keras"), str(tmp_path / "stream")]
     assert command.main([*arguments, "--stream"]) == 0
-    directory = tmp_path / "stream" / "1"
-    signatures = tf.saved_model.load(str(directory)).signatures
+    directory = str(tmp_path / "stream" / "1")
+    signatures = tf.saved_model.load(directory).signatures
     assert set(signatures) == {"initial_state", "step", "end_tokens", "serving_default"}
     ends = signatures["end_tokens"](batch_size=tf.constant(2))["token_ids"]
     assert ends.numpy().tolist() == [[3], [3]]
-    state, logits, start = signatures["initial_state"](batch_size=tf.constant(B)), [], 0
+    assert_warmup_records_match(directory, signatures)
+
+
+def test_a_stream_reads_ten_windows_as_the_whole_pass(assert_ids_are_checked):
+    model = stream_model()
+    stream = export.TokenStream(model)
+    state, logits, start = stream.initial_state(B), [], 0
     request = {"token_ids": IDS[:, :2], **state}
-    assert_ids_are_checked(signatures["step"], V, request, lengths=None)
+    assert_ids_are_checked(stream.step, V, request, lengths=None)
     for length in (3, 9, *[1] * (T - 12)):
-        tokens = tf.constant(IDS[:, start : start + length])
-        state = signatures["step"](token_ids=tokens, **state)
+        state = stream.step(IDS[:, start : start + length], **state)
         logits.append(state.pop("logits"))
         start += length
         assert state["key"].shape == state["value"].shape == (B, L, N, G + W, H)
