@@ -1,14 +1,11 @@
 """Write folders of tokenizers that transformers made, with their ids of tricky lines.
 
-    python tests/convert/make_golden_ids.py OUT [--data FOLDER] [--count N]
+    python tests/convert/make_golden_ids.py OUT [--count N]
 
-It needs transformers 5 and sentencepiece, and no Keras. Without `--data` it writes the small files
-of tests/convert/golden_ids; with the folder of Multi30k and the PEPs it learns vocabularies from
-Multi30k and adds lines of both. `test_tokenizer_folders.py` reads `$GOLDEN_IDS` if that is set.
+It needs transformers 5 and sentencepiece, and no Keras; tests/convert/golden_ids is what it wrote.
 """
 
 import argparse
-import gzip
 import io
 import json
 import pathlib
@@ -33,16 +30,16 @@ LLAMA3 = (
 )
 
 
-def bert(corpus, size, lower):
+def bert(corpus, size):
     model = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    model.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    model.normalizer = normalizers.BertNormalizer()
     model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size, special_tokens=marks, limit_alphabet=size // 3, show_progress=False
     )
     model.train_from_iterator(corpus, trainer)
-    return transformers.BertTokenizer(vocab=model.get_vocab(), do_lower_case=lower)
+    return transformers.BertTokenizer(vocab=model.get_vocab(), do_lower_case=True)
 
 
 def byte_level(corpus, size, marks=(), split=None):
@@ -108,10 +105,9 @@ def llama3(corpus, size):
 
 def spm(corpus, size, folder, name, **options):
     model = io.BytesIO()
-    if size < 1000:
-        # It takes no vocabulary without a piece for nearly every character. Long runs of one letter
-        # have segmentations of equal probability.
-        corpus = [line for line in corpus if max(line) < "ɐ" and len(line) < 40]
+    # It takes no vocabulary without a piece for nearly every character. Long runs of one letter
+    # have segmentations of equal probability.
+    corpus = [line for line in corpus if max(line) < "ɐ" and len(line) < 40]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(corpus),
         model_writer=model,
@@ -125,26 +121,18 @@ def spm(corpus, size, folder, name, **options):
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
 
-def t5(corpus, size, folder, rule):
+def t5(corpus, size, folder):
     marks = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-    spm(corpus, size, folder, "spiece.model", normalization_rule_name=rule, **marks)
+    spm(corpus, size, folder, "spiece.model", normalization_rule_name="identity", **marks)
     return transformers.T5Tokenizer.from_pretrained(folder)
 
 
-def llama2(corpus, size, folder, rule):
-    options = {"model_type": "bpe", "byte_fallback": True, "split_digits": True}
-    options |= {"normalization_rule_name": "identity", "remove_extra_whitespaces": False}
-    spm(corpus, size, folder, "tokenizer.model", **options)
-    # The other mode adds no space in front of a text that begins with one, unlike the library.
-    return transformers.LlamaTokenizer.from_pretrained(folder, legacy=True)
-
-
-def marian(corpus, size, folder, rule):
+def marian(corpus, size, folder):
     half = len(corpus) // 2
     sides = {"source.spm": corpus[:half], "target.spm": corpus[half:]}
     pieces = ["</s>", "<unk>"]
     for name, lines in sides.items():
-        model = spm(lines, size, folder, name, normalization_rule_name=rule)
+        model = spm(lines, size, folder, name, normalization_rule_name="identity")
         pieces += [model.id_to_piece(i) for i in range(3, model.get_piece_size())]
     pieces = [*dict.fromkeys([*pieces, ">>de<<", ">>pt_br<<"]), "<pad>"]
     content = json.dumps({piece: i for i, piece in enumerate(pieces)}, ensure_ascii=False)
@@ -153,27 +141,14 @@ def marian(corpus, size, folder, rule):
 
 
 MAKERS = {
-    "bert": lambda corpus, size, folder, rule: bert(corpus, size, True),
-    "bert_cased": lambda corpus, size, folder, rule: bert(corpus, size, False),
-    "gpt2": lambda corpus, size, folder, rule: gpt2(corpus, size),
-    "roberta": lambda corpus, size, folder, rule: roberta(corpus, size),
-    "qwen2": lambda corpus, size, folder, rule: qwen2(corpus, size),
-    "llama3": lambda corpus, size, folder, rule: llama3(corpus, size),
+    "bert": lambda corpus, size, folder: bert(corpus, size),
+    "gpt2": lambda corpus, size, folder: gpt2(corpus, size),
+    "roberta": lambda corpus, size, folder: roberta(corpus, size),
+    "qwen2": lambda corpus, size, folder: qwen2(corpus, size),
+    "llama3": lambda corpus, size, folder: llama3(corpus, size),
     "t5": t5,
-    "llama2": llama2,
     "marian": marian,
 }
-
-
-SMALL = ("bert", "gpt2", "roberta", "qwen2", "llama3", "t5", "marian")
-
-
-def data_lines(folder, pattern):
-    return [
-        line
-        for path in sorted(pathlib.Path(folder).glob(pattern))
-        for line in gzip.decompress(path.read_bytes()).decode().split("\n")
-    ]
 
 
 def flat(rows):
@@ -185,27 +160,18 @@ def flat(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--data")
     parser.add_argument("--count", type=int, default=420)
     options = parser.parse_args()
-    lines = tricky_lines.tricky_lines(options.count)
-    if options.data:
-        corpus = data_lines(options.data, "multi30k/train.??.gz")
-        plain = data_lines(options.data, "multi30k/val.??.gz")
-        plain += data_lines(options.data, "peps/test.txt.gz")[:4000]
-        lines += [line.encode() for line in plain]
-        size, rule, names = 8000, "nmt_nfkc", MAKERS
-    else:
-        corpus = [line.decode(errors="ignore") for line in tricky_lines.tricky_lines(900)] * 2
-        lines, size, rule, names = lines[::2], 330, "identity", SMALL
+    corpus = [line.decode(errors="ignore") for line in tricky_lines.tricky_lines(900)] * 2
+    lines = tricky_lines.tricky_lines(options.count)[::2]
     rare = re.compile(f"[\0{recent_characters.RECENT}\U0002b820-\U0002b91f]")
     corpus = [rare.sub("", line) for line in corpus if line.strip()]
     texts = [line.decode(errors="replace") for line in lines]
     options.out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.out / "lines.npz", *flat(lines))
-    for name in names:
+    for name, make in MAKERS.items():
         folder = options.out / name
-        tokenizer = MAKERS[name](corpus, size, folder, rule)
+        tokenizer = make(corpus, 330, folder)
         tokenizer.save_pretrained(folder)
         for path in folder.glob("tokenizer.json"):
             content = json.loads(path.read_text(encoding="utf-8"))

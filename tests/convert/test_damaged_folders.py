@@ -334,6 +334,42 @@ DAMAGES = {
 }
 
 
+OPTIONS = {
+    "reformer": [
+        ({"is_decoder": False}, "is_decoder=False is not converted, only True"),
+        ({"tie_word_embeddings": True}, "tie_word_embeddings=True is not converted, only False"),
+        ({"attn_layers": ["local", "full"]}, "attn_layers=['local', 'full'] is not converted"),
+        ({"attn_layers": []}, "attn_layers=[] is not converted"),
+        ({"lsh_num_chunks_before": 2}, "lsh_num_chunks_before=2 is not converted, only 1"),
+        ({"local_num_chunks_after": 1}, "local_num_chunks_after=1 is not converted, only 0"),
+        ({"axial_pos_embds_dim": [5, 8]}, "dims=(5, 8)"),
+        ({"axial_pos_shape": None}, "`axial_pos_shape` in config.json must be a list of integers"),
+        ({"num_hidden_layers": 2, "attn_layers": ["local"]}, "and 11 more, which the model has no"),
+    ],
+    "transformer_xl": [
+        ({"attn_type": 1}, "attn_type=1 is not converted, only 0"),
+        ({"pre_lnorm": True}, "pre_lnorm=True is not converted, only False"),
+        ({"d_embed": 11}, "d_embed=11 is not converted, only 12"),
+        ({"sample_softmax": 5}, "sample_softmax=5 is not converted, only -1"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings=False is not converted"),
+        ({"tie_projs": [False, True, False]}, "tie_projs=[False, True, False] is not converted"),
+        ({"tie_projs": [True]}, "tie_projs=[True] is not converted"),
+        ({"mem_len": 0}, "same_length=True is not converted without a `mem_len` above 0"),
+        ({"cutoffs": [18, 7]}, "`cutoffs` must grow"),
+        ({"cutoffs": None}, "`cutoffs` in config.json must be a list of integers"),
+        ({"clamp_len": "9"}, "`clamp_len` in config.json must be an integer, not '9'"),
+        ({"div_val": 3}, "emb_layers.1.weight' has the shape (11, 6)"),
+        ({"vocab_size": 31}, "emb_layers.2.weight' has the shape (11, 3)"),
+        ({"n_layer": 1}, "which the model has no place for"),
+    ],
+}
+DAMAGES |= {
+    f"{name} with {options}": (option(name, **options), message)
+    for name, cases in OPTIONS.items()
+    for options, message in cases
+}
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_folder_is_refused_in_one_sentence(damage, tmp_path):
     make, expected = DAMAGES[damage]

@@ -24,8 +24,8 @@ from keras_attn.convert.hugging_face.tensor_files import SINGLE
 from keras_attn.layers.adapted_projections import projections
 
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
-# An encoder, a causal model and an encoder-decoder.
-FAST = ["bert", "llama", "t5"]
+# A causal model and an encoder-decoder.
+FAST = ["llama", "t5"]
 # Factors become part of the weights; a pretraining's other head, a pooler that no output depends
 # on, and rows of tables that are of no position, as BART's and Longformer's, are left out.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]

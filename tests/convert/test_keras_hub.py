@@ -54,6 +54,7 @@ def test_decoder_outputs_without_context_are_equal():
     )
 
 
+@pytest.mark.slow
 def test_decoder_outputs_with_context_are_equal():
     theirs = decoder(CONTEXT, activation="gelu", layer_norm_epsilon=0.1)
     ours = from_keras_hub_decoder(theirs)
@@ -66,6 +67,7 @@ def test_decoder_outputs_with_context_are_equal():
     )
 
 
+@pytest.mark.slow
 def test_the_block_takes_over_the_settings_of_the_layer():
     theirs = decoder(
         CONTEXT, dropout=0.25, layer_norm_epsilon=0.5, normalize_first=True, name="reader"
@@ -84,16 +86,6 @@ def test_half_precision_outputs_are_close():
     assert ours.attention.compute_dtype == theirs.compute_dtype
     found, expected = oracles.numpy_of(ours(X)), oracles.numpy_of(theirs(X))
     np.testing.assert_allclose(found, expected, atol=0.05)
-
-
-@pytest.mark.slow
-def test_the_converted_layer_keeps_its_weights():
-    theirs = encoder()
-    before = theirs.get_weights()
-    ours = from_keras_hub_encoder(theirs)
-    oracles.scramble(ours, seed=1)
-    for old, new in zip(before, theirs.get_weights(), strict=True):
-        np.testing.assert_array_equal(old, new)
 
 
 def test_a_layer_that_computes_something_else_is_refused():

@@ -4,7 +4,6 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-from marks import slow_but
 
 from keras_attn import patterns
 from keras_attn.convert import from_keras_hub
@@ -53,7 +52,8 @@ def backbone(name, cases=CASES):
     return found
 
 
-@pytest.mark.parametrize("name", slow_but(["gpt2"], CASES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_a_backbone_is_converted_with_each_of_its_weights(name):
     """The conversion compares outputs; a weight that is changed changes the model alike."""
     theirs = backbone(name)

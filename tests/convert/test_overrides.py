@@ -35,6 +35,7 @@ def streams(stack, x):
     return stack.norm((first + second) / 2)
 
 
+@pytest.mark.slow
 def test_reversible_blocks_have_the_weights_of_the_checkpoint(convert):
     model, arrays = convert("gpt2", depth="reversible")
     assert isinstance(model.depth, depth.Reversible)

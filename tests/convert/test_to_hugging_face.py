@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 from marks import slow_but
 
-from keras_attn import depth, layers, models, norms, patterns, positions, residuals
+from keras_attn import depth, layers, memory, models, norms, patterns, positions, residuals
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face import writing
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
@@ -127,7 +127,42 @@ def causal_parts():
     return layers.TokenEmbedding(13, 8), stack
 
 
+def segments(pattern="causal", residual="post_norm", tied=True, **options):
+    """A model with the parts of a Transformer-XL of clusters."""
+    embedding, other = (layers.AdaptiveEmbedding(13, 8, [5], 2) for _ in range(2))
+    attention = layers.MultiHeadAttention(2, 4, score="relative", pattern=pattern, use_bias=False)
+    block = layers.TransformerBlock(attention, layers.FeedForward(11), residual=residual)
+    head = layers.AdaptiveSoftmax(embedding if tied else other)
+    return models.CausalLanguageModel(embedding, depth.Stack([block]), head=head, **options)
+
+
 UNFIT = {
+    "hashes beside full attention": (
+        misfit(models.reformer, axial_shape=(3, 5), attention=("full",)),
+        "`model.depth.blocks.0.attention.pattern` must be a `BlockLocal1D` or an `LSH`, as in "
+        "a model of reformer. Received: model.depth.blocks.0.attention.pattern=Causal().",
+    ),
+    "scaled embeddings": (
+        misfit(models.reformer, axial_shape=(3, 5), attention=("local",)),
+        "must be False, as in a model of reformer. Received: model.embedding.scaled=",
+    ),
+    "no clusters": (misfit(models.transformer_xl), "`model.embedding` has no cutoffs. "),
+    "a compressed memory": (
+        lambda: segments(memory=memory.CompressiveMemory(4, 2)),
+        "`model.memory` must be SegmentMemory(4), as in a model of transfo-xl. ",
+    ),
+    "another table": (
+        lambda: segments(tied=False),
+        "must be an `AdaptiveSoftmax` of the model's embedding. ",
+    ),
+    "norms before sublayers": (
+        lambda: segments(residual="pre_norm"),
+        "`model.depth.block[0].residual` must be PostNorm, as in a model of transfo-xl. ",
+    ),
+    "a window": (
+        lambda: segments(pattern=patterns.Local(3)),
+        "`model.depth.block[0].attention.pattern` must be Causal(), as in a model of ",
+    ),
     "a bias of classes": (
         lambda: causal_classifier(use_bias=True),
         "`model.use_bias` must be False, as in a model of gpt2. Received: model.use_bias=True.",

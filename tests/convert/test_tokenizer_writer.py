@@ -1,19 +1,18 @@
 """Files written for a tokenizer are read as the same tokenizer."""
 
 import json
-import os
 import pathlib
 
 import pytest
+from marks import slow
 
 from keras_attn import text
 from keras_attn.convert.hugging_face.tensor_files import write_file
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 
-GOLDEN = pathlib.Path(os.environ.get("GOLDEN_IDS", pathlib.Path(__file__).parent / "golden_ids"))
-BERT = pytest.param("bert", marks=pytest.mark.slow)
-NAMES = [BERT, "gpt2", "roberta", "qwen2", "llama3", "marian", "t5"]
+GOLDEN = pathlib.Path(__file__).parent / "golden_ids"
+NAMES = [slow("bert"), "gpt2", "roberta", "qwen2", "llama3", "marian", "t5"]
 
 
 def written(tokenizer, folder, model_type="gpt2"):
@@ -33,7 +32,7 @@ def test_files_are_read_as_the_same_tokenizer(name, tmp_path):
     assert configs[0] == configs[1]
 
 
-@pytest.mark.parametrize("name", [BERT, "gpt2", "roberta"])
+@pytest.mark.parametrize("name", [slow("bert"), "gpt2", "roberta"])
 def test_the_files_of_older_versions_agree(name, tmp_path):
     tokenizer = read_tokenizer(GOLDEN / name)
     (written(tokenizer, tmp_path) / "tokenizer.json").unlink()

@@ -56,7 +56,8 @@ def test_any_end_token_ends_a_translation_and_its_weights(translator):
     first, *_ = free = greedy_ids(model, ids.numpy())
     end = next(token for token in free if token != first)
     arguments = model, whole.tokenizer, Greedy(), MAX_LENGTH
-    found = export.Translator(*arguments, eos_id=[3, end]).attention(TEXTS[:1])
+    ending = export.Translator(*arguments, eos_id=[3, end])  # its function refers to it weakly
+    found = ending.attention(TEXTS[:1])
     length = free.index(end) + 1
     assert found["lengths"].numpy().tolist() == [length]
     expected = whole.tokenizer.tokens(free[: length - 1]).numpy().tolist()

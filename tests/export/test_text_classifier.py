@@ -106,17 +106,3 @@ def test_labels_and_tokenizers_that_do_not_fit_are_refused(parts, tmp_path):
     images = vit(3, (4, 4, 1), 2, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16)
     with pytest.raises(ValueError, match="classifier.*without a `tokenizer`"):
         export.saved_model(images, tmp_path, tokenizer=TOKENIZER)
-
-
-@pytest.mark.slow
-def test_an_export_answers_as_python(parts, tmp_path, assert_warmup_records_match):
-    model = classifier(parts, 3, pooling="first")
-    path = export.saved_model(model, tmp_path, tokenizer=TOKENIZER, labels=LABELS)
-    signatures = tf.saved_model.load(path).signatures
-    assert_warmup_records_match(path, signatures)
-    found = signatures["serving_default"](text=tf.constant(["a", "edcba"]))
-    module = export.TextClassifier(model, TOKENIZER, LABELS)
-    expected = module.text(["a", "edcba"])
-    assert set(found) == set(expected) == {"label", "labels", "probabilities"}
-    np.testing.assert_array_equal(found["label"], expected["label"])
-    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)
