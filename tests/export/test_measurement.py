@@ -194,7 +194,8 @@ def written(tmp_path_factory):
         export.ctranslate2(model, folder / "ct2", tokenizer),
         export.ctranslate2(model, folder / "numbers"),  # whose tokens are ids
     ]
-    outputs = export.TextGenerator(model, tokenizer, max_length=LONGEST).text(LINES)
+    in_python = export.TextGenerator(model, tokenizer, max_length=LONGEST)
+    outputs = in_python.text(LINES)
     answers = [line.decode() for line in np.asarray(outputs["continuation"])]
     assert len(set(answers)) > 2 and answers[1] == ""
     return paths, folder / "tokenizer.model", answers
