@@ -58,11 +58,6 @@ def test_a_part_without_keys_changes_no_bit():
             np.testing.assert_array_equal(found, expected)
 
 
-def test_one_part_is_itself():
-    part = attend_logits_with_logsumexp(LOGITS, VALUE, MASK)
-    assert merge_by_logsumexp([part]) is part
-
-
 def test_gradients_are_those_of_one_softmax():
     tensors = [tf.constant(LOGITS), tf.constant(VALUE)]
     found = []

@@ -74,11 +74,6 @@ def test_a_stack_closes_with_the_norm_of_the_residual():
     assert stack(X).shape == X.shape and repr(stack.norm) == "LayerNorm()"
 
 
-def test_config_and_repr():
-    assert block(False).get_config()["shared_norm"] is False
-    assert repr(block(residual="pre_norm")).endswith("pattern=Causal()), FeedForward(13))")
-
-
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -196,7 +196,7 @@ def test_a_block_passes_segments_on_and_counts_positions_in_documents():
 def test_one_graph_serves_every_length_with_ops_that_the_server_runs(tmp_path):
     spec = tf.TensorSpec([None, None, D], tf.float32), tf.TensorSpec([None, None], tf.int32)
     layers, served = {}, tf.Module()
-    for name in ("biases", "lsh", "span"):
+    for name in ("lsh", "span"):
         layers[name] = layer = built(**PLANS[name])
         layer.tile_sizes = TileSizes()
         call = functools.partial(_attend, layer)

@@ -3,7 +3,6 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn import scores
 from keras_attn.scores import DotProduct
 
 B, N, T, S, H = 2, 3, 5, 7, 11
@@ -25,12 +24,3 @@ def test_float16_does_not_overflow(scaled, divisor):
     ones = tf.fill((1, 1, 1, 1024), tf.constant(16.0, "float16"))
     # As a number of Python: NumPy would compare in float16, where both are infinite.
     assert DotProduct(scaled)(ones, ones).numpy().item() == 16 * 16 * 1024 / divisor
-
-
-def test_names_and_values():
-    assert scores.get("scaled_dot") == DotProduct()
-    assert scores.get("dot") == DotProduct(scaled=False)
-    assert scores.get("dot") != scores.get("scaled_dot")
-    assert repr(scores.get("dot")) == "DotProduct(scaled=False)"
-    assert len({DotProduct(), DotProduct(True), DotProduct(False)}) == 2
-    assert DotProduct.from_config(DotProduct(False).get_config()) == DotProduct(False)
