@@ -8,7 +8,7 @@ from keras_attn.backend.operations import gather_rows
 from keras_attn.generation.distributions import draw
 
 
-class Rows(NamedTuple):
+class RowStates(NamedTuple):
     """State of each row, (B,) unless noted."""
 
     token: object  # the newest, which no model has read
@@ -68,7 +68,7 @@ def append(rows, new, accepted, log_p, states, options):
     has_ended = ops.any(ops.logical_and(is_kept, is_end > 0), axis=1)
     token = ops.take_along_axis(new, accepted[:, None], axis=1)[:, 0]
     states = tree.map_structure(lambda x: gather_rows(x, accepted[:, None])[:, 0], states)
-    return Rows(
+    return RowStates(
         token=token,
         length=length,
         finished=rows.finished | has_ended | (length >= options.max_length),

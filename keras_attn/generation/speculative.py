@@ -6,7 +6,7 @@ from keras_attn.backend.operations import uniform
 from keras_attn.generation.decoding import check_model, get_strategy, vocabulary_size
 from keras_attn.generation.distributions import draw, forbids_all
 from keras_attn.generation.loop import Strategy, cache_loop, read_prompt
-from keras_attn.generation.rounds import Rows, accept, append
+from keras_attn.generation.rounds import RowStates, accept, append
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.registry import register
 
@@ -137,7 +137,7 @@ class Speculative(Strategy):
         states = options.processors.start(model, inputs, logits.shape[-1])
         p, log_p = self._distributions(logits, states, options)
         zeros = ops.zeros_like(numbers)
-        rows = Rows(
+        rows = RowStates(
             token=ops.cast(zeros, "int32"),
             length=ops.cast(zeros, "int32"),
             finished=ops.cast(zeros, "bool"),

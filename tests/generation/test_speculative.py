@@ -33,7 +33,7 @@ from keras_attn.generation import (
 )
 from keras_attn.generation.decoding import _compiled
 from keras_attn.generation.loop import DecodingOptions, read_inputs
-from keras_attn.generation.rounds import Rows, accept, append
+from keras_attn.generation.rounds import RowStates, accept, append
 
 LENGTH = 5
 # A model, and a draft that agrees with it now and then.
@@ -141,7 +141,7 @@ def test_a_refused_proposal_is_replaced_from_the_positive_difference():
 
 def test_a_row_takes_no_token_after_its_end_or_beyond_the_maximum():
     zeros = tf.zeros(3, "int32")
-    rows = Rows(zeros, tf.constant([0, 2, 1]), tf.constant([False, False, True]), *[()] * 4)
+    rows = RowStates(zeros, tf.constant([0, 2, 1]), tf.constant([False, False, True]), *[()] * 4)
     rows = rows._replace(score=tf.zeros(3), ids=tf.zeros((3, 4), "int32"), steps=zeros)
     new = tf.constant([[5, EOS, 6], [4, 5, 6], [4, 5, 6]])
     log_p = tf.fill((3, 3, VOCABULARY), -0.5)
