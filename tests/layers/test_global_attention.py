@@ -88,7 +88,6 @@ def test_equal_projections_give_plain_attention():
         np.testing.assert_allclose(layer(X, X, **call), plain(X, X, **call), atol=1e-5)
 
 
-@pytest.mark.slow
 def test_documents_of_packed_rows_have_the_outputs_that_they_have_alone():
     layer = built(2, implementation="blockwise")
     segments = np.array([[4] * 6 + [2] * 1 + [7] * 4 + [0] * 2, [1] * 13], "int32")

@@ -164,6 +164,7 @@ FAST = [
     ("causal", PRIME, "by_distance"),
     ("block of an image", PRIME, "dot"),
     ("strided", PRIME, "additive"),
+    ("strided column", PRIME, "dot"),
     ("fixed", PRIME, "by_distance"),
     ("nested", PRIME, "by_distance"),
 ]
