@@ -6,13 +6,12 @@ import pathlib
 import random
 import shutil
 
+import pytest
+from fork_server import run_python
+
+# Before the fixtures import Keras: the process that deals tests out to others needs none.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-from fork_server import run_python  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -78,6 +77,9 @@ def _reset():
     TensorFlow's seed is set for each module only: setting it frees all kernels and functions that
     eager mode has prepared, those of a module's models too.
     """
+    import keras
+    import numpy as np
+
     keras.config.set_dtype_policy("float32")
     random.seed(SEED)
     np.random.seed(SEED)
@@ -87,6 +89,8 @@ def _reset():
 # may depend on which tests ran before, or on which worker.
 @pytest.fixture(autouse=True, scope="module")
 def _fresh_module():
+    import keras
+
     keras.utils.set_random_seed(SEED)
     _reset()
     yield
@@ -98,6 +102,8 @@ def _fresh_module():
 
 @pytest.fixture(autouse=True)
 def _fresh_test():
+    import keras
+
     _reset()
     yield
     keras.config.set_dtype_policy("float32")

@@ -38,7 +38,12 @@ run_pytest() {
     if [ "$code" -eq 0 ] && [ "$result" -eq 5 ]; then result=0; fi
     if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then result=$code; fi
 }
-run_pytest --numprocesses 2 -m "not slow" "$@"
+# Durations divide the slow tests alone, so those of the fast ones are not stored.
+fast_arguments=()
+for argument in "$@"; do
+    [ "$argument" = --store-durations ] || fast_arguments+=("$argument")
+done
+run_pytest --numprocesses 2 -m "not slow" "${fast_arguments[@]}"
 # Each process imports all files that it is given, and half of all have no slow test. Of keras_attn
 # it reads the slow examples alone.
 slow_files=()

@@ -81,6 +81,7 @@ print(json.dumps([float(keras.ops.sum(keras.ops.ones(3))), len(devices)]))
     assert json.loads(done.stdout) == [3.0, 2], done.stderr
 
 
+@pytest.mark.slow
 @needs_jax
 def test_programs_on_jax_are_compiled_without_most_optimizations():
     code = "import jax; print(jax.config.read('jax_disable_most_optimizations'))"

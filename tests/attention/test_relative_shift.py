@@ -53,6 +53,7 @@ def test_products_with_the_columns_of_the_distances(length, num_keys, step, head
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_unknown_lengths():
     @tf.function(input_signature=[tf.TensorSpec([None, N, None, H]), tf.TensorSpec([], tf.int32)])
     def run(query, num_keys):

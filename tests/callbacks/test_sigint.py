@@ -94,6 +94,7 @@ def test_a_handler_that_the_program_has_set_is_kept(tmp_path, handler):
     signal.signal(signal.SIGINT, handler)
 
 
+@pytest.mark.slow
 def test_an_ignored_signal_stays_ignored(tmp_path, handler):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fit(Pressed(), Resume(tmp_path))

@@ -32,6 +32,7 @@ def folder(tmp_path):
     return str(checkpoint_folders.write_folder(tmp_path / "gpt2", config, weights))
 
 
+@pytest.mark.slow
 def test_a_converted_file_loads_with_the_outputs_of_transformers(folder, tmp_path, capsys):
     """A warning, of a tokenizer that is not converted, is one line."""
     path = str(tmp_path / "model.keras")

@@ -73,6 +73,7 @@ def test_overrides_change_the_model():
     assert isinstance(model.depth.blocks[0].attention.pattern, patterns.Local)
 
 
+@pytest.mark.slow
 def test_another_activation_of_the_backbone_is_seen():
     theirs = backbone("bert")
     for layer in theirs.transformer_layers:

@@ -118,6 +118,7 @@ def test_stacked_cells_have_a_row_each():
     assert steps.shape == (rnn.B, 2, rnn.T)
 
 
+@pytest.mark.slow
 def test_a_scope_gets_every_run():
     layer, found = built(), []
     with record_halting(lambda of, halting: found.append((of, halting))):

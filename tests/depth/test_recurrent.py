@@ -77,6 +77,7 @@ def test_weights_are_those_of_one_block():
         assert built("timestep", steps=steps).count_params() == alone.count_params()
 
 
+@pytest.mark.slow
 def test_block_function_is_called_once_and_stacks_are_blocks():
     called = []
     layer = Recurrent(lambda index: called.append(index) or block(), STEPS)

@@ -103,6 +103,7 @@ def test_int8_is_smaller_and_nearly_the_same(tmp_path):
     assert 0 < np.abs(scores["int8"] - scores[None]).max() < 0.1 * np.abs(scores[None]).max()
 
 
+@pytest.mark.slow
 def test_other_log_probabilities_are_refused(tmp_path, translator, monkeypatch):
     fill = specification._fill_norm
 

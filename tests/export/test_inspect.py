@@ -213,6 +213,7 @@ def test_a_missing_directory_or_version_is_an_error(tmp_path):
         export.inspect(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_contents(encoder_export, capsys):
     model, directory = encoder_export
     assert main(["inspect", os.path.dirname(directory)]) == 0

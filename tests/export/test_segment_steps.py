@@ -139,6 +139,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_text_becomes_tokens_and_back(model):
     steps = export.SegmentSteps(model, text.Characters("abcdefghijklm"))
     outputs = steps.tokenize(["", "bad", "ax"])

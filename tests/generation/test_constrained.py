@@ -257,6 +257,7 @@ def test_an_export_holds_the_table(dates, tmp_path):
     assert set(expected) <= set(iso_dates())
 
 
+@pytest.mark.slow
 def test_the_recipe_of_dates_restricts_its_translations(dates, capsys, tmp_path):
     _, tokenizer = dates
     run = TranslationRun.__new__(TranslationRun)

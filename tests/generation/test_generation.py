@@ -182,6 +182,7 @@ def test_the_most_recently_used_functions_of_a_model_are_kept(monkeypatch):
     assert compiled(1) is first and compiled(2) is not second
 
 
+@pytest.mark.slow
 def test_half_precision_decoding_equals_its_own_full_forward_pass():
     keras.config.set_dtype_policy("mixed_bfloat16")
     model = sharpened(models.transformer(VOCABULARY, 1, 2, 8, 11))

@@ -69,6 +69,7 @@ def test_the_wrapped_model_has_no_classifiers():
     np.testing.assert_array_equal(trained(X), alone(X))
 
 
+@pytest.mark.slow
 def test_evaluation_is_that_of_the_model_and_counts_no_step(small):
     trained = trained_model(model=small)
     loss = trained.evaluate(X, Y, verbose=0)

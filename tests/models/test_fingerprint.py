@@ -118,6 +118,7 @@ def test_weights_files_are_checked(tmp_path):
         four_heads.load_weights(tmp_path / "one.weights.h5")
 
 
+@pytest.mark.slow
 def test_nested_model_is_checked(tmp_path):
     """The memory of a wrapper is no part of the inner model's fingerprint."""
     model = StatefulSegments(
@@ -130,6 +131,7 @@ def test_nested_model_is_checked(tmp_path):
     np.testing.assert_array_equal(again.state["memory_length"], [3, 3])
 
 
+@pytest.mark.slow
 def test_example_input_has_distinct_tokens():
     """Tokens differ and are below the vocabulary's size; optional inputs are absent."""
     assert example(made())["token_ids"].numpy().tolist() == [[1, 2, 3]]

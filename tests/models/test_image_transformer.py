@@ -65,6 +65,7 @@ def test_output_equals_the_formula(pattern):
         np.testing.assert_array_equal(tokens.encode(IMAGES)[:, t], 1 + value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [slow(None), BlockLocal2D((HEIGHT, COLUMNS), (HEIGHT, COLUMNS), (0, 0))],

@@ -64,6 +64,7 @@ def test_any_id_can_be_padding(build):
     assert np.abs(np.asarray(model(other)) - logits)[real].max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_target_may_start_with_the_id_of_padding():
     model = made(functools.partial(models.t5, start_id=11), 11)
     table = model.embedding.table

@@ -163,6 +163,7 @@ def test_the_product_of_two_initial_positions_depends_on_their_distance(width):
     np.testing.assert_allclose(other @ keras.ops.transpose(other), products, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [23, 211])
 def test_initial_positions_are_like_their_neighbours_alone(count):
     """In a wide table of any length."""

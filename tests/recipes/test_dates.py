@@ -23,6 +23,7 @@ def spelled(day, locales=LOCALES, formats=FORMATS):
     return {format_date(day, name, locale=locale) for locale in locales for name in formats}
 
 
+@pytest.mark.slow
 def test_each_part_has_its_size_and_no_text_is_twice(drawn):
     sizes = {part: len(pairs) for part, pairs in drawn.items()}
     assert sizes == {"train": 3_000, "val": 200, "test": 200}

@@ -61,6 +61,7 @@ def logits_of(model, source, target):
     return np.tanh(np.concatenate([s, c], axis=1) @ kernel + bias) @ table.T
 
 
+@pytest.mark.slow
 def test_output_equals_the_formulas_token_after_token(model):
     logits = np.asarray(model(IDS))
     for row in range(2):

@@ -54,6 +54,7 @@ def assert_rows_are_distributions(scores, has_sinks=False):
         assert np.all((abs(sums - 1) < 1e-5) | (sums == 0)) or has_sinks and sums.max() < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["models.reformer", slow("models.transformer_xl")])
 def test_a_call_gives_the_same_bits(name):
     """By the plans of the patterns, which keep no scores."""
@@ -182,6 +183,7 @@ def test_a_padded_query_and_key_have_no_weight():
     np.testing.assert_allclose(padded.sum(-1), 1, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_batches_of_predict_are_joined_for_each_scope_around_it():
     model, inputs = functional(), [random(5, T, D), random(5, S, D, seed=1)]
     with capture_attention(model) as whole:

@@ -42,6 +42,7 @@ def test_a_model_gives_its_halting_and_the_same_outputs(run):
     np.testing.assert_allclose(found.remainder, remainder, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_both_sides_of_an_encoder_decoder_have_a_path():
     whole = models.universal_transformer(23, 5, 2, 6, 11, depth="act", halting_bias=-1.0)
     oracles.scramble(whole, scale=0.5)
@@ -59,6 +60,7 @@ def test_both_sides_of_an_encoder_decoder_have_a_path():
     assert drawn == halting["encoder"].steps[0].tolist()
 
 
+@pytest.mark.slow
 def test_an_rnn_is_captured_and_a_run_more_gives_a_list():
     layer = ACTRNN(ACTCell(keras.layers.SimpleRNNCell(7), 3, halting_bias=-1.0))
     x = oracles.random(B, 3, D)
