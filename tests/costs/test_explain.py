@@ -20,9 +20,11 @@ def lengths(name):
 
 
 @pytest.mark.slow
-def test_the_parameters_of_four_layers_of_each_preset_are_exact():
+def test_the_parameters_of_four_layers_of_a_preset_of_each_builder_are_exact():
     """Its layers repeat after at most four."""
-    for name, (_, sizes) in PRESETS.items():
+    first_of_builder = {builder: name for name, (builder, _) in reversed(PRESETS.items())}
+    for name in first_of_builder.values():
+        _, sizes = PRESETS[name]
         num_layers = min(sizes["num_layers"], 4)
         with without_values():
             model = keras_attn.models.create(name, num_layers=num_layers)

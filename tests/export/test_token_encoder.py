@@ -38,7 +38,6 @@ def test_outputs_are_those_of_each_row_alone(model, signatures):
     np.testing.assert_array_equal(default, logits)
 
 
-@pytest.mark.slow
 def test_rows_are_filled_with_the_padding_of_the_model():
     model = bert(V, num_layers=1, num_heads=2, hidden_dim=D, intermediate_dim=7, pad_id=3)
     oracles.scramble(model)
