@@ -132,7 +132,6 @@ def test_gradients_with_dropout_and_losses(name, run):
         assert float(layer.calls) == 2 and layer.losses == []
 
 
-@pytest.mark.slow
 def test_a_long_chain_is_split_into_segments(monkeypatch):
     monkeypatch.setattr(remat_module, "MAX_UNSEGMENTED", 3)
     expected, _ = results(run_plain, count=5)
