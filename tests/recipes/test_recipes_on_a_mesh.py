@@ -3,7 +3,6 @@
 All runs are in one process, which imports and starts JAX once.
 """
 
-import csv
 import json
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from other_backend import needs_jax, run_on
 from recipe_processes import started
 from shared_results import shared
 
-from keras_attn import models, text
-
 pytestmark = [needs_jax, pytest.mark.slow]
 
 SIZE = "--num-layers 1 --num-heads 2 --hidden-dim 8 --intermediate-dim 12".split()
@@ -22,11 +19,9 @@ STEPS = "--steps 4 --epochs 2 --batch-size 6".split()
 ON_TEXT = "--text {data}/text.txt --tokenizer characters --context 12 --valid-tokens 90".split()
 PAIRS = "--data-dir {data} --source en --target xx --num-layers 1 --tokenizer characters".split()
 BATCHES = "--tokens-per-batch 192 --epochs 2 --warmup-steps 2 --dropout 0".split()
-SAVED = "--train {data}/rows.csv --max-length 13 --model {data}/saved.keras".split()
 RUNS = {
     "translate": ("translate", *PAIRS, *BATCHES, "--packing", "24"),
     "image": ("image", *SIZE, *STEPS, "--valid-images", "6"),
-    "saved translator": ("fine_tune", *STEPS, *SAVED, "--dropout", "0", "--task", "translation"),
     "compare": (
         *("compare", *SIZE, *STEPS, *ON_TEXT, "--axis", "memory", "--values", "none", "segment"),
     ),
@@ -42,13 +37,6 @@ def data(tmp_path_factory):
     for split, lines in (("train", 41), ("val", 7), ("test_small", 5)):
         (folder / f"{split}.en").write_text("\n".join(words[:lines]))
         (folder / f"{split}.xx").write_text("\n".join(word[::-1] for word in words[:lines]))
-    with open(folder / "rows.csv", "w", newline="") as file:
-        rows = [(word, ("even", "odd")[len(word) % 2]) for word in words]
-        csv.writer(file).writerows([("text", "label"), *rows])
-    tokenizer = text.Characters.train(words)
-    tokenizer.save(folder / "tokenizer.model")
-    size = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
-    models.transformer(tokenizer.vocabulary_size, **size).save(folder / "saved.keras")
     return folder
 
 
@@ -59,9 +47,9 @@ def losses(out):
     batches by their rows, also by those that fill a batch.
     """
     if (out / "history.csv").exists():
-        found = np.genfromtxt(out / "history.csv", delimiter=",", names=True)
-        names = [name for name in found.dtype.names if name.endswith("perplexity")]
-        return {name: found[name] for name in names or ("loss", "val_loss")}
+        history = np.genfromtxt(out / "history.csv", delimiter=",", names=True)
+        names = [name for name in history.dtype.names if name.endswith("perplexity")]
+        return {name: history[name] for name in names or ("loss", "val_loss")}
     paths = sorted(out.rglob("*-0.json"))
     return {path.name: json.loads(path.read_text())["bits_per_character"] for path in paths}
 
@@ -103,14 +91,14 @@ def runs(data, tmp_path_factory):
     """Train each recipe on one device and on the mesh; return the folder and the problems."""
 
     def train():
-        folder, found = tmp_path_factory.mktemp("runs"), []
+        folder, programs = tmp_path_factory.mktemp("runs"), []
         for name, (recipe, *options) in RUNS.items():
             options = [option.format(data=data) for option in options]
             for where, more in (("alone", ()), ("mesh", MESH)):
-                found.append((f"{folder / name}/{where}", recipe, [*options, *more]))
-        found.append((f"{folder}/dry", "translate", [*found[0][2], "--dry-run"]))
+                programs.append((f"{folder / name}/{where}", recipe, [*options, *more]))
+        programs.append((f"{folder}/dry", "translate", [*programs[0][2], "--dry-run"]))
         flags = "--xla_force_host_platform_device_count=4"
-        return str(folder), run_on("jax", PROGRAM, json.dumps(found), XLA_FLAGS=flags)
+        return str(folder), run_on("jax", PROGRAM, json.dumps(programs), XLA_FLAGS=flags)
 
     folder, problems = shared(tmp_path_factory, "recipes_on_a_mesh", train)
     return Path(folder), problems
@@ -121,10 +109,10 @@ def test_a_recipe_trains_on_a_mesh_as_on_one_device(name, runs):
     folder, problems = runs
     alone, mesh = (folder / name / where for where in ("alone", "mesh"))
     assert [problem for out, problem in problems.items() if f"/{name}/" in out] == []
-    found, expected = losses(mesh), losses(alone)
-    assert expected and found.keys() == expected.keys()
+    divided, expected = losses(mesh), losses(alone)
+    assert expected and divided.keys() == expected.keys()
     for metric, values in expected.items():
-        np.testing.assert_allclose(found[metric], values, rtol=1e-5, atol=1e-4, err_msg=metric)
+        np.testing.assert_allclose(divided[metric], values, rtol=1e-5, atol=1e-4, err_msg=metric)
 
 
 def test_a_dry_run_on_jax_writes_nothing(runs):
