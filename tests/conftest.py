@@ -20,17 +20,21 @@ collect_ignore_glob = ["convert/make_*.py"]
 
 
 # Examples of docstrings that export, train or generate for seconds: they are slow tests.
-SLOW_EXAMPLES = """
+SLOW_EXAMPLES = [
+    ROOT / "keras_attn" / name
+    for name in """
     export generation/constrained.py generation/decoding.py generation/sampling.py
     losses/auxiliary_losses.py losses/contrastive_loss.py memory/stateful_segments.py
     models/encoder_decoder.py models/paper_sizes.py models/papers/image_transformer.py
-    testing/conformance.py
-"""
-SLOW_EXAMPLES = [ROOT / "keras_attn" / name for name in SLOW_EXAMPLES.split()]
+    testing/conformance.py viz/patterns.py
+    """.split()
+]
 
 
 def pytest_configure(config):
     """Read no docstrings whose examples would be deselected: that takes longer than the tests."""
+    if missing := [str(path) for path in SLOW_EXAMPLES if not path.exists()]:
+        raise pytest.UsageError(f"SLOW_EXAMPLES of tests/conftest.py names no file: {missing}.")
     if config.option.markexpr == "not slow":
         config.option.ignore = [*(config.option.ignore or []), *map(str, SLOW_EXAMPLES)]
     if config.option.markexpr == "slow" and "keras_attn" in config.args:
@@ -40,7 +44,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file():
-    """Look for examples in the package only: no docstring of a test has one."""
+    """Collect tests alone from `tests`: no docstring there has an example."""
     return [each for each in (yield) if type(each) is pytest.Module]
 
 

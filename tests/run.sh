@@ -39,18 +39,22 @@ run_pytest() {
     if [ "$code" -ne 0 ] && [ "$code" -ne 5 ]; then result=$code; fi
 }
 # Durations divide the slow tests alone, so those of the fast ones are not stored.
+case "$all $*" in
+    false*--store-durations*) echo "--store-durations needs --all" >&2; exit 2 ;;
+esac
 fast_arguments=()
 for argument in "$@"; do
     [ "$argument" = --store-durations ] || fast_arguments+=("$argument")
 done
 run_pytest --numprocesses 2 -m "not slow" "${fast_arguments[@]}"
-# Each process imports all files that it is given, and half of all have no slow test. Of keras_attn
-# it reads the slow examples alone.
+# Each process imports all files that it is given, and half of all have no slow test. For keras_attn
+# tests/conftest.py passes the files of slow examples.
 slow_files=()
+has_path=
 for argument in "$@"; do
     if [ -e "${argument%%::*}" ]; then has_path=true; fi
 done
-if [ -z "${has_path:-}" ]; then
+if [ -z "$has_path" ]; then
     mapfile -t slow_files < <(grep -rlE "slow|start_server" --include="test_*.py" tests | sort)
     slow_files+=(keras_attn)
 fi

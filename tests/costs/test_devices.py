@@ -164,7 +164,7 @@ ROW = re.compile(r"^\| `(\w+)` \| ([\w=,]+) \| (yes|no) \| (.+) \| (.+) \| (.+) 
 
 
 @pytest.mark.slow
-def test_the_table_of_the_page_is_what_explain_calculates():
+def test_rows_of_the_table_of_the_page_are_what_explain_calculates():
     page = Path(keras_attn.__file__).parent / "distribution" / "README.md"
     rows = ROW.findall(page.read_text(encoding="utf-8"))
     assert len(rows) == 20

@@ -5,8 +5,8 @@ import inspect
 import keras
 import numpy as np
 import pytest
-from catalogue_models import make
-from marks import all_slow
+from catalogue_models import BLOCKS, MODELS, make
+from marks import slow_but
 from other_backend import needs_jax, run_on
 
 from keras_attn.layers import FeedForward, MultiHeadAttention, SegmentEmbedding, TokenEmbedding
@@ -47,24 +47,7 @@ def test_one_seed_draws_the_same():
     assert np.ptp(layer.key_kernel - layer.value_kernel) > 0
 
 
-# Values that make weights of their own, and models of which each makes others.
-SLOW = [
-    *("scores.FAVOR", "layers.DifferentialAttention"),
-    *("scores.Additive", "scores.Disentangled", "scores.LearnedRelative", "scores.Relative"),
-    *("patterns.AdaptiveSpan", "residuals.Gate", "residuals.LayerScale", "norms.DyT"),
-    *("feed_forward.SeparableConvTransition", "positions.Axial", "layers.AdaptiveSoftmax"),
-    *("layers.GlobalAttention", "memory.CompressiveMemory", "memory.KNNMemory", "depth.ACT"),
-    *(
-        "models.gtrxl",
-        "models.gpt_oss",
-        "models.perceiver",
-        "models.vit",
-        "models.image_transformer",
-    ),
-]
-
-
-@pytest.mark.parametrize("name", ["feed_forward.MixtureOfExperts", *all_slow(SLOW)])
+@pytest.mark.parametrize("name", slow_but(["feed_forward.MixtureOfExperts"], [*BLOCKS, *MODELS]))
 def test_no_initializer_is_a_function(monkeypatch, name):
     """Keras compiles `initializer.__call__` for large weights under a distribution on JAX, which
     fails for a function."""

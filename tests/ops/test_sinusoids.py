@@ -7,7 +7,7 @@ from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 POSITIONS = np.array([0, 1, 2, 10, 255, 256, 1000, 4095])
 
 
-@pytest.mark.parametrize("layout, dim", list(zip(LAYOUTS, [7, 16, 2])))
+@pytest.mark.parametrize("layout, dim", list(zip(LAYOUTS, [7, 16, 2], strict=True)))
 def test_oracle(layout, dim):
     expected = [oracles.sinusoids(p, dim, layout) for p in POSITIONS]
     # A float32 angle of up to 4095 is known to 2^-12; sines and cosines inherit that.

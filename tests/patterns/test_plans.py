@@ -168,7 +168,7 @@ FAST = [
     ("fixed", PRIME, "by_distance"),
     ("nested", PRIME, "by_distance"),
 ]
-OTHERS = [case for case in DISTINCT if case not in [case for case, *_ in FAST]]
+OTHERS = [case for case in DISTINCT if case not in {name for name, *_ in FAST}]
 SCORES = ("scaled_dot", "by_distance", "additive", "by_distance", "dot")
 EAGER = FAST + [slow(case, PRIME, SCORES[number % 5]) for number, case in enumerate(OTHERS)]
 EAGER += [

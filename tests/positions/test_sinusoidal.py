@@ -16,14 +16,14 @@ def table(dim, layout="interleaved", count=T):
     return np.array([oracles.sinusoids(p, dim, layout) for p in range(count)])
 
 
-@pytest.mark.parametrize("layout, dim", list(zip(LAYOUTS, [12, 11, 12])))
+@pytest.mark.parametrize("layout, dim", list(zip(LAYOUTS, [12, 11, 12], strict=True)))
 def test_oracle(layout, dim):
     x = X[..., :dim]
     np.testing.assert_allclose(Sinusoidal(layout)(x), x + table(dim, layout), atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "layout, policy", list(zip(LAYOUTS, ["mixed_float16", "bfloat16", "float16"]))
+    "layout, policy", list(zip(LAYOUTS, ["mixed_float16", "bfloat16", "float16"], strict=True))
 )
 def test_dtype_policies(layout, policy):
     """The table is that of float32, cast once: exact where angles in low precision are noise."""

@@ -15,4 +15,5 @@ def all_slow(cases):
 
 def slow_but(fast, cases):
     """Return parameters, of which those that are not among the fast ones are slow."""
+    assert all(case in cases for case in fast), "a fast value is not among the cases"
     return [case if case in fast else all_slow([case])[0] for case in cases]

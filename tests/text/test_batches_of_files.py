@@ -61,7 +61,7 @@ def assert_same(one, other):
     keras.tree.map_structure(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize("name, shuffle", [*zip(KINDS, (True, False, True))])
+@pytest.mark.parametrize("name, shuffle", [*zip(KINDS, (True, False, True), strict=True)])
 def test_an_epoch_with_a_table_has_the_batches_of_one_without(
     name, shuffle, pairs, texts, monkeypatch
 ):
@@ -74,7 +74,7 @@ def test_an_epoch_with_a_table_has_the_batches_of_one_without(
             assert_same(kept.batch(epoch, index), computed.batch(epoch, index))
 
 
-@pytest.mark.parametrize("name, in_memory", [*zip(KINDS, (100, 2**20, 100))])
+@pytest.mark.parametrize("name, in_memory", [*zip(KINDS, (100, 2**20, 100), strict=True)])
 def test_files_give_the_batches_of_lists(name, in_memory, pairs, texts, monkeypatch):
     """Also where the order of the lengths is in a file, made of blocks."""
     monkeypatch.setattr(length_order, "IN_MEMORY", in_memory)
@@ -85,7 +85,7 @@ def test_files_give_the_batches_of_lists(name, in_memory, pairs, texts, monkeypa
         assert_same(files.batch(epoch, index), lists.batch(epoch, index))
 
 
-@pytest.mark.parametrize("name, processes", [*zip(KINDS, (4, 2, 2))])
+@pytest.mark.parametrize("name, processes", [*zip(KINDS, (4, 2, 2), strict=True)])
 def test_processes_make_the_rows_of_one(name, processes, pairs, texts):
     _, files = of_lists_and_files(name, pairs, texts)
     for index in range(0, len(files), 5):

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 from catalogue_models import inputs_of, make
 from keras import ops
-from marks import slow
 from other_backend import needs_jax, start_on
 
 from keras_attn import depth, patterns
@@ -55,7 +54,7 @@ def assert_rows_are_distributions(scores, has_sinks=False):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["models.reformer", slow("models.transformer_xl")])
+@pytest.mark.parametrize("name", ["models.reformer", "models.transformer_xl"])
 def test_a_call_gives_the_same_bits(name):
     """By the plans of the patterns, which keep no scores."""
     model, inputs = model_and_inputs(name, "blockwise")
