@@ -165,7 +165,7 @@ def pooler(s):
 
 
 # By name: the published count, the greatest error that its digits allow, and a function of the
-# sizes for what it counts beyond ours, or None. The test of shapes compares our counts with the models.
+# sizes for what it counts beyond ours, or None. The test of shapes compares ours with the models.
 PUBLISHED = {
     # The paper rounds, and its tables have "about" 37000 tokens. Ours are 63 and 214 million.
     "transformer_base": (65e6, 2e6, None),
