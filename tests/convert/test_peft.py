@@ -62,6 +62,7 @@ def _one_search_of_each_folder(monkeypatch, searches):
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("bert", "llama_biases")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2_scales", *SLOW])
 def test_outputs_are_those_of_peft(name, case_of):
     case = case_of(name)

@@ -26,6 +26,7 @@ def assert_is_oracle(halting, layer, real=REAL, x=X):
     assert not np.asarray(halting.remainder)[~real].any()
 
 
+@pytest.mark.slow
 def test_halting_is_the_last_of_the_outputs():
     layer = built()
     output, scores, states, halting = layer(

@@ -61,6 +61,7 @@ def test_universal_transformer_steps_equal_the_formula():
     np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=5e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", ["sinusoidal", Learned(max_length=9)])
 def test_position_is_added_before_each_step(position):
     layer = built(position)

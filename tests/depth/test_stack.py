@@ -135,6 +135,7 @@ def test_invalid_arguments_raise(arguments, message):
         Stack(*arguments)
 
 
+@pytest.mark.slow
 def test_stacks_may_be_blocks():
     """Stacks are blocks if their output is as wide as their input; memories are refused."""
     stack = Stack([Stack(block, 2), Stack(block, 1)])

@@ -65,6 +65,7 @@ def test_a_block_for_several_layers_is_refused():
         Stack([block()] * 2)
 
 
+@pytest.mark.slow
 def test_without_drop_or_training_nothing_changes():
     plain, layer = built(1, drop=0.0), built(1, drop=0.5)
     layer.set_weights(plain.get_weights())

@@ -39,6 +39,7 @@ def loads_nothing(monkeypatch):
     monkeypatch.setattr(keras.models, "load_model", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["saved_model", "onnx"])
 def test_end_tokens_reach_the_export(monkeypatch, model_file, tmp_path, form):
     seen = []

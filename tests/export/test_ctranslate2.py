@@ -170,6 +170,7 @@ def test_log_probabilities_are_those_of_python(tmp_path, name):
     assert expected.std() > 0.1
 
 
+@pytest.mark.slow
 def test_other_ids_of_the_first_and_the_last_token(tmp_path):
     """Ids that the tokenizer lacks have names, so the target may have one."""
     embedding = TokenEmbedding(V, 16, pad_id=None)

@@ -114,6 +114,7 @@ def test_integers_and_strings_must_be_equal():
     assert not outputs_match(np.array([b"a"], object), np.array([b"b"], object))
 
 
+@pytest.mark.slow
 def test_each_signature_is_compared_with_its_record(copied):
     """One output of a signature is changed, those of another are not recorded."""
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog

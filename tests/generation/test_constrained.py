@@ -141,6 +141,7 @@ def test_a_row_ends_at_a_dead_end():
 TRUNCATED = {"top_k": 3, "top_p": 0.99, "min_p": 0.01, "typical_p": 0.99}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, TRUNCATED], ids=len)
 def test_a_sampled_row_ends_at_a_dead_end(arguments):
     model, found = Markov(0), set()
@@ -233,6 +234,7 @@ def dates():
     return allow_texts(iso_dates(), tokenizer), tokenizer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [slow(Greedy()), Beam(2)], ids=repr)
 def test_untrained_models_write_dates_in_iso_8601(dates, strategy):
     table, tokenizer = dates

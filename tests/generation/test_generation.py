@@ -53,6 +53,7 @@ def test_greedy_equals_the_loop_without_caches():
     assert len({tuple(row) for row in ids.numpy()}) > 1
 
 
+@pytest.mark.slow
 def test_greedy_translations_equal_the_loop_without_caches():
     model, inputs, log_probs = model_of("encoder_decoder")
     results = decode_eagerly(model, inputs, "greedy", 6)
@@ -147,6 +148,7 @@ def test_sampling_without_a_seed_gives_different_text():
     assert (first != second).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "executor"), [(Greedy(), b"SINGLE_THREADED_EXECUTOR"), (Beam(2), b"")], ids=repr
 )

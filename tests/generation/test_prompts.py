@@ -42,6 +42,7 @@ def by_hand(log_probs, row, max_length, end=None):
     return tokens + [end] * (max_length - len(tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["causal", "encoder_decoder"])
 def test_rows_of_a_model_without_padding_end_at_their_lengths(kind):
     model, log_probs = subject(kind)

@@ -48,6 +48,7 @@ def expected_loss(trained):
     return loss
 
 
+@pytest.mark.slow
 def test_each_target_has_a_block_that_reads_what_the_last_layer_reads():
     trained = multi_token()
     assert float(total_loss(trained)) == pytest.approx(expected_loss(trained), rel=1e-5)

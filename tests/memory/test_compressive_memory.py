@@ -169,6 +169,7 @@ def test_the_loss_compares_attention_and_trains_the_compression_alone():
     assert gradients[2:] == [None] * (1 + len(others))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{"loss_weight": 0.0}, {"compression": "mean"}])
 def test_no_loss_is_computed_where_nothing_learns_from_it(arguments):
     memory, stack = made(1, 1, 2, **arguments), segments.built(layers=L)

@@ -52,6 +52,7 @@ def test_the_first_step_is_traced_once(make, data):
     assert model.optimizer.iterations == 2 and not np.allclose(model.trainable_variables[0], before)
 
 
+@pytest.mark.slow
 def test_an_optimizer_is_built_once():
     """That of loss scaling makes its variables anew each time it is built."""
     model = Linear()

@@ -75,6 +75,7 @@ def test_state_without_slots_starts_a_text(model, whole):
     assert state["memory"].shape == (B, L, T, D)
 
 
+@pytest.mark.slow
 def test_model_has_documented_names_shapes_and_parts(model):
     assert {name: x.shape for name, x in model.input.items()} == {
         "token_ids": (None, None),

@@ -64,6 +64,7 @@ def test_a_row_of_padding_has_finite_logits_and_gradients():
     assert all(np.isfinite(np.asarray(x)).all() for x in values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", [slow("first"), slow("last"), "mean"])
 def test_texts_without_tokens_have_the_logits_of_no_features(pooling):
     model = classifier(pooling=pooling)

@@ -57,6 +57,7 @@ def made(kind):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [slow("tied"), slow("separate"), "untied"])
 def test_logits_are_those_of_the_parts(kind):
     model = made(kind)

@@ -101,6 +101,7 @@ STARTS = np.zeros((B, T), bool)
 STARTS[0, [2, 5]] = STARTS[1, 0] = True
 
 
+@pytest.mark.slow
 def test_episodes_inside_a_segment_equal_episodes_alone(model):
     """The next segment is checked too: the memory holds nothing of an earlier episode."""
     _, before = run(model, oracles.random(B, 3, S, seed=1))

@@ -33,6 +33,7 @@ def made(build, pad_id, like=None, names=None):
     return model
 
 
+@pytest.mark.slow
 def test_id_0_is_a_token_like_any_other_in_a_gpt_without_padding():
     model = made(models.gpt, None)
     logits = np.asarray(model(TEXT))

@@ -47,6 +47,7 @@ def oracle(model, attentions):
     return formulas.closing(model, (streams[0] + streams[1]) / 2) @ table.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "attention, attentions",
     [
@@ -73,6 +74,7 @@ def test_short_chunks_limit_the_keys():
     assert errors[0] > 0.05 and errors[0] > errors[1] > errors[2]
 
 
+@pytest.mark.slow
 def test_axial_dims_default_to_equal_parts():
     for arguments, dims in (
         ({"axial_shape": (2, 2, 4)}, [2, 2, 4]),

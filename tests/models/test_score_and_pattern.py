@@ -50,6 +50,7 @@ def attentions(model):
     )
 
 
+@pytest.mark.slow
 @CHOICES
 def test_cached_steps_equal_one_pass_and_later_tokens_have_no_influence(build, choices):
     model = made(build, **choices)

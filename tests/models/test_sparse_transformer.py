@@ -147,6 +147,7 @@ def test_tokens_and_positions_begin_at_the_scale_of_logits():
     assert abs(loss - np.log(101)) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [10, 11])
 def test_the_product_of_two_initial_positions_depends_on_their_distance(width):
     initializer = WaveTable(0.3)

@@ -99,6 +99,7 @@ def test_a_head_gives_the_logits_of_all_passes():
     np.testing.assert_array_equal(again(IDS), logits)
 
 
+@pytest.mark.slow
 def test_dropout_applies_to_the_sum_of_embedding_and_position():
     """A table of c times the identity shows the hidden layer in the logits."""
     dim, rate, c = 6, 0.5, 2.0

@@ -58,6 +58,7 @@ def test_weights_do_not_depend_on_memory_length():
         assert far < 2e-4 if is_equal else far > 1e-2
 
 
+@pytest.mark.slow
 def test_cutoffs_select_an_adaptive_softmax():
     model = built("transformer_xl adaptive")
     table = model.embedding

@@ -75,6 +75,7 @@ def test_the_ponder_losses_of_both_sides_are_added():
     assert plain.losses == []
 
 
+@pytest.mark.slow
 def test_parts_and_their_file():
     model = made(depth="act", transition="separable_conv", halting_bias=-3.0)
     assert isinstance(model, EncoderDecoder) and model.position is None

@@ -41,6 +41,7 @@ def test_bert_lets_every_token_attend_to_every_other():
     assert np.all(np.any(found[1:] != found[0], axis=-1))
 
 
+@pytest.mark.slow
 def test_berts_encoder_gives_features_that_its_head_scores_by_the_table():
     model = built("bert")
     features = keras.Model(model.input, model.get_layer("encoder").output)
@@ -50,6 +51,7 @@ def test_berts_encoder_gives_features_that_its_head_scores_by_the_table():
     assert model.head.embedding is model.embedding
 
 
+@pytest.mark.slow
 def test_gates_of_gpt_oss_are_bounded():
     """A gate of 7 or more gives what 7 gives; no gate is too small."""
     layer = built("gpt_oss").depth.blocks[0].feed_forward.expert
@@ -94,6 +96,7 @@ def test_discrete_actions_are_logits():
     assert found.shape == (1, 3, 4) and model.head.activation is keras.activations.linear
 
 
+@pytest.mark.slow
 def test_latents_read_a_set():
     """Without positions in the input, its order does not matter."""
     model, x = built("perceiver"), oracles.random(2, 7, 8)

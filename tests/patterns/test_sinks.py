@@ -51,6 +51,7 @@ def test_oracle_positions_in_the_cache(kind):
     assert (far[:, G + W :].max() < 2e-5) == (kind == "plain")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, slots", [("t5", None), slow("scaled rotary", 1000)])
 def test_decoding_ten_windows_equals_the_whole_pass(kind, slots):
     layer = built(kind)

@@ -133,6 +133,7 @@ def results(task):
     return [np.asarray(output.detach() if hasattr(output, "detach") else output), *gradients]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "peer, causal, backward",
     [("keras", False, True), ("keras", True, False), ("torch", True, True)],

@@ -22,6 +22,7 @@ def path(tmp_path):
     return str(tmp_path / "pairs.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [contenders.BUCKETS, contenders.PACKED])
 def test_the_pipeline_alone_gives_all_tokens_in_each_call(path, way):
     contenders.save(path, SOURCES, TARGETS)

@@ -33,6 +33,7 @@ def test_each_part_has_its_size_and_no_text_is_twice(drawn):
     assert years == set(range(1950, 2051))
 
 
+@pytest.mark.slow
 def test_every_text_is_how_babel_writes_its_day(drawn):
     for text, iso in drawn["test"]:
         assert text in spelled(datetime.date.fromisoformat(iso))
@@ -75,6 +76,7 @@ def test_ambiguous_texts_are_never_drawn():
     assert date_pairs(1, 0, 0, locales=CONFLICTING[:1], formats=["medium"])["val"] == []
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_pairs_and_another_gives_others():
     sizes = {"num_train": 50, "num_validation": 5, "num_test": 5, "locales": ["fr", "ko"]}
     assert date_pairs(**sizes, seed=3) == date_pairs(**sizes, seed=3)

@@ -81,6 +81,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, monkeypatch):
         np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", slow_but(["llama"], RECENT))
 def test_recent_models_read_the_whole_context(model):
     """Two blocks, of which one may have a window, reach from the last token to the first."""

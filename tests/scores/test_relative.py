@@ -46,6 +46,7 @@ def test_oracle(arguments):
     check_positions(layer, formula, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern, clamp_length", [(PLANS[2], 3), *(slow(PLANS[n], None) for n in (1, 4))]
 )

@@ -87,6 +87,7 @@ def documents(draw):
     return content
 
 
+@pytest.mark.slow
 def test_random_json_requests_get_a_valid_answer_or_error(ours, check):
     models = ["toy", "toy", "toy/versions/7", "foo", "toy/versions/8", "toy/labels/a"]
     path = st.tuples(

@@ -61,6 +61,7 @@ def assert_same(one, other):
     keras.tree.map_structure(np.testing.assert_array_equal, one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, shuffle", [*zip(KINDS, (True, False, True), strict=True)])
 def test_an_epoch_with_a_table_has_the_batches_of_one_without(
     name, shuffle, pairs, texts, monkeypatch

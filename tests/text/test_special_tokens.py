@@ -183,6 +183,7 @@ def pieces_of(sentence):
     return SentencePiece(MODEL).encode_as_lists([sentence])[0]
 
 
+@pytest.mark.slow
 def test_padding_is_the_end_where_a_model_has_none():
     tokenizer = byte_level()
     ids, lengths = tokenizer.encode(["a", "cats"])

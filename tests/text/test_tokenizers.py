@@ -155,6 +155,7 @@ PIECES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @hypothesis.given(st.lists(st.lists(PIECES, max_size=4), max_size=4), st.sampled_from([None, 1, 3]))
 @hypothesis.settings(max_examples=6, deadline=None)
 def test_python_gives_the_ids_and_texts_of_the_graph_operations(tokenizer, texts, max_length):

@@ -146,6 +146,7 @@ def font_with(characters, family, folder):
 PRIVATE = "\U0010fa01\U0010fa02"
 
 
+@pytest.mark.slow
 def test_a_font_that_has_the_script_is_found(tmp_path):
     """For letters that DejaVu lacks."""
     from matplotlib import font_manager

@@ -222,6 +222,7 @@ class Towers(keras.Model):
         return self._last(*found)
 
 
+@pytest.mark.slow
 def test_each_layer_has_a_path_of_its_own():
     model = Towers()
     with capture_attention(model) as scores:

@@ -112,6 +112,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
         plot_pattern(Dense(), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["block_local_2d", "strided"])
 def test_a_picture_of_a_pixel_shows_the_pixels_that_it_attends_to(name):
     height, width = shape = 3, 5

@@ -67,6 +67,7 @@ def test_a_mask_ends_at_the_longest_span():
     assert 0.5 < mask[-2] < 0.7
 
 
+@pytest.mark.slow
 def test_dynamic_spans_are_drawn_at_each_token(dynamic):
     model, summary = dynamic
     figure = plot_spans(summary, TOKENS, row=1)
