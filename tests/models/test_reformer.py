@@ -1,7 +1,6 @@
 import numpy as np
 import oracles
 import pytest
-from marks import slow
 from models import formulas
 
 from keras_attn.models import reformer
@@ -51,9 +50,9 @@ def oracle(model, attentions):
 @pytest.mark.parametrize(
     "attention, attentions",
     [
-        slow(("lsh",), [shared, shared]),
+        (("lsh",), [shared, shared]),
         (("lsh", "local"), [shared, local]),
-        slow(("local", "full"), [local, full]),
+        (("local", "full"), [local, full]),
     ],
 )
 def test_one_chunk_equals_dense_attention(attention, attentions):

@@ -5,7 +5,6 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from marks import slow
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -52,7 +51,7 @@ def test_oracle_positions_in_the_cache(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, slots", [("t5", None), slow("scaled rotary", 1000)])
+@pytest.mark.parametrize("kind, slots", [("t5", None), ("scaled rotary", 1000)])
 def test_decoding_ten_windows_equals_the_whole_pass(kind, slots):
     layer = built(kind)
     whole, cache, outputs, start = layer(X, X), KVCache(slots).initial(layer, B), [], 0

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 from keras import ops
 from language_model_runs import BATCH, CONTEXT, SMALL, new_run, parse, run
-from marks import slow_but
 from recipe_runs import card
 
 from keras_attn import text
@@ -82,7 +81,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", slow_but(["llama"], RECENT))
+@pytest.mark.parametrize("model", RECENT)
 def test_recent_models_read_the_whole_context(model):
     """Two blocks, of which one may have a window, reach from the last token to the first."""
     options = parse(*SMALL, "--model", model, "--hidden-dim", "8", "--max-length", "4")
