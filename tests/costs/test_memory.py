@@ -1,77 +1,15 @@
 """Memory of training steps that `explain` predicts, against TensorFlow's allocator."""
 
-import keras
+from pathlib import Path
+
 import pytest
-import tensorflow as tf
-
-import keras_attn
-from keras_attn import depth, layers, models
-from keras_attn.losses import LabelSmoothedCrossentropy
-
-SIZES = {"num_layers": 3, "num_heads": 2, "hidden_dim": 64, "intermediate_dim": 192}
-
-
-def language_model(make_depth, vocabulary_size=31, head=None, **arguments):
-    def block(index):
-        attention = layers.MultiHeadAttention(2, 32, pattern="causal", **arguments)
-        return layers.TransformerBlock(attention, layers.FeedForward(192), residual="pre_norm")
-
-    embedding = layers.TokenEmbedding(vocabulary_size, 64)
-    return models.CausalLanguageModel(embedding, make_depth(block), head=head)
-
-
-CASES = {
-    "dense": lambda: language_model(lambda b: depth.Stack(b, 3), implementation="dense"),
-    "remat": lambda: language_model(lambda b: depth.Stack(b, 5, remat=True)),
-    "untied head": lambda: language_model(
-        lambda b: depth.Stack(b, 1), 2003, keras.layers.Dense(2003, use_bias=False)
-    ),
-    "reversible": lambda: language_model(lambda b: depth.Reversible(b, 5)),
-    "memory": lambda: models.transformer_xl(31, memory_length=509, **SIZES, dropout=0.0),
-}
-
-
-def measured(model, length, batch):
-    """Return the most bytes of tensors in a later step of a graph, and what is kept after one.
-
-    The least of several steps: on a busy machine operations run in an order that holds more.
-    """
-    optimizer = keras.optimizers.Adam()
-    optimizer.build(model.trainable_variables)
-    state = {} if model.memory is None else model.initial_memory(batch)
-    ids = dict.fromkeys(model.input, tf.ones((batch, length), "int32"))
-    ids = {name: x for name, x in ids.items() if not model.get_layer(name).optional}
-
-    @tf.function(autograph=False)
-    def step(inputs):
-        with tf.GradientTape() as tape:
-            logits = model(inputs, training=True)
-            logits = logits["logits"] if isinstance(logits, dict) else logits
-            loss = LabelSmoothedCrossentropy(0.0)(tf.ones((batch, length), "int32"), logits)
-        weights = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, [w.value for w in weights]), weights))
-
-    before = used()["current"]
-    step({**ids, **state})
-    kept = used()["current"] - before
-    peaks = []
-    for _ in range(4):
-        tf.config.experimental.reset_memory_stats("CPU:0")
-        step({**ids, **state})
-        peaks.append(used()["peak"])
-    return min(peaks) - before, kept
-
-
-def used():
-    return tf.config.experimental.get_memory_info("CPU:0")
+from scripts import result_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_the_memory_of_a_step_is_within_a_quarter(name):
-    model, length, batch = CASES[name](), 509, 7
-    predicted = keras_attn.explain(model, length, batch).memory
-    activations = predicted.training - predicted.weights - predicted.optimizer
-    found, kept = measured(model, length, batch)
-    assert activations == pytest.approx(found, rel=0.25)
-    assert kept < activations / 20  # a graph holds no constants as large as activations
+def test_the_memory_of_a_step_is_within_a_quarter():
+    steps = result_of(Path(__file__).with_name("step_memory.py"))
+    assert len(steps) == 5
+    for name, (predicted, measured, kept) in steps.items():
+        assert predicted == pytest.approx(measured, rel=0.25), name
+        assert kept < predicted / 20, name  # a graph holds no constants as large as activations
