@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tokenizers
 from marks import slow
-from token_rows import differences, rows_of
+from token_rows import rows_of
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tricky_lines import tricky_lines
 
@@ -93,33 +93,6 @@ def test_the_two_code_points_of_the_splitter_are_read_as_unknown(both):
     expected = [encoding.ids for encoding in model.encode_batch(read)]
     assert rows_of(*tokenizer.encode(lines)) == expected
     assert [row.tolist() for row in tokenizer.encode_as_lists(lines)] == expected
-
-
-TRAPS = {
-    "no look-ahead": ("gpt2", lambda tokenizer: setattr(tokenizer._splitter, "_borders", [])),
-    "NUL ends a text": ("gpt2", lambda tokenizer: setattr(byte_level_words, "_NUL", "\0")),
-    "no NFC": ("qwen2", lambda tokenizer: setattr(tokenizer._splitter, "_normal_form", None)),
-    "no whole words": ("llama3", lambda tokenizer: setattr(tokenizer, "_whole_words", NONE)),
-    "single digits": ("llama3", lambda tokenizer: take_pattern(tokenizer, "qwen2")),
-    "another pattern": ("llama3", lambda tokenizer: take_pattern(tokenizer, "gpt2")),
-    "no space in front": ("space", lambda tokenizer: setattr(tokenizer._splitter, "_add_space", 0)),
-}
-NONE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([""], [0]), -1)
-
-
-def take_pattern(tokenizer, pattern):
-    tokenizer._splitter = byte_level_words.WordSplitter(pattern, tokenizer._splitter._normal_form)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trap", TRAPS)
-def test_the_lines_tell_each_rule_of_the_splitter(trap, monkeypatch):
-    name, plant = TRAPS[trap]
-    model, tokenizer = trained(name)
-    tokenizer = ByteLevelBPE(**tokenizer.get_config())
-    monkeypatch.setattr(byte_level_words, "_NUL", byte_level_words._NUL)
-    plant(tokenizer)
-    assert differences(model, tokenizer, LINES)
 
 
 def test_ids_without_a_token_are_unknown():

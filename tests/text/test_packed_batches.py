@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentences import sentence_pairs
 
-from keras_attn.losses import LabelSmoothedCrossentropy
-from keras_attn.models import transformer
 from keras_attn.text import PackedBatches
 from keras_attn.text.batches.packed_batches import FirstFit
 
@@ -153,22 +151,6 @@ def test_dataset_gives_the_same_batches_of_one_shape_and_advances():
         for index, batch in enumerate(dataset.as_numpy_iterator()):
             keras.tree.map_structure(np.testing.assert_array_equal, batch, other[index])
         assert batches.epoch == epoch + 1
-
-
-SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
-
-
-@pytest.mark.slow
-def test_a_model_trains_on_them_and_traces_once():
-    pairs = sentence_pairs(40)
-    model, traces = transformer(1100, **SIZES), []
-    batches = PackedBatches(*pairs, 5 * ROW, ROW)
-    packed = model.packed
-    model.packed = lambda **inputs: traces.append(inputs) or packed(**inputs)
-    model.compile("adam", LabelSmoothedCrossentropy())
-    history = model.fit(batches.as_dataset(), shuffle=False, epochs=2, verbose=0).history
-    assert batches.epoch == 2 and np.all(np.isfinite(history["loss"]))
-    assert len(batches) > 1 and len(traces) == 1
 
 
 @pytest.mark.parametrize(

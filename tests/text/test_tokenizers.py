@@ -1,7 +1,6 @@
 """Behaviour of all tokenizers, in Python, in a graph, and from a saved file."""
 
 import hypothesis
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,25 +30,6 @@ TOKENIZERS = {
 @pytest.fixture(scope="module", params=TOKENIZERS)
 def tokenizer(request):
     return TOKENIZERS[request.param]()
-
-
-class Service(tf.Module):
-    """A graph from text to ids and back, as an export makes it."""
-
-    def __init__(self, tokenizer):
-        super().__init__()
-        self.tokenizer = tokenizer
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
-    def __call__(self, text):
-        ids, lengths = self.tokenizer.encode(text)
-        return {"ids": ids, "lengths": lengths, "text": self.tokenizer.decode(ids)}
-
-
-@pytest.fixture(scope="module")
-def service(tokenizer):
-    """The graph of a tokenizer, which is traced once."""
-    return Service(tokenizer)
 
 
 def decoded(tokenizer, ids):
@@ -173,22 +153,6 @@ def test_python_gives_the_ids_and_texts_of_the_graph_operations(tokenizer, texts
     assert tokenizer.decode_as_strings([*ids, []]) == [*decoded(tokenizer, expected), ""]
     strange = np.random.default_rng(len(texts)).integers(-3, tokenizer.vocabulary_size + 3, (5, 9))
     assert tokenizer.decode_as_strings(strange) == decoded(tokenizer, strange)
-
-
-@pytest.mark.slow
-def test_a_graph_equals_eager_mode(tokenizer, service):
-    """Also after seeding, which drops the kernels of eager mode, and of a batch without rows."""
-    for batch in (SENTENCES, SENTENCES[:1], ["", "a"]):
-        ids, lengths = tokenizer.encode(batch)
-        result = service(tf.constant(batch))
-        assert (result["ids"].numpy() == ids.numpy()).all()
-        assert (result["lengths"].numpy() == lengths.numpy()).all()
-        keras.utils.set_random_seed(1)
-    result = service(tf.zeros([0], tf.string))
-    assert result["ids"].shape[0] == 0
-    assert result["lengths"].shape == result["text"].shape == (0,)
-    assert tokenizer.decode(tf.zeros([0, 7], tf.int32)).shape == (0,)
-    assert len(service.__call__._list_all_concrete_functions()) == 1
 
 
 def test_save_and_load(tokenizer, tmp_path):

@@ -9,13 +9,11 @@ import pytest
 import tensorflow as tf
 import tokenizers
 from marks import slow
-from token_rows import differences, rows_of
+from token_rows import rows_of
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from tricky_lines import tricky_lines
 
 from keras_attn.text import Template, WordPiece
-from keras_attn.text.tokenizers import operations as regex_steps
-from keras_attn.text.tokenizers import wordpiece
 from keras_attn.text.tokenizers.recent_characters import RECENT
 
 LINES = tricky_lines(450)
@@ -79,23 +77,6 @@ def test_ids_and_texts_are_those_of_hugging_face(both):
     for row, text in zip(rows, tokenizer.decode(ids).numpy(), strict=True):
         if tokenizer.unk_id not in row:
             assert text.decode() == model.decode(row)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", range(len(wordpiece._CLEAN) + len(wordpiece._LONG_WORDS)))
-def test_every_step_of_the_recipe_counts(lower, step, monkeypatch):
-    """A step left out gives other ids than Hugging Face's: the lines above test each."""
-    steps = [(wordpiece._CLEAN, "_CLEAN"), (wordpiece._LONG_WORDS, "_LONG_WORDS")]
-    number, name = steps[step >= len(wordpiece._CLEAN)]
-    left_out = step % len(wordpiece._CLEAN) if name == "_CLEAN" else step - len(wordpiece._CLEAN)
-    monkeypatch.setattr(wordpiece, name, number[:left_out] + number[left_out + 1 :])
-    assert differences(*lower, LINES)
-
-
-@pytest.mark.slow
-def test_a_last_sigma_is_a_sigma(lower, monkeypatch):
-    monkeypatch.setattr(regex_steps, "replace", lambda text, steps: text)
-    assert any("Σ".encode() in line for line in differences(*lower, LINES))
 
 
 @pytest.mark.parametrize("max_length", [3, 4, 8])
