@@ -85,6 +85,7 @@ def test_values_that_no_image_has_are_refused(subject):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("subject", [K], ids=["mixture"], indirect=True)
 def test_an_export_gives_images_of_a_seed_and_their_score(
     subject, tmp_path, assert_warmup_records_match
 ):

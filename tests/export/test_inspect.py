@@ -75,9 +75,6 @@ def test_exchanged_weights_are_detected(copied, tmp_path, capsys):
     first, second = printed.err.splitlines()
     assert "the files in variables/ do not match the hash" in first
     assert "outputs differ from the recorded ones for encode, logits" in second
-    assert main(["inspect", other_export]) == 0
-    printed = capsys.readouterr().out
-    assert "DIFFERENT" not in printed and "MISMATCH" not in printed
 
 
 @pytest.mark.slow
@@ -227,3 +224,4 @@ def test_the_command_prints_the_contents(encoder_export, capsys):
         "outputs      equal to the recorded ones: encode, logits",
     ):
         assert line in printed
+    assert "DIFFERENT" not in printed and "MISMATCH" not in printed

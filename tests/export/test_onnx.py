@@ -23,45 +23,40 @@ SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 1
 V, SHAPE = 11, (2, 3, 1)
 LENGTHS = {"max_length": 5, "max_source_length": 7}
 FLOAT = onnx_files.TensorProto.FLOAT
-YES = True
-# Model, and for parts YES if it converts, or the operations that ONNX lacks.
+# Models and parts of them that convert.
 TABLE = {
     "transformer": (
         lambda: models.transformer(V, **SIZES),
-        {"encoder": YES, "step": YES, "greedy": YES},
+        ["encoder", "step", "greedy"],
     ),
     "universal_transformer": (
         lambda: models.universal_transformer(V, **SIZES, depth="act"),
-        {"step": YES},
+        ["step"],
     ),
     "convolution": (
         lambda: models.universal_transformer(V, **SIZES, transition="separable_conv"),
-        {"encoder": YES},
+        ["encoder"],
     ),
-    "bert": (lambda: models.bert(V, **SIZES, max_length=16), {"encoder": YES}),
-    "gpt": (lambda: models.gpt(V, **SIZES, max_length=16), {"step": YES, "greedy": YES}),
-    "mixture": (lambda: models.image_transformer(V, SHAPE, **SIZES, num_mixtures=2), {"step": YES}),
+    "bert": (lambda: models.bert(V, **SIZES, max_length=16), ["encoder"]),
+    "gpt": (lambda: models.gpt(V, **SIZES, max_length=16), ["step", "greedy"]),
+    "mixture": (lambda: models.image_transformer(V, SHAPE, **SIZES, num_mixtures=2), ["step"]),
     "sparse_transformer": (
         lambda: models.sparse_transformer(V, **SIZES, image_shape=(2, 8, 1)),
-        {"step": YES},
+        ["step"],
     ),
     "reformer": (
         lambda: models.reformer(V, **SIZES, axial_shape=(4, 4)),
-        {"step": YES, "greedy": "BitwiseAnd, BitwiseXor"},
+        ["step"],
     ),
     "transformer_xl": (
         lambda: models.transformer_xl(V, **SIZES, memory_length=6, cutoffs=(4,)),
-        {"step": YES},
+        ["step"],
     ),
     "compressive_transformer": (
         lambda: models.compressive_transformer(V, **SIZES, memory_length=2, rate=2),
-        {"step": YES},
+        ["step"],
     ),
-    "adaptive_span_transformer": (
-        lambda: models.adaptive_span_transformer(V, **SIZES, max_span=6),
-        {"step": "Merge, _SwitchN"},
-    ),
-    "gtrxl": (lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6), {"step": YES}),
+    "gtrxl": (lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6), ["step"]),
 }
 
 
@@ -128,14 +123,18 @@ ENDS = {"gpt": [3, 6]}  # end tokens; of the others the default
 
 
 @pytest.mark.parametrize("name", slow_but(["bert"], TABLE))
-def test_parts_of_the_model_convert(name, made, written, tmp_path):
+def test_parts_of_the_model_convert(name, written):
     """`export.onnx` compares the outputs of each file with the model's, as tested below."""
-    for what, outcome in TABLE[name][1].items():
-        if outcome is YES:
-            assert os.path.exists(written(name, what))
-            continue
-        with pytest.raises(ValueError, match=f"cannot be converted to ONNX. Received: {outcome}."):
-            export.onnx(made(name), tmp_path / "x.onnx", what, **LENGTHS)
+    for what in TABLE[name][1]:
+        assert os.path.exists(written(name, what))
+
+
+def test_operations_that_onnx_lacks_are_named(tmp_path):
+    """Such as those of a `reformer` that generates."""
+    ids = [tf.TensorSpec([None], tf.int32, "ids")]
+    function = tf.function(lambda ids: {"y": tf.bitwise.bitwise_xor(ids, ids + 1)}, ids)
+    with pytest.raises(ValueError, match="cannot be converted to ONNX. Received: BitwiseXor."):
+        conversion._convert(function, str(tmp_path / "x.onnx"))
     assert os.listdir(tmp_path) == []
 
 
@@ -170,12 +169,12 @@ def test_operations_that_tf2onnx_gets_wrong_are_converted(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer", "gpt"])
 def test_greedy_ids_are_those_of_python(name, made, written):
-    """For 200 inputs in batches of several sizes and lengths, padded with valid ids."""
+    """For batches of two sizes and lengths, padded with valid ids."""
     model = made(name)
     run, session = opened(written(name, "greedy"))
     names = [x.name for x in session.get_inputs()]
     random, rows = np.random.default_rng(5), []
-    for batch, length in ((1, 1), (60, 3), (100, 7), (39, 6)):
+    for batch, length in ((1, 1), (100, 7)):
         ids = int32(random.integers(1, V, (batch, length)))
         lengths = int32(random.integers(1, length, batch, endpoint=True))
         found = run(**dict(zip(names, (ids, lengths), strict=True)))
@@ -185,7 +184,7 @@ def test_greedy_ids_are_those_of_python(name, made, written):
         np.testing.assert_array_equal(found["ids"], expected)
         np.testing.assert_allclose(found["score"], scores, atol=1e-4)
         rows += found["ids"].tolist()
-    assert len(rows) == 200 and len(set(map(tuple, rows))) > 9
+    assert len(set(map(tuple, rows))) > 9
     nothing = run(**dict(zip(names, (ids[:2], int32([0, 2])), strict=True)))
     assert not nothing["ids"][0].any() and nothing["score"][0] == 0
 
