@@ -24,12 +24,12 @@ def block(index):
 
 def train(strategy, depth):
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 12, T, D)).astype("float32")
+    x, y = rng.normal(size=(2, 4, T, D)).astype("float32")
     with strategy.scope():
         keras.utils.set_random_seed(3)
         inputs = keras.Input((T, D))
         model = keras.Model(inputs, depth()(inputs))
-        model.compile(keras.optimizers.SGD(0.5), "mse")
+        model.compile(keras.optimizers.SGD(0.5), "mse", jit_compile=False)
     before = model.get_weights()
     model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0)
     return before, model.get_weights()
@@ -44,8 +44,8 @@ def main():
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     one, two = tf.distribute.get_strategy(), tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     stacks = {
-        "reversible": lambda: Reversible(block, 3),
-        "remat": lambda: Stack(block, 3, remat=True),
+        "reversible": lambda: Reversible(block, 1),
+        "remat": lambda: Stack(block, 1, remat=True),
     }
     report = {}
     for name, depth in stacks.items():

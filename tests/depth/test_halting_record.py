@@ -73,37 +73,27 @@ def test_remainders_are_float32_at_least(policy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options, mode",
-    [
-        ({"go_backwards": True}, "eager"),
-        ({"zero_output_for_mask": True}, "graph"),
-    ],
-)
-def test_halting_of_an_rnn_equals_the_formula(options, mode):
-    layer = rnn.built("lstm", return_state=True, **options)
-    order = slice(None, None, -1 if "go_backwards" in options else 1)
-    x, real = rnn.X[:, order], rnn.REAL[:, order]
-    _, _, taken, remainder = rnn.oracle("lstm", layer.cell, x, real)
+def test_halting_of_an_rnn_equals_the_formula():
+    options = {"go_backwards": True, "zero_output_for_mask": True, "return_state": True}
+    layer = rnn.built("lstm", **options)
+    _, _, taken, remainder = rnn.oracle(layer.cell, rnn.X[:, ::-1], rnn.REAL[:, ::-1])
 
     def run(**more):
         return layer(rnn.X, mask=tf.constant(rnn.REAL), training=False, **more)
 
-    run = tf.function(run) if mode == "graph" else run
-    *results, halting = run(return_halting=True)
-    np.testing.assert_array_equal(halting.steps, taken[:, order])
-    np.testing.assert_allclose(halting.remainder, remainder[:, order], atol=ATOL)
+    *results, halting = tf.function(run)(return_halting=True)
+    np.testing.assert_array_equal(halting.steps, taken[:, ::-1])
+    np.testing.assert_allclose(halting.remainder, remainder[:, ::-1], atol=ATOL)
     assert keras.backend.standardize_dtype(halting.steps.dtype) == "int32"
-    for found, expected in zip(results, run(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    oracles.check_each(results, run(), atol=1e-6)
 
 
 @pytest.mark.slow
 def test_stacked_cells_have_a_row_each():
     cells = [
-        ACTCell(keras.layers.SimpleRNNCell(7), 5, halting_bias=-1.0, name="low"),
+        ACTCell(keras.layers.SimpleRNNCell(7), 3, halting_bias=-1.0, name="low"),
         keras.layers.GRUCell(5),
-        ACTCell(keras.layers.SimpleRNNCell(3), 4, halting_bias=1.0, name="high"),
+        ACTCell(keras.layers.SimpleRNNCell(3), 2, halting_bias=1.0, name="high"),
     ]
     layer = ACTRNN(cells, return_sequences=True)
     inputs = keras.Input((rnn.T, rnn.D))

@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.positions import Learned
 from keras_attn.residuals import PreNorm
 
 B, T, S, N, H, D, F, STEPS = 2, 5, 7, 3, 2, 11, 13, 3
@@ -59,16 +58,6 @@ def test_universal_transformer_steps_equal_the_formula():
             REAL[:, None, None] & oracles.causal(T, T),
         )
     np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=5e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("position", ["sinusoidal", Learned(max_length=9)])
-def test_position_is_added_before_each_step(position):
-    layer = built(position)
-    expected = X
-    for _ in range(STEPS):
-        expected = layer.block(layer.position(expected))
-    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
 
 
 def test_weights_are_those_of_one_block():

@@ -84,25 +84,6 @@ def test_scores_of_every_block():
     assert all("cross_attention" in s for s in scores)
 
 
-@pytest.mark.slow
-def test_cached_steps_equal_one_pass():
-    stack = built("pre_norm", cross=True)
-    whole = stack(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
-    cache = stack.initial_cache(B, T + 2)
-    context_cache = stack.context_cache(ops.array(CONTEXT))
-    start = 0
-    for length in (1, 3, 1):
-        step, cache = stack(
-            X[:, start : start + length],
-            cache=cache,
-            context_cache=context_cache,
-            context_padding_mask=CONTEXT_REAL,
-        )
-        np.testing.assert_allclose(step, whole[:, start : start + length], atol=5e-5)
-        start += length
-        assert int(cache["index"]) == start
-
-
 def test_blocks_without_cross_attention_have_no_context_cache():
     with pytest.raises(ValueError, match="`context_cache` needs blocks with `cross_attention`"):
         built(layers=2).context_cache(ops.array(CONTEXT))

@@ -19,7 +19,7 @@ X = oracles.random(B, T, D)
 
 
 def block(index=0, residual="pre_norm", kind=TransformerBlock, dropout=0.0):
-    attention = MultiHeadAttention(2, 3, pattern="causal")
+    attention = MultiHeadAttention(2, 3, pattern="causal", dropout=dropout)
     return kind(attention, FeedForward(7), residual=residual, dropout=dropout)
 
 
@@ -93,7 +93,7 @@ def test_a_dropped_block_writes_its_cache():
     keras.tree.map_structure(np.testing.assert_array_equal, written, cache)
 
 
-def gradients(layer, way="eager"):
+def gradients(layer, in_graph=False):
     def run(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -101,27 +101,23 @@ def gradients(layer, way="eager"):
             loss = tf.reduce_sum(output * tf.cos(tf.range(float(output.shape[-1]))))
         return output, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_variables)])
 
-    run = run if way == "eager" else tf.function(run, jit_compile=way == "xla")
+    run = tf.function(run) if in_graph else run
     return [np.asarray(x) for x in run(tf.constant(X))]
 
 
-@pytest.mark.parametrize(
-    "kind, way",
-    [(TransformerBlock, "eager"), slow(TransformerBlock, "xla"), slow(ParallelBlock, "graph")],
-)
-def test_the_same_rows_are_dropped_when_blocks_are_computed_again(kind, way):
+@pytest.mark.parametrize("kind, in_graph", [(TransformerBlock, False), slow(ParallelBlock, True)])
+def test_the_same_rows_are_dropped_when_blocks_are_computed_again(kind, in_graph):
     make = functools.partial(block, kind=kind, dropout=0.2)
-    results = (gradients(built(2, make=make, remat=remat), way) for remat in (True, False))
+    results = (gradients(built(2, make=make, remat=remat), in_graph) for remat in (True, False))
     oracles.check_each(*results, atol=1e-5, scaled=True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["eager", "xla"])
-def test_the_same_rows_are_dropped_when_streams_are_recovered(way, monkeypatch):
+def test_the_same_rows_are_dropped_when_streams_are_recovered(monkeypatch):
     make = functools.partial(block, dropout=0.2)
-    results = gradients(built(2, depth=Reversible, make=make), way)
+    results = gradients(built(2, depth=Reversible, make=make))
     monkeypatch.setattr(module, "reversible", in_turn)
-    expected = gradients(built(2, depth=Reversible, make=make), way)
+    expected = gradients(built(2, depth=Reversible, make=make))
     oracles.check_each(results, expected, atol=1e-4, scaled=True)
     layer = built(1, 0.999999, Reversible)
     np.testing.assert_allclose(layer(X, training=True), layer.norm(X), atol=1e-5)
@@ -141,18 +137,6 @@ def test_each_step_of_a_recurrent_block_is_dropped_by_itself():
     changed = np.any(np.diff([X, *states], axis=0) != 0, axis=(2, 3))  # (steps, rows)
     assert changed.any() and not changed.all()
     assert len({tuple(row) for row in changed}) > 1
-
-
-@pytest.mark.slow
-def test_models_train_and_load_with_drop(tmp_path):
-    inputs = keras.Input((None, D))
-    model = keras.Model(inputs, built(2, 0.4)(inputs))
-    model.compile("sgd", "mse", run_eagerly=True)
-    assert np.isfinite(model.fit(X, X, batch_size=2, verbose=0).history["loss"]).all()
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert again.layers[-1].drop == 0.4
-    np.testing.assert_allclose(again(X), model(X), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,6 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def simple_step(weights, x, states):
-    kernel, recurrent, bias = weights
-    h = np.tanh(x @ kernel + states[0] @ recurrent + bias)
-    return h, [h]
-
-
 def lstm_step(weights, x, states):
     """Gates in Keras's order: input, forget, candidate, output."""
     kernel, recurrent, bias = weights
@@ -36,11 +30,8 @@ def lstm_step(weights, x, states):
     return h, [h, c]
 
 
-STEPS = {"simple": simple_step, "lstm": lstm_step}
-
-
-def oracle(name, cell, x, real):
-    """Graves's equations, sequence by sequence: outputs, last states, N and R of each input."""
+def oracle(cell, x, real):
+    """Graves's equations of an LSTM, sequence by sequence: outputs, last states, N and R."""
     weights = [oracles.numpy_of(w) for w in cell.cell.weights]
     kernel, bias = (oracles.numpy_of(w) for w in cell.halting_unit.weights)
     num_states = len(cell.state_size) - 1
@@ -57,7 +48,7 @@ def oracle(name, cell, x, real):
                 seen, thoughts, probabilities = states, [], []
                 for n in range(1, cell.max_steps + 1):
                     flagged = np.array([*x[b, t], 1.0 if n == 1 else 0.0])
-                    output, seen = STEPS[name](weights, flagged, seen)
+                    output, seen = lstm_step(weights, flagged, seen)
                     thoughts.append([output, *seen])
                     probabilities.append(sigmoid(output @ kernel[:, 0] + bias[0]))
                 found, taken[b, t], remainder[b, t] = scalar.graves(
