@@ -79,10 +79,7 @@ def sublayers(block, formula, activation=lambda value: max(value, 0.0)):
     weights = dict(zip(("w1", "b1", "w2", "b2"), weights, strict=True))
     return [
         (norm(block.attention_residual), lambda x: formula(block.attention, x)),
-        (
-            norm(block.feed_forward_residual),
-            lambda x: oracles.feed_forward(x, weights, activation),
-        ),
+        (norm(block.feed_forward_residual), lambda x: oracles.feed_forward(x, weights, activation)),
     ]
 
 

@@ -223,11 +223,7 @@ PUBLISHED = {
     "transformer_xl_enwik8_24": (277e6, 0.5e6, None),
     "transformer_xl_wikitext103_base": (151e6, 0.5e6, None),
     # Without the compression's weights.
-    "compressive_transformer_enwik8": (
-        277e6,
-        0.5e6,
-        lambda s: -s[L] * (3 * s[D] + 1) * s[D],
-    ),
+    "compressive_transformer_enwik8": (277e6, 0.5e6, lambda s: -s[L] * (3 * s[D] + 1) * s[D]),
     # The authors' code has one table of distances for all layers, and untied logits. The small one
     # then has 38.5, which the authors' table gives as 38, and as 39 for text8.
     **{
@@ -261,8 +257,7 @@ def test_parameter_counts_are_the_published_ones():
 @pytest.mark.slow
 # In millions as published, with an encoder of images and heads that are not in our count.
 @pytest.mark.parametrize(
-    "residual, published",
-    [("gate", 66.4), (Gate("output", bias=1.0), 34.9), ("post_norm", 28.6)],
+    "residual, published", [("gate", 66.4), (Gate("output", bias=1.0), 34.9), ("post_norm", 28.6)]
 )
 def test_parameter_counts_of_gtrxl(abstract, residual, published):
     depth = abstract("gtrxl", residual=residual, num_layers=2).depth

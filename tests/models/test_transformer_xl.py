@@ -3,7 +3,6 @@ import functools
 import numpy as np
 import oracles
 import pytest
-from marks import slow
 from models import formulas
 from models.builders import built
 
@@ -13,12 +12,12 @@ CLAMP = 4
 
 
 @functools.cache
-def made(clamp):
-    model = transformer_xl(**formulas.SIZES, memory_length=formulas.T, clamp_length=clamp)
+def made():
+    model = transformer_xl(**formulas.SIZES, memory_length=formulas.T, clamp_length=CLAMP)
     return formulas.scrambled(model)
 
 
-def relative(layer, x, clamp):
+def relative(layer, x):
     """Return logits by content and by distance, pair by pair."""
     query, key = formulas.heads(layer, x, "query"), formulas.heads(layer, x, "key")
     u, v, kernel = (oracles.numpy_of(w) for w in (layer.score.u, layer.score.v, layer.score.kernel))
@@ -26,7 +25,7 @@ def relative(layer, x, clamp):
     logits = np.zeros((batch, count, length, length))
     for i in range(length):
         for j in range(i + 1):
-            distance = min(i - j, clamp or length)
+            distance = min(i - j, CLAMP)
             r = np.einsum("d,dnh->nh", oracles.sinusoids(distance, formulas.D, "concat"), kernel)
             by_content = np.sum((query[:, :, i] + u) * key[:, :, j], axis=-1)
             by_distance = np.sum((query[:, :, i] + v) * r, axis=-1)
@@ -34,14 +33,11 @@ def relative(layer, x, clamp):
     return formulas.weigh(layer, x, logits, oracles.causal(length, length))
 
 
-@pytest.mark.parametrize("clamp", [slow(None), CLAMP])
-def test_output_equals_the_formula(clamp):
-    model = made(clamp)
+def test_output_equals_the_formula():
+    model = made()
     x, table = formulas.embedded(model, formulas.IDS)
     for layer in model.depth.blocks:
-        x = formulas.post_norm(
-            x, formulas.sublayers(layer, functools.partial(relative, clamp=clamp))
-        )
+        x = formulas.post_norm(x, formulas.sublayers(layer, relative))
     # Segments with a full memory are one pass.
     np.testing.assert_allclose(formulas.read(model, (4, 5, 11)), x @ table.T, atol=2e-4)
 
@@ -49,7 +45,7 @@ def test_output_equals_the_formula(clamp):
 @pytest.mark.slow
 def test_weights_do_not_depend_on_memory_length():
     """As in the paper's evaluation: the short memory forgets, the long one does not."""
-    model = made(CLAMP)
+    model = made()
     expected = formulas.read(model, (4, 7, 11))
     for length, is_equal in ((2, False), (20, True)):
         other = transformer_xl(**formulas.SIZES, memory_length=length, clamp_length=CLAMP)

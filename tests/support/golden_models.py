@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_attn import losses, memory, metrics, models, optimizers
+from keras_attn.models import paper_sizes
 
 SEED = 20170612
 V, D, LENGTH = 11, 8, 12
@@ -124,11 +125,22 @@ def builder(name):
     return getattr(models, name)(**SIZES, **BUILDERS[name])
 
 
-def preset(name):
-    """Return the model of a preset with tiny sizes."""
+def overrides_of(name):
+    """Return the tiny sizes of a preset."""
     beginning = max(filter(name.startswith, PRESETS), key=len)
     overrides = {**SMALL, **PRESETS[beginning]}
-    return models.create(name, **{key: x for key, x in overrides.items() if x is not None})
+    return {key: x for key, x in overrides.items() if x is not None}
+
+
+def preset(name):
+    """Return the model of a preset with tiny sizes."""
+    return models.create(name, **overrides_of(name))
+
+
+def arguments_of(name):
+    """Return a preset's builder and all arguments as a text, equal for presets of other sizes."""
+    build, sizes = paper_sizes.PRESETS[name]
+    return repr((build.__name__, sorted({**sizes, **overrides_of(name)}.items())))
 
 
 def initial_weights(make, name):
