@@ -62,27 +62,18 @@ VALUES = [
     (lambda: attention(pattern="Causal"), "Did you mean 'causal'?"),
     (lambda: attention(pattern="sliding_window"), "Did you mean `patterns.Local(window=...)`?"),
     (lambda: attention(pattern="full"), "Did you mean 'dense'?"),
-    (
-        lambda: attention(pattern=Local),
-        "not a class: pass `patterns.Local(window=...)`.",
-    ),
+    (lambda: attention(pattern=Local), "not a class: pass `patterns.Local(window=...)`."),
     (lambda: attention(score="learned_relative"), "`scores.LearnedRelative(max_distance=...)`?"),
     (
         lambda: attention(score="causal"),
         "Unknown score. `patterns.Causal()` belongs to another axis.",
     ),
     (lambda: attention(position="relative"), "`scores.Relative()` belongs to another axis."),
-    (
-        lambda: attention(position="sinusoidal"),
-        "must act on heads, as 'rotary' does",
-    ),
+    (lambda: attention(position="sinusoidal"), "must act on heads, as 'rotary' does"),
     (lambda: block(residual="prenorm"), "Did you mean 'pre_norm'? Received: residual='prenorm'."),
     (lambda: block(residual=residuals.Gate), "not a class: pass `residuals.Gate()`."),
     (lambda: depth.Recurrent(block(), 3, position="timesteps"), "Did you mean 'timestep'?"),
-    (
-        lambda: PerHead([Causal(), "locl"]),
-        "`patterns.Local(window=...)`? Received: patterns[1]=",
-    ),
+    (lambda: PerHead([Causal(), "locl"]), "`patterns.Local(window=...)`? Received: patterns[1]="),
     (lambda: Local(3) & "causl", "Did you mean 'causal'? Received: second='causl'."),
     (lambda: "causl" | Local(3), "Did you mean 'causal'? Received: first='causl'."),
     (lambda: viz.plot_pattern("local", 4), "Did you mean `patterns.Local(window=...)`?"),
@@ -137,10 +128,7 @@ KEYWORDS = [
     (lambda: attention(causal=True), 'Use `pattern="causal"`. Received: causal=True.'),
     (lambda: attention(zebra=1), "Its arguments are num_heads, key_dim,"),
     (lambda: MultiHeadAttention(num_heads=2, head_dim=4), "Use `key_dim`. Received: head_dim=4."),
-    (
-        lambda: FeedForward(units=16),
-        "no argument `units`. Use `intermediate_dim`.",
-    ),
+    (lambda: FeedForward(units=16), "no argument `units`. Use `intermediate_dim`."),
     (lambda: attention(embed_dim=8), "Use `key_dim`, the size of a head: the width divided by"),
     (
         lambda: TransformerBlock(num_heads=2, intermediate_dim=16),
@@ -161,10 +149,7 @@ KEYWORDS = [
     (lambda: optimizers.Noam(d_model=8), "Use `hidden_dim`. Received: d_model=8."),
     (lambda: optimizers.Adam(lr=3), "Use `learning_rate`. Received: lr=3."),
     (lambda: callbacks.Resume("run", every=3), "Did you mean `every_steps`? Received: every=3."),
-    (
-        lambda: models.create("gpt2_small", num_layer=3),
-        "`gpt` has no argument `num_layer`.",
-    ),
+    (lambda: models.create("gpt2_small", num_layer=3), "`gpt` has no argument `num_layer`."),
     (lambda: models.create("gpt2_small", vocab_size=3), "Use `vocabulary_size`."),
 ]
 
@@ -200,19 +185,10 @@ def test_booleans_of_numpy_and_arguments_of_other_packages_are_taken():
 ARGUMENTS = [
     (lambda: FeedForward(16, activation="swiglu"), "GatedFeedForward(activation='silu')"),
     (lambda: FeedForward(16, activation="geglu"), "GatedFeedForward(activation='gelu')"),
-    (
-        lambda: FeedForward(16, activation="GELU"),
-        "Did you mean 'gelu'?",
-    ),
-    (
-        lambda: FeedForward(16, activation=3),
-        "a function or a name of `keras.activations`.",
-    ),
+    (lambda: FeedForward(16, activation="GELU"), "Did you mean 'gelu'?"),
+    (lambda: FeedForward(16, activation=3), "a function or a name of `keras.activations`."),
     (lambda: TransformerBlock(FeedForward(16), attention()), "the order is `TransformerBlock("),
-    (
-        lambda: TransformerBlock(attention(), attention()),
-        "`feed_forward` must be a layer that is",
-    ),
+    (lambda: TransformerBlock(attention(), attention()), "`feed_forward` must be a layer that is"),
     (
         lambda: TransformerBlock(keras.layers.MultiHeadAttention(2, 4), FeedForward(16)),
         "of which cache, key_positions, query_positions are missing",
@@ -262,42 +238,21 @@ CALLS = [
     (lambda: testing.check_attention(MultiHeadAttention), "a Keras layer, an object, not a class."),
     (lambda: attention()(X), "for self-attention call the layer with `(x, x)`. Received:"),
     (lambda: attention()(keras.Input((3, 8))), "for self-attention call the layer with `(x, x)`."),
-    (
-        lambda: attention()(None, None),
-        "`query` must be a tensor of shape (batch, length, width).",
-    ),
-    (
-        lambda: block()(None),
-        "`x` must be a tensor of shape (batch, length, width).",
-    ),
+    (lambda: attention()(None, None), "`query` must be a tensor of shape (batch, length, width)."),
+    (lambda: block()(None), "`x` must be a tensor of shape (batch, length, width)."),
     (lambda: FeedForward(16)(None), "`x` must be a tensor of shape (batch, length, width)."),
-    (
-        lambda: FeedForward(16)(X[0, 0]),
-        "must be of shape (..., length, width).",
-    ),
-    (
-        lambda: attention()(X[None], X[None]),
-        FOLD.format("query") + " Received: shape=",
-    ),
+    (lambda: FeedForward(16)(X[0, 0]), "must be of shape (..., length, width)."),
+    (lambda: attention()(X[None], X[None]), FOLD.format("query") + " Received: shape="),
     (lambda: block()(X[None]), FOLD.format("query")),
     (
         lambda: attention()(X, X, attention_mask=np.zeros((3, 3))),
         "by `attention_mask = additive_mask > -1`. Received: attention_mask of floating-point",
     ),
-    (
-        lambda: block()(X, cache={}),
-        "`cache` must have the caches of attention, as a",
-    ),
-    (
-        lambda: Local(3).allowed(3, 2),
-        "`query_positions` must be of shape (T,) or (B, T)",
-    ),
+    (lambda: block()(X, cache={}), "`cache` must have the caches of attention, as a"),
+    (lambda: Local(3).allowed(3, 2), "`query_positions` must be of shape (T,) or (B, T)"),
     (lambda: generation.generate(gpt(), "hello"), "`encode` of a tokenizer turns text into ids."),
     (lambda: generation.generate(gpt(), [[4, 5], [3]]), "on the right;"),
-    (
-        lambda: generation.generate(gpt(), np.zeros((1, 0), int)),
-        "Received: shape=(1, 0),",
-    ),
+    (lambda: generation.generate(gpt(), np.zeros((1, 0), int)), "Received: shape=(1, 0),"),
     (
         lambda: generation.generate(gpt(), [[25]]),
         "must be ids of the vocabulary, in [0, 20). Use the tokenizer that the model was made for.",

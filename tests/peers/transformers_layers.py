@@ -14,33 +14,21 @@ from transformers import (
     BigBirdConfig,
     DebertaV2Config,
     DiffLlamaConfig,
-    Gemma2Config,
-    GptOssConfig,
     LlamaConfig,
-    LongformerConfig,
-    MixtralConfig,
     MptConfig,
     Olmo2Config,
-    Qwen3Config,
-    SwitchTransformersConfig,
     T5Config,
 )
 from transformers.models.big_bird import modeling_big_bird as big_bird
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.deberta_v2 import modeling_deberta_v2 as deberta
 from transformers.models.diffllama import modeling_diffllama as diffllama
-from transformers.models.gemma2 import modeling_gemma2 as gemma2
-from transformers.models.gpt_oss import modeling_gpt_oss as gpt_oss
 from transformers.models.llama import modeling_llama as llama
-from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
-from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.mpt import modeling_mpt as mpt
 from transformers.models.olmo2 import modeling_olmo2 as olmo2
-from transformers.models.qwen3 import modeling_qwen3 as qwen3
-from transformers.models.switch_transformers import modeling_switch_transformers as switch
 from transformers.models.t5.modeling_t5 import T5Attention
 
-B, T, N, K, H, D, F, E = 2, 11, 4, 2, 6, 12, 7, 5
+B, T, N, K, H, D, F = 2, 11, 4, 2, 6, 12, 7
 HEADS = {"num_attention_heads": N, "num_key_value_heads": K, "head_dim": H}
 EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
 RESULTS = {}
@@ -69,40 +57,10 @@ def record(case, module, **arrays):
         )
 
 
-def causal(length, window=None):
+def causal(length):
     """An additive mask (1, 1, T, T)."""
     i, j = torch.arange(length)[:, None], torch.arange(length)
-    allowed = (j <= i) & (j > i - (window or length))
-    return torch.where(allowed, 0.0, torch.finfo(torch.float32).min)[None, None]
-
-
-def norms():
-    x = random(B, T, D, scale=3.0)
-    for name, norm in (
-        ("llama_norm", llama.LlamaRMSNorm(D, 1e-6)),
-        ("gemma_norm", gemma2.Gemma2RMSNorm(D, 1e-6)),
-    ):
-        norm = filled(norm)
-        record(name, norm, x=x, y=norm(x))
-
-
-def feed_forward():
-    x = random(B, T, D)
-    sizes = {"hidden_size": D, "intermediate_size": F, **HEADS, **EAGER}
-    swiglu = filled(llama.LlamaMLP(LlamaConfig(**sizes)))
-    record("swiglu", swiglu, x=x, y=swiglu(x))
-    geglu = filled(gemma2.Gemma2MLP(Gemma2Config(**sizes)))
-    record("geglu", geglu, x=x, y=geglu(x))
-    experts = filled(
-        MixtralSparseMoeBlock(MixtralConfig(**sizes, num_local_experts=E, num_experts_per_tok=2))
-    )
-    record("mixtral", experts, x=x, y=experts(x))
-    config = SwitchTransformersConfig(d_model=D, d_ff=F, num_experts=E, expert_capacity=T)
-    experts = filled(switch.SwitchTransformersSparseMLP(config))
-    record("switch", experts, x=x, y=experts(x))
-    config = GptOssConfig(**sizes, num_local_experts=E, num_experts_per_tok=3)
-    experts = filled(gpt_oss.GptOssMLP(config))
-    record("gpt_oss_experts", experts, x=x, y=experts(x)[0])
+    return torch.where(j <= i, 0.0, torch.finfo(torch.float32).min)[None, None]
 
 
 def biases():
@@ -163,22 +121,18 @@ def rotary():
 
 def attention():
     sizes = {"hidden_size": D, "intermediate_size": F, "num_hidden_layers": 2, **HEADS, **EAGER}
-    capped = {"attn_logit_softcapping": 2.0, "query_pre_attn_scalar": H}
     cases = {
-        "olmo2": (olmo2, "Olmo2", Olmo2Config(**sizes), None),
-        "qwen3": (qwen3, "Qwen3", Qwen3Config(**sizes), None),
-        "gpt_oss": (gpt_oss, "GptOss", GptOssConfig(**sizes, sliding_window=3), 3),
-        "gemma2": (gemma2, "Gemma2", Gemma2Config(**sizes, sliding_window=3, **capped), 3),
+        "olmo2": (olmo2, "Olmo2", Olmo2Config(**sizes)),
         "diffllama": (
             *(diffllama, "DiffLlama"),
-            *(DiffLlamaConfig(**{**sizes, "num_key_value_heads": N}), None),
+            DiffLlamaConfig(**{**sizes, "num_key_value_heads": N}),
         ),
     }
     x, places = random(B, T, D), torch.arange(T)[None]
-    for name, (module, prefix, config, window) in cases.items():
+    for name, (module, prefix, config) in cases.items():
         layer = filled(getattr(module, f"{prefix}Attention")(config, 0))
         turns = getattr(module, f"{prefix}RotaryEmbedding")(config)(x, places)
-        y = layer(x, turns, causal(T, window))[0]
+        y = layer(x, turns, causal(T))[0]
         record(name, layer, x=x, y=y, base=config.rope_parameters["rope_theta"])
 
 
@@ -198,26 +152,6 @@ def disentangled():
     record("deberta", layer, x=x, y=y, table=table)
 
 
-def longformer():
-    config = LongformerConfig(
-        hidden_size=N * H,
-        num_attention_heads=N,
-        attention_window=[4],
-        attention_probs_dropout_prob=0.0,
-    )
-    layer = filled(LongformerSelfAttention(config, 0))
-    layer.load_state_dict(
-        {name: layer.state_dict()[name.replace("_global", "")] for name in layer.state_dict()}
-    )
-    x, none = random(B, 16, N * H), torch.zeros(B, 16, dtype=torch.bool)
-    y = layer(x, torch.zeros(B, 16), none, none, False)[0]
-    record("longformer_local", layer, x=x, y=y)
-    first = none.clone()
-    first[:, :3] = True
-    y = layer(x, first.float(), none, first, True)[0]
-    record("longformer", layer, x=x, y=y)
-
-
 def bigbird():
     config = BigBirdConfig(
         hidden_size=N * H,
@@ -235,15 +169,6 @@ def bigbird():
 
 if __name__ == "__main__":
     with torch.no_grad():
-        for part in (
-            norms,
-            feed_forward,
-            biases,
-            rotary,
-            attention,
-            disentangled,
-            longformer,
-            bigbird,
-        ):
+        for part in (biases, rotary, attention, disentangled, bigbird):
             part()
     np.savez(sys.argv[1], **RESULTS)
