@@ -77,7 +77,7 @@ def generate(
 
     Example:
         >>> import keras_attn, numpy as np
-        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=20)
+        >>> model = keras_attn.models.gpt(20, 1, 2, 8, 16, max_length=8)
         >>> ids, scores = keras_attn.generation.generate(model, np.array([[5, 6, 3]]), "greedy", 4)
         >>> ids.shape
         TensorShape([1, 4])

@@ -18,15 +18,15 @@ import keras_attn
 from keras_attn.distribution import ModelParallel
 
 V, D, ROWS, LENGTH = 512, 64, 16, 32
-SIZES = {"num_layers": 2, "num_heads": 8, "hidden_dim": D, "intermediate_dim": 256}
+SIZES = {"num_heads": 8, "hidden_dim": D, "intermediate_dim": 256}
 MODELS = {
-    "gpt": lambda: keras_attn.models.gpt(V, **SIZES, max_length=LENGTH),
-    "transformer": lambda: keras_attn.models.transformer(V, **SIZES),
-    "llama": lambda: keras_attn.models.llama(V, **SIZES, num_key_value_heads=8),
+    "gpt": lambda: keras_attn.models.gpt(V, 2, **SIZES, max_length=LENGTH),
+    "transformer": lambda: keras_attn.models.transformer(V, 1, **SIZES),
+    "llama": lambda: keras_attn.models.llama(V, 1, **SIZES, num_key_value_heads=8),
 }
 BOTH_AXES = (2, 4, True)
 MESHES = {
-    "gpt": [(8, 1, False), (8, 1, True), (1, 8, False), (2, 4, False), BOTH_AXES],
+    "gpt": [(8, 1, True), (2, 4, False), BOTH_AXES],
     "transformer": [BOTH_AXES],
     "llama": [BOTH_AXES],
 }
@@ -54,11 +54,11 @@ def compiled(model, place):
 
 def collective_bytes(program):
     """Return the bytes that collectives return, by kind."""
-    found = collections.Counter()
+    sizes = collections.Counter()
     for result, kind in re.findall(rf"= (.*?) ({KINDS})(?:-start)?[(]", program):
         for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", result):
-            found[kind] += ITEM[dtype] * math.prod(int(n) for n in dims.split(",") if n)
-    return found
+            sizes[kind] += ITEM[dtype] * math.prod(int(n) for n in dims.split(",") if n)
+    return sizes
 
 
 def held(weights):
@@ -75,14 +75,14 @@ def main():
             model = make()
             mesh = {"data": data, "model": model_axis}
             costs = keras_attn.explain(model, LENGTH, ROWS, mesh=mesh, shards_parameters=shards)
-            found = {
+            result = {
                 "model": name,
                 "mesh": [data, model_axis, shards],
                 "weights": held(model.weights),
                 "collectives": collective_bytes(compiled(model, place)),
                 "calculated": {**dataclasses.asdict(costs.devices), "moved": costs.devices.moved},
             }
-            print(json.dumps(found), flush=True)
+            print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,11 +42,11 @@ def trained(place):
 def share(model):
     """The bytes of weights and optimizer on the fullest device, of all bytes."""
     variables = [*model.variables, *model.optimizer.variables]
-    found = dict.fromkeys(jax.devices(), 0)
+    sizes = dict.fromkeys(jax.devices(), 0)
     for variable in variables:
         for shard in variable.value.addressable_shards:
-            found[shard.device] += shard.data.nbytes
-    return max(found.values()) / sum(v.value.nbytes for v in variables)
+            sizes[shard.device] += shard.data.nbytes
+    return max(sizes.values()) / sum(v.value.nbytes for v in variables)
 
 
 def saved(model, place, path):
@@ -95,13 +95,13 @@ def error_of(function, *arguments, **keywords):
 
 def warnings_of(*layers):
     """The warnings of a scope in which a model of layers is built."""
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with strategy("model_parallel", data=2, model=4).scope():
             x = keras.Input((8,))
             for layer in layers:
                 x = layer(x)
-    return [str(w.message) for w in found if "whole" in str(w.message)]
+    return [str(w.message) for w in caught if "whole" in str(w.message)]
 
 
 class Named(keras.layers.Dense):
@@ -116,7 +116,7 @@ def main(directory):
     _, weights, predicted, written = trained(None)
     tensor, zero = ModelParallel(2, 4), ModelParallel(8, 1, True)
     model, divided, outputs, ids = trained(tensor)
-    found = {
+    results = {
         "trained": {
             "difference": max(abs(a - b).max() for a, b in zip(divided, weights, strict=True)),
             "outputs": abs(outputs - predicted).max(),
@@ -128,19 +128,19 @@ def main(directory):
     }
     model = made(zero)
     model.optimizer.build(model.trainable_variables)
-    found["8"] = saved(model, zero, f"{directory}/8.keras")
-    found["errors"] = [
+    results["8"] = saved(model, zero, f"{directory}/8.keras")
+    results["errors"] = [
         error_of(ModelParallel, 2, 3),
         error_of(ModelParallel, 0, 8),
         error_of(strategy, "none", data=2),
         error_of(lambda: keras.Sequential([keras.Input((8,)), Wrong(4)])),
     ]
-    found["warnings"] = [
+    results["warnings"] = [
         warnings_of(keras.layers.Dense(4, name="mine")),
         warnings_of(Named(4), Named(6, name="six")),
         warnings_of(Named(4)),
     ]
-    print(json.dumps(found, default=float))
+    print(json.dumps(results, default=float))
 
 
 class Wrong(keras.layers.Dense):

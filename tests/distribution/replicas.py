@@ -90,16 +90,10 @@ def sizes(**others):
 
 # Of each model: how it is made, its data, its optimizer and the epochs that make twenty steps.
 CASES = {
-    "transformer": (
-        lambda: models.transformer(**sizes()),
-        lambda: Batches(pairs),
-        lambda: Adam(0.01, epsilon=1e-3, global_clipnorm=0.3),
-        EPOCHS,
-    ),
     "universal_transformer": (
         lambda: models.universal_transformer(**sizes(num_layers=2), depth="act", ponder_loss=0.1),
         lambda: Batches(pairs),
-        lambda: keras.optimizers.SGD(0.1),
+        lambda: Adam(0.01, epsilon=1e-3, global_clipnorm=0.3),
         EPOCHS,
     ),
     "adaptive_span_transformer": (
@@ -177,12 +171,12 @@ def main(directory, cases, *kinds):
         )
     for kind in kinds:
         place = strategy(kind)
-        found = {"replicas": place.num_replicas_in_sync}
+        arrays = {"replicas": place.num_replicas_in_sync}
         if IS_TENSORFLOW:
-            found["rows"] = rows_seen(place)
+            arrays["rows"] = rows_seen(place)
         for name in cases.split(","):
-            found |= numbers(place, name)
-        np.savez(os.path.join(directory, kind), **found)
+            arrays |= numbers(place, name)
+        np.savez(os.path.join(directory, kind), **arrays)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ rest = [v.value for v in layer.non_trainable_variables]
 def loss(weights, x):
     return (layer.stateless_call(weights, rest, x)[0] ** 2).mean()
 
-def gradients(*mesh):
+def gradients_on(*mesh):
     mesh = Mesh(np.array(jax.devices()[: np.prod(mesh)]).reshape(mesh), ("batch", "model"))
     put = lambda value, *axes: jax.device_put(value, NamedSharding(mesh, PartitionSpec(*axes)))
-    found = jax.jit(jax.grad(loss))([put(w) for w in weights], put(x, "batch"))
-    return [np.asarray(g) for g in found]
+    gradients = jax.jit(jax.grad(loss))([put(w) for w in weights], put(x, "batch"))
+    return [np.asarray(g) for g in gradients]
 
-alone, cut = gradients(1, 1), gradients(2, 4)
+alone, cut = gradients_on(1, 1), gradients_on(2, 4)
 print(json.dumps([float(abs(a - b).max() / abs(a).max()) for a, b in zip(alone, cut)]))
 """
 

@@ -46,15 +46,15 @@ def curves(name, policy, seeds):
     model.compile(keras.optimizers.Adam(0.01), LabelSmoothedCrossentropy(0.0), jit_compile=False)
     model.optimizer.build(model.trainable_variables)
     weights, state = model.get_weights(), [x.numpy() for x in model.optimizer.variables]
-    found = []
+    losses = []
     for seed in range(seeds):
         generator = np.random.default_rng(seed)
         model.set_weights([_reordered(weight, generator) if seed else weight for weight in weights])
         for variable, value in zip(model.optimizer.variables, state, strict=True):
             variable.assign(value)
         steps = (model.train_on_batch(*batch, return_dict=True) for batch in batches())
-        found.append([logs["loss"] for logs in steps])
-    return np.array(found)
+        losses.append([logs["loss"] for logs in steps])
+    return np.array(losses)
 
 
 def _reordered(weight, generator):
@@ -65,9 +65,9 @@ def _reordered(weight, generator):
 @functools.cache
 def with_noise(name):
     """The curve of float32, and how far float32 is from itself with other weights."""
-    found = curves(name, "float32", SEEDS)
-    pairs = itertools.combinations(found, 2)
-    return found[0], np.mean([np.abs(one - other).mean() for one, other in pairs])
+    by_seed = curves(name, "float32", SEEDS)
+    pairs = itertools.combinations(by_seed, 2)
+    return by_seed[0], np.mean([np.abs(one - other).mean() for one, other in pairs])
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ tf.config.set_logical_device_configuration(cpu, devices)
 threads = tf.config.threading
 threads.set_intra_op_parallelism_threads(int(sys.argv[1]))
 place, again = strategy("mirrored"), strategy("mirrored")
-found = threads.get_intra_op_parallelism_threads()
-print(json.dumps([found, place.num_replicas_in_sync == len(devices), place is again]))
+number = threads.get_intra_op_parallelism_threads()
+print(json.dumps([number, place.num_replicas_in_sync == len(devices), place is again]))
 """
 
 

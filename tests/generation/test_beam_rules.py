@@ -33,11 +33,11 @@ def test_search_equals_the_loop(early_stopping, ends):
 
 def test_the_rules_differ():
     """The test above could not fail for a rule that finds the same as another one."""
-    found = [
+    by_rule = [
         [search(Markov(seed).log_probs, penalty, rule)[0] for penalty, seed in CASES]
         for rule in (False, True, "never")
     ]
-    assert all(found[i] != found[j] for i, j in ((0, 1), (0, 2), (1, 2)))
+    assert all(by_rule[i] != by_rule[j] for i, j in ((0, 1), (0, 2), (1, 2)))
 
 
 def test_the_exact_search_by_powers_finds_the_best_of_all():

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 import pytest
 import recipe_runs
-import tensorflow as tf
 from decoding_models import (
     BOS,
     EOS,
@@ -17,10 +16,9 @@ from decoding_models import (
     beam_by_hand,
     decode_eagerly,
     greedy_by_hand,
-    sharpened,
 )
 
-from keras_attn import export, models, text
+from keras_attn import text
 from keras_attn.generation import (
     Beam,
     Constrained,
@@ -125,16 +123,16 @@ def test_a_beam_search_drops_dead_ends_and_keeps_the_other_hypotheses():
 
 
 def test_a_row_ends_at_a_dead_end():
-    found = set()
+    is_finite = set()
     for seed in (0, 2):
         model = Markov(seed)
         tokens, score = greedy_by_hand(in_the_maze(model.log_probs), 0, 4)
-        found.add(np.isfinite(score))
+        is_finite.add(np.isfinite(score))
         for strategy in (Greedy(), Speculative(model, 2)):
             ids, scores = decode_in_the_maze(model, strategy)
             assert ids[0].tolist() == tokens
             np.testing.assert_allclose(scores[0], score, rtol=1e-4)
-    assert found == {True, False}
+    assert is_finite == {True, False}
 
 
 TRUNCATED = {"top_k": 3, "top_p": 0.99, "min_p": 0.01, "typical_p": 0.99}
@@ -143,7 +141,7 @@ TRUNCATED = {"top_k": 3, "top_p": 0.99, "min_p": 0.01, "typical_p": 0.99}
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, TRUNCATED], ids=len)
 def test_a_sampled_row_ends_at_a_dead_end(arguments):
-    model, found = Markov(0), set()
+    model, has_ended = Markov(0), set()
     log_probs, sample = in_the_maze(model.log_probs), Sample(5.0, seed=0, **arguments)
     for strategy in (sample, Speculative(model, 2, sample)):
         for row, score in zip(*decode_in_the_maze(model, strategy, rows=30), strict=True):
@@ -152,8 +150,8 @@ def test_a_sampled_row_ends_at_a_dead_end(arguments):
             assert not row[end:].any() and log_probs(0, written)[last] > -np.inf
             assert (last == EOS) == np.isfinite(score)
             assert last == EOS or not np.isfinite(log_probs(0, [*written, last])).any()
-            found.add(last == EOS)
-    assert found == {True, False}
+            has_ended.add(last == EOS)
+    assert has_ended == {True, False}
 
 
 def test_several_end_tokens_end_greedy_decoding():
@@ -242,20 +240,6 @@ def test_untrained_models_write_dates_in_iso_8601(dates, strategy):
     assert set(tokenizer.decode_as_strings(ids)) <= set(days)
     ids, _ = decode_eagerly(model, [[5], [6]], strategy, 1)
     assert not set(tokenizer.decode_as_strings(ids)) & {day[0] for day in days}
-
-
-@pytest.mark.slow
-def test_an_export_holds_the_table(dates, tmp_path):
-    table, tokenizer = dates
-    model = sharpened(models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16))
-    strategy, sources = Constrained(Beam(2), table), ["5. 1. 1950", "2/29/2000", "q"]
-    path = export.saved_model(
-        model, tmp_path, tokenizer=tokenizer, strategy=strategy, max_length=12
-    )
-    served = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(sources))
-    expected, _ = export.Translator(model, tokenizer, strategy, 12).translate(sources)
-    assert [day.decode() for day in served["translation"].numpy()] == expected
-    assert set(expected) <= set(iso_dates())
 
 
 @pytest.mark.slow

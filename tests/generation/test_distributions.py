@@ -70,9 +70,9 @@ def truncated(logits, temperature=1.0, top_k=None, top_p=None, min_p=None, typic
     ],
 )
 def test_the_distribution_equals_the_definitions(logits, arguments):
-    found, logarithms = Sample(**arguments).distribution(logits)
+    probabilities, logarithms = Sample(**arguments).distribution(logits)
     expected = np.stack([truncated(row, **arguments) for row in logits])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-6)
     np.testing.assert_allclose(np.exp(logarithms), expected, atol=1e-6)
     if arguments:
         assert (expected == 0).any()
@@ -89,8 +89,8 @@ def test_the_temperature_comes_before_the_truncations(logits):
 def test_typical_sampling_may_forbid_the_most_likely_token():
     """One token of 0.4 among six of 0.1: the typical ones are rarer than the likeliest."""
     p = np.array([[0.4, *[0.1] * 6]], "float32")
-    found = ops.convert_to_numpy(Sample(typical_p=0.5).distribution(np.log(p))[0])[0]
-    assert found[0] == 0 and np.count_nonzero(found) == 6  # ties stay together
+    probabilities = ops.convert_to_numpy(Sample(typical_p=0.5).distribution(np.log(p))[0])[0]
+    assert probabilities[0] == 0 and np.count_nonzero(probabilities) == 6  # ties stay together
 
 
 def test_drawing_never_returns_a_token_of_probability_zero():
@@ -121,12 +121,12 @@ def test_a_penalty_counts_a_token_once_and_leaves_padding_out(logits):
     inputs = read_inputs(ops.convert_to_tensor(prompts), None, 0)
     state = penalty.start(Model, inputs, VOCABULARY)
     state = penalty.advance(state, ops.convert_to_tensor(generated))
-    found = ops.convert_to_numpy(penalty.apply(logits[:2], state))
+    penalised = ops.convert_to_numpy(penalty.apply(logits[:2], state))
     for row, seen in enumerate(({5, 6}, {4, 12})):
         for token, logit in enumerate(logits[row]):
             if token in seen:
                 logit = logit / 1.5 if logit > 0 else logit * 1.5
-            assert found[row, token] == pytest.approx(logit, rel=1e-6)
+            assert penalised[row, token] == pytest.approx(logit, rel=1e-6)
     assert (logits[0, [5, 6]] > 0).any() or (logits[1, [4, 12]] > 0).any()
     Model.reads_prompt = False  # a source is no text that the model wrote
     assert not ops.any(penalty.start(Model, inputs, VOCABULARY))

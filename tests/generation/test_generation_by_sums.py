@@ -123,7 +123,7 @@ def test_a_decoder_of_sums_translates_as_one_of_keys(monkeypatch):
 
 @pytest.mark.slow
 def test_xla_generates_the_same():
-    model = model_of(Kernel(), FAVOR(9))
+    model = model_of(FAVOR(9))
     ids, _ = decode_eagerly(model, PROMPTS, "greedy", 4, ends=(-1,))
     compiled, _ = generate(model, PROMPTS, max_length=4, eos_id=-1, jit_compile=True)
     np.testing.assert_array_equal(compiled, ids)

@@ -56,8 +56,8 @@ def draft_of(kind):
 def counted(model, inputs, strategy, max_length, ends=(-1,), grows=False):
     """Return ids, scores and steps as arrays."""
     options = DecodingOptions(max_length, 2, ends, grows)
-    found = strategy.decode_and_count(model, read_inputs(tf.constant(inputs), None, 0), options)
-    return [x.numpy() for x in found]
+    results = strategy.decode_and_count(model, read_inputs(tf.constant(inputs), None, 0), options)
+    return [x.numpy() for x in results]
 
 
 @pytest.mark.parametrize(
@@ -165,13 +165,17 @@ def test_a_constraint_and_a_penalty_reach_the_proposals():
 
 
 @pytest.mark.slow
-def test_an_export_holds_the_weights_of_the_draft(tmp_path):
+def test_an_export_holds_the_weights_of_the_draft_and_the_table(tmp_path):
     model, inputs, _ = model_of("causal")
-    strategy = Speculative(draft_of("causal"), 2)
+    table = np.full((2, VOCABULARY), -1)
+    table[0, [4, 5]], table[1, [5, 6]] = 1, 0
+    strategy = Constrained(Speculative(draft_of("causal"), 2), table)
     path = export.saved_model(model, tmp_path, strategy=strategy, max_length=5)
     run = tf.saved_model.load(path).signatures["ids"]
-    found = run(token_ids=tf.constant(inputs), lengths=tf.constant([3, 2, 1]))["ids"]
-    np.testing.assert_array_equal(found, generate(model, inputs, "greedy", 5)[0])
+    ids = run(token_ids=tf.constant(inputs), lengths=tf.constant([3, 2, 1]))["ids"]
+    expected, _ = decode_eagerly(model, inputs, Constrained("greedy", table), 5)
+    np.testing.assert_array_equal(ids, expected)
+    assert (expected != decode_eagerly(model, inputs, "greedy", 5)[0]).any()
 
 
 def test_a_changed_draft_is_compiled_again():

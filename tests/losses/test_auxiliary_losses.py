@@ -96,17 +96,17 @@ def test_sample_weight_belongs_to_the_target():
     expected, _ = loop_loss(trained, 0, weights)
     assert float(total_loss(trained, sample_weight=weights)) == pytest.approx(expected, rel=1e-5)
     by_row, _ = loop_loss(trained, 1, weights[:, :1])
-    found = float(total_loss(trained, sample_weight=weights[:, 0]))
-    assert found == pytest.approx(by_row, rel=1e-5)
+    loss = float(total_loss(trained, sample_weight=weights[:, 0]))
+    assert loss == pytest.approx(by_row, rel=1e-5)
 
 
 @pytest.mark.slow
 def test_hidden_states_are_the_outputs_of_the_blocks():
     """And the last is what the model reads, after the norm that closes a stack."""
     trained = trained_model(model=language_model(residual="pre_norm", remat=True))
-    model, (logits, found) = trained.model, trained(X, training=True)
+    model, (logits, states) = trained.model, trained(X, training=True)
     x = model.position(model.embedding(X["token_ids"]))
-    for block, hidden in zip(model.depth.blocks, found, strict=True):
+    for block, hidden in zip(model.depth.blocks, states, strict=True):
         x = block(x)
         last = block is model.depth.blocks[-1]
         np.testing.assert_allclose(hidden, model.depth.norm(x) if last else x, atol=1e-6)
@@ -152,8 +152,8 @@ def test_a_classifier_whose_time_is_over_gets_no_gradient():
 def test_all_weights_of_the_model_are_trained():
     trained = trained_model(model=language_model(residual="pre_norm"), shared_heads=True)
     weights = trained.model.trainable_weights
-    _, found = gradients(trained, 50, weights)
+    _, by_weight = gradients(trained, 50, weights)
     # A bias of keys cancels in the softmax.
-    names = [w.path for w, gradient in zip(weights, found) if not np.abs(gradient).max() > 1e-6]
+    names = [w.path for w, gradient in zip(weights, by_weight) if not np.abs(gradient).max() > 1e-6]
     assert all("key_bias" in name for name in names)
     assert len(names) == LAYERS and len(weights) > 45

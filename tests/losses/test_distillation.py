@@ -90,9 +90,9 @@ def test_logits_in_low_precision_give_a_loss_of_float32():
     logits = type(trained(X, training=True))(
         *(keras.ops.cast(x, "float16") for x in trained(X, training=True))
     )
-    found = trained.compute_loss(X, Y, logits)
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    assert float(found) == pytest.approx(loss_of(trained), rel=2e-2)
+    loss = trained.compute_loss(X, Y, logits)
+    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
+    assert float(loss) == pytest.approx(loss_of(trained), rel=2e-2)
 
 
 @pytest.mark.parametrize(

@@ -44,5 +44,5 @@ def test_crossentropy_equals_the_formula_to_the_last_digits():
     log_softmax = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     losses = -(0.9 * np.eye(V)[LABELS] + 0.1 / V) * log_softmax
     expected = (losses.sum(-1) * WEIGHTS)[LABELS != 0].sum() / np.sum(LABELS != 0)
-    found = LabelSmoothedCrossentropy(0.1)(LABELS, logits, WEIGHTS)
-    assert float(found) == pytest.approx(expected, rel=1e-14)
+    loss = LabelSmoothedCrossentropy(0.1)(LABELS, logits, WEIGHTS)
+    assert float(loss) == pytest.approx(expected, rel=1e-14)

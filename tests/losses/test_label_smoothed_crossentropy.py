@@ -50,13 +50,18 @@ def value_and_gradient(loss, labels, logits, jit_compile=False, **kwargs):
     return float(value), gradient.numpy()
 
 
+def assert_close(result, expected, atol=1e-7):
+    """Compare two losses, and their gradients."""
+    np.testing.assert_allclose(result[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(result[1], expected[1], atol=atol)
+
+
 @pytest.mark.parametrize("smoothing, jit_compile", [(0.0, False), (0.6, False), slow(0.1, True)])
 def test_loss_and_gradient_equal_an_oracle(smoothing, jit_compile):
     labels, logits = example()
     expected = oracle(labels, logits, smoothing)
-    found = value_and_gradient(LabelSmoothedCrossentropy(smoothing), labels, logits, jit_compile)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+    result = value_and_gradient(LabelSmoothedCrossentropy(smoothing), labels, logits, jit_compile)
+    assert_close(result, expected)
 
 
 def test_the_portable_formula_equals_the_fused_one(monkeypatch):
@@ -64,9 +69,8 @@ def test_the_portable_formula_equals_the_fused_one(monkeypatch):
     labels, logits = example()
     monkeypatch.setattr(operations, "crossentropy", operations.crossentropy.portable)
     expected = oracle(labels, logits, 0.1)
-    found = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+    result = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
+    assert_close(result, expected)
 
 
 @pytest.mark.parametrize("ignore_class", [None, 0])
@@ -86,15 +90,15 @@ def test_reductions_are_those_of_keras(reduction, ignore_class):
 def test_extreme_logits_stay_exact():
     """Probabilities underflow in float32, their logarithms must not."""
     labels, logits = example(scale=1000.0)
-    found = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
+    result = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
     expected = logits.astype("float64")
     expected -= expected.max(-1, keepdims=True)
     log_softmax = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
     target = 0.9 * np.eye(V)[labels] + 0.1 / V
     real = labels != 0
     expected = -(target * log_softmax).sum(-1)[real].mean()
-    np.testing.assert_allclose(found[0], expected, rtol=1e-6)
-    assert np.isfinite(found[1]).all()
+    np.testing.assert_allclose(result[0], expected, rtol=1e-6)
+    assert np.isfinite(result[1]).all()
 
 
 def test_padding_may_be_longer_and_hold_anything():
@@ -122,10 +126,9 @@ def test_ignore_class_may_lie_outside_the_vocabulary():
     labels, logits = example()
     labels = np.where(labels == 0, -100, labels)
     loss = LabelSmoothedCrossentropy(0.1, ignore_class=-100)
-    found = value_and_gradient(loss, labels, logits)
+    result = value_and_gradient(loss, labels, logits)
     expected = oracle(labels, logits, 0.1, -100)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+    assert_close(result, expected)
 
 
 def test_labels_outside_the_vocabulary_raise():
@@ -165,12 +168,11 @@ def test_tensors_of_unknown_rank_are_refused():
 def test_sample_weight_multiplies_losses_and_not_the_divisor(shape):
     labels, logits = example()
     weights = np.random.default_rng(1).uniform(0.0, 2.0, shape).astype("float32")
-    found = value_and_gradient(
+    result = value_and_gradient(
         LabelSmoothedCrossentropy(0.1), labels, logits, sample_weight=weights
     )
     expected = oracle(labels, logits, 0.1, weights=weights.reshape(B, -1))
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+    assert_close(result, expected)
 
 
 @pytest.mark.parametrize("dtype, relative", [("bfloat16", 2**-8), ("float16", 2**-11)])
@@ -195,8 +197,8 @@ def test_labels_decide_which_tokens_count_and_not_the_implicit_mask():
     labels, _ = example()
     padding = np.zeros((B, T), "int32")
     expected = oracle(labels, model(padding).numpy(), 0.1)[0]
-    found = model.evaluate(padding, labels, verbose=0)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    loss = model.evaluate(padding, labels, verbose=0)
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -234,9 +236,8 @@ def test_the_z_loss_adds_the_square_of_the_logarithm_of_the_sum():
         expected += share * log_sum**2
         slope[place] += share * 2 * log_sum * exponentials / exponentials.sum()
     loss = LabelSmoothedCrossentropy(0.1, z_loss=z_loss)
-    found = value_and_gradient(loss, labels, logits)
-    np.testing.assert_allclose(found[0], expected, rtol=1e-6)
-    np.testing.assert_allclose(found[1], slope, atol=1e-6)
+    result = value_and_gradient(loss, labels, logits)
+    assert_close(result, (expected, slope), atol=1e-6)
     low = tf.cast(logits, "bfloat16")
     rounded = tf.cast(low, "float32")
     np.testing.assert_allclose(loss(labels, low), loss(labels, rounded), rtol=1e-6)

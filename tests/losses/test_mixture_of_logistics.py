@@ -62,10 +62,10 @@ def test_probabilities_equal_an_oracle_and_sum_to_one(channels, num_values):
     parameters = parameters_of(loss)
     pixels = every_pixel(channels, num_values)
     everywhere = np.broadcast_to(parameters, (len(pixels), loss.num_parameters))
-    found = loss.log_probability(pixels, everywhere).numpy()
+    log_p = loss.log_probability(pixels, everywhere).numpy()
     expected = [oracle(pixel, parameters, channels, num_values) for pixel in pixels]
-    np.testing.assert_allclose(np.exp(found), expected, rtol=2e-5)
-    assert np.exp(found.astype("float64")).sum() == pytest.approx(1.0, abs=1e-5)
+    np.testing.assert_allclose(np.exp(log_p), expected, rtol=2e-5)
+    assert np.exp(log_p.astype("float64")).sum() == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
@@ -92,10 +92,10 @@ def test_extremes_are_finite_and_sum_to_one(case):
     parameters = tf.constant(np.tile([0.0, mean, log_scale], (256, 1)), "float32")
     with tf.GradientTape() as tape:
         tape.watch(parameters)
-        found = loss.log_probability(np.arange(256)[:, None], parameters)
-    slope = tape.gradient(found, parameters)
-    assert np.isfinite(found).all() and np.isfinite(slope).all()
-    total = np.exp(found.numpy().astype("float64")).sum()
+        log_p = loss.log_probability(np.arange(256)[:, None], parameters)
+    slope = tape.gradient(log_p, parameters)
+    assert np.isfinite(log_p).all() and np.isfinite(slope).all()
+    total = np.exp(log_p.numpy().astype("float64")).sum()
     assert total == pytest.approx(1.0, abs=2e-5)
 
 
@@ -105,14 +105,14 @@ def test_a_value_far_from_the_mean_has_the_tail_of_the_logistic():
     parameters = tf.constant([[0.0, -1.0, -7.0]])
     with tf.GradientTape() as tape:
         tape.watch(parameters)
-        found = loss.log_probability(np.array([[200]]), parameters)
+        log_p = loss.log_probability(np.array([[200]]), parameters)
     scale = math.exp(-7)
     lower, upper = (2 * (200 - 0.5) / 255 / scale, 2 * (200 + 0.5) / 255 / scale)
     # log(F(upper) - F(lower)) = log(exp(-lower) - exp(-upper)) so far out.
     expected = -lower + math.log(-math.expm1(lower - upper))
-    assert float(found[0]) == pytest.approx(expected, rel=1e-5)
+    assert float(log_p[0]) == pytest.approx(expected, rel=1e-5)
     assert expected < -1000
-    slope = tape.gradient(found, parameters).numpy()[0]
+    slope = tape.gradient(log_p, parameters).numpy()[0]
     assert slope[1] == pytest.approx(1 / scale, rel=1e-3)
 
 
@@ -126,10 +126,10 @@ def test_samples_follow_the_distribution():
     pixels = every_pixel(channels, num_values)
     expected = np.array([oracle(pixel, parameters, channels, num_values) for pixel in pixels])
     place = samples @ num_values ** np.arange(channels)[::-1]
-    found = np.bincount(place, minlength=len(pixels)) / draws
+    shares = np.bincount(place, minlength=len(pixels)) / draws
     # Cumulative sums, so that many rare values count together.
-    assert np.abs(np.cumsum(found - expected)).max() < 5 / math.sqrt(4 * draws)
-    assert found[expected > 1 / draws * 100].min() > 0
+    assert np.abs(np.cumsum(shares - expected)).max() < 5 / math.sqrt(4 * draws)
+    assert shares[expected > 1 / draws * 100].min() > 0
     again = loss.sample(np.tile(parameters, (draws, 1)), seed=3)
     np.testing.assert_array_equal(samples, again)
 
@@ -148,9 +148,9 @@ def test_low_precision_parameters_are_computed_in_float32():
     loss = MixtureOfLogistics(K)
     rounded = keras.ops.cast(parameters_of(loss, 2, 7), "bfloat16")
     values = np.random.default_rng(0).integers(0, 256, (2, 7, 3))
-    found = loss(values, rounded)
-    assert found.dtype == "float32"
-    assert float(found) == float(loss(values, keras.ops.cast(rounded, "float32")))
+    value = loss(values, rounded)
+    assert value.dtype == "float32"
+    assert float(value) == float(loss(values, keras.ops.cast(rounded, "float32")))
 
 
 def test_config_round_trip():

@@ -265,9 +265,9 @@ def look_for_all(mistakes, arguments):
                 _write(results, arguments.json)
                 name, where = result.mistake.name, result.test or f"- ({result.reason})"
                 print(f"{name:{width}}  {result.seconds:5.0f} s  {where}", flush=True)
-        found = list(dict.fromkeys(result.test for result in results if result.test))
-        if found:  # an unchanged checkout, once more for all: a test may fail anyway
-            outcome = copies.get().run(found, (), LIMITS["all others"])
+        failing = list(dict.fromkeys(result.test for result in results if result.test))
+        if failing:  # an unchanged checkout, once more for all: a test may fail anyway
+            outcome = copies.get().run(failing, (), LIMITS["all others"])
             results[-1].processor += outcome.processor
             for result in results:
                 if result.test in outcome.failed:

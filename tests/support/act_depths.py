@@ -64,8 +64,8 @@ def oracle(layer, x=X, real=REAL):
     for place in np.ndindex(x.shape[:2]):
         if real[place]:
             h = [step[place] for step in probabilities]
-            found, taken[place], remainder[place] = rule(h, layer.max_steps, layer.epsilon)
-            for weight, state in zip(found, states, strict=False):
+            means, taken[place], remainder[place] = rule(h, layer.max_steps, layer.epsilon)
+            for weight, state in zip(means, states, strict=False):
                 if layer.variant == "tensor2tensor":
                     output[place] *= 1 - weight
                 output[place] += weight * state[place]

@@ -51,10 +51,10 @@ def oracle(cell, x, real):
                     output, seen = lstm_step(weights, flagged, seen)
                     thoughts.append([output, *seen])
                     probabilities.append(sigmoid(output @ kernel[:, 0] + bias[0]))
-                found, taken[b, t], remainder[b, t] = scalar.graves(
+                means, taken[b, t], remainder[b, t] = scalar.graves(
                     probabilities, cell.max_steps, cell.epsilon
                 )
-                pairs = list(zip(found, thoughts, strict=False))
+                pairs = list(zip(means, thoughts, strict=False))
                 y, *states = (
                     sum(weight * thought[part] for weight, thought in pairs)
                     for part in range(1 + num_states)

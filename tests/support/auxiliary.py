@@ -65,8 +65,8 @@ def gradients(trained, step, weights, graph=False):
     def run():
         with tf.GradientTape() as tape:
             loss = total_loss(trained)
-        found = tape.gradient(loss, [weight.value for weight in weights])
-        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+        by_weight = tape.gradient(loss, [weight.value for weight in weights])
+        return loss, [tf.convert_to_tensor(gradient) for gradient in by_weight]
 
-    loss, found = tf.function(run)() if graph else run()
-    return float(loss), [gradient.numpy() for gradient in found]
+    loss, by_weight = tf.function(run)() if graph else run()
+    return float(loss), [gradient.numpy() for gradient in by_weight]

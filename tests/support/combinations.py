@@ -94,11 +94,11 @@ def disentangled(weights, q, k, i, j):
 
 
 def total(*terms):
-    return lambda *given: sum(term(*given) for term in terms)
+    return lambda *operands: sum(term(*operands) for term in terms)
 
 
 def capped(score, cap):
-    return lambda *given: cap * np.tanh(score(*given) / cap)
+    return lambda *operands: cap * np.tanh(score(*operands) / cap)
 
 
 DOT = scores.DotProduct

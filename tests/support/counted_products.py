@@ -9,17 +9,17 @@ from tensorflow.python.framework import op_callbacks
 @contextlib.contextmanager
 def counted():
     """Yield a list, to which each product computed inside adds its number of multiply-adds."""
-    found = []
+    products = []
 
     def count(op_type, inputs, attributes, outputs, op_name=None, graph=None):
         attributes = dict(zip(attributes[::2], attributes[1::2], strict=True))
         if op_type in COUNTERS:
             shapes = [tuple(x.shape) for x in inputs]
-            found.append(COUNTERS[op_type](shapes, tuple(outputs[0].shape), attributes))
+            products.append(COUNTERS[op_type](shapes, tuple(outputs[0].shape), attributes))
 
     op_callbacks.add_op_callback(count)
     try:
-        yield found
+        yield products
     finally:
         op_callbacks.remove_op_callback(count)
 

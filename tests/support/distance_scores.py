@@ -39,8 +39,8 @@ def check_positions(layer, formula, atol):
             for p in (queries, keys)
         )
         expected = formula(layer, QUERY, KEY, in_rows(i), in_rows(j))
-        found = layer(QUERY, KEY, query_positions=queries, key_positions=keys)
-        np.testing.assert_allclose(found, expected, atol=atol)
+        logits = layer(QUERY, KEY, query_positions=queries, key_positions=keys)
+        np.testing.assert_allclose(logits, expected, atol=atol)
     default = formula(layer, QUERY, KEY, in_rows(np.arange(S - T, S)), in_rows(np.arange(S)))
     np.testing.assert_allclose(layer(QUERY, KEY), default, atol=atol)
 
@@ -73,6 +73,6 @@ def check_in_tiles(layer, formula, pattern, atol):
         inputs = AttentionInputs(query, key, value, *places, layer, tile_sizes=tiles)
         return pattern.plan.attend(inputs)[0]
 
-    for found, wanted in zip(run(plan), run(matrix), strict=True):
+    for gradient, wanted in zip(run(plan), run(matrix), strict=True):
         scale = max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(found / scale, wanted / scale, atol=2e-5)
+        np.testing.assert_allclose(gradient / scale, wanted / scale, atol=2e-5)

@@ -173,22 +173,22 @@ class ForkedPython:
         environment = {**FAST, **environment, "KERAS_BACKEND": backend}
         self.args, self.returncode, self._status = arguments, None, None
         job = {"arguments": [str(a) for a in arguments], "environment": environment}
-        given, opened = {}, []
+        files, opened = {}, []
         for name, file in (("stdout", stdout), ("stderr", stderr)):
             pipe = None
             if file is None:
-                read, given[name] = os.pipe()
-                opened.append(given[name])
+                read, files[name] = os.pipe()
+                opened.append(files[name])
                 pipe = os.fdopen(read, encoding="utf-8", errors="replace")
             elif file == subprocess.STDOUT:
-                given[name] = given["stdout"]
+                files[name] = files["stdout"]
             else:
-                given[name] = file.fileno()
+                files[name] = file.fileno()
             setattr(self, name, pipe)
         status, write = os.pipe()
         opened.append(write)
         message = json.dumps({**job, "cwd": str(cwd)}).encode()
-        socket.send_fds(_server(backend), [message], [given["stdout"], given["stderr"], write])
+        socket.send_fds(_server(backend), [message], [files["stdout"], files["stderr"], write])
         for fd in opened:
             os.close(fd)
         self._status = os.fdopen(status)

@@ -244,17 +244,17 @@ def encoder_decoder(source_ids, target_ids, weights, *, pre_norm=False, epsilon=
 def attention_weights(layer):
     """The weights of a multi-head attention layer as `attention` takes them."""
     names = ("query", "key", "value", "output")
-    found = {}
+    weights = {}
     for name in names:
-        found[f"{name}_kernel"] = numpy_of(getattr(layer, f"{name}_kernel"))
+        weights[f"{name}_kernel"] = numpy_of(getattr(layer, f"{name}_kernel"))
         if getattr(layer, f"{name}_bias") is not None:
-            found[f"{name}_bias"] = numpy_of(getattr(layer, f"{name}_bias"))
-    return found
+            weights[f"{name}_bias"] = numpy_of(getattr(layer, f"{name}_bias"))
+    return weights
 
 
 def block_weights(layer):
     """The weights of a TransformerBlock as `block` takes them."""
-    found = {
+    weights = {
         "attention": attention_weights(layer.attention),
         "attention_norm": norm_weights(layer.attention_residual.norm),
         "feed_forward": dict(
@@ -263,9 +263,9 @@ def block_weights(layer):
         "feed_forward_norm": norm_weights(layer.feed_forward_residual.norm),
     }
     if layer.cross_attention is not None:
-        found["cross_attention"] = attention_weights(layer.cross_attention)
-        found["cross_attention_norm"] = norm_weights(layer.cross_attention_residual.norm)
-    return found
+        weights["cross_attention"] = attention_weights(layer.cross_attention)
+        weights["cross_attention_norm"] = norm_weights(layer.cross_attention_residual.norm)
+    return weights
 
 
 def norm_weights(norm):

@@ -55,14 +55,14 @@ def programs(page):
     """
     inline = re.findall(r"`(?:[A-Z_]+=\S+ )*((?:python -m|\.\.\.) [^`]+)`", without_code(page))
     lines = [" ".join(map(shlex.quote, words)) for words in shell_lines(page)] + inline
-    found = []
+    commands = []
     for line in lines:
         if match := _PROGRAM.search(line):
-            found.append((match[1], shlex.split(match[2])))
+            commands.append((match[1], shlex.split(match[2])))
         elif line.startswith("..."):
-            module, arguments = found[-1]
-            found.append((module, arguments[:2] + shlex.split(line)[1:]))
-    return [pair for pair in found if "NAME" not in pair[0]]  # NAME is a placeholder
+            module, arguments = commands[-1]
+            commands.append((module, arguments[:2] + shlex.split(line)[1:]))
+    return [pair for pair in commands if "NAME" not in pair[0]]  # NAME is a placeholder
 
 
 def links(page):

@@ -101,8 +101,8 @@ def set_norm(norm, weights, name):
     norm.set_weights([weights[f"{name}.{k}"] for k in kinds if f"{name}.{k}" in weights])
 
 
-def check_close(found, expected):
+def check_close(outputs, expected):
     """Check that the largest error is at most two millionths of the largest output."""
-    error = np.abs(np.asarray(found) - expected).max() / np.abs(expected).max()
+    error = np.abs(np.asarray(outputs) - expected).max() / np.abs(expected).max()
     print(f"largest error {error:.1e} of the largest output")
-    assert np.shape(found) == expected.shape and error <= 2e-6
+    assert np.shape(outputs) == expected.shape and error <= 2e-6

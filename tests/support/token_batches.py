@@ -23,8 +23,8 @@ def token_bits(labels, logits):
 
 def real_tokens():
     """(labels, bits) of the 22 real tokens of all batches."""
-    found = [(x[x != 0], token_bits(x, logits)[x != 0]) for x, logits in batches()]
-    return tuple(np.concatenate(parts) for parts in zip(*found))
+    bits = [(x[x != 0], token_bits(x, logits)[x != 0]) for x, logits in batches()]
+    return tuple(np.concatenate(parts) for parts in zip(*bits))
 
 
 def updated(metric, dtype=None):

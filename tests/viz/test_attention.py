@@ -30,10 +30,10 @@ def names(axis):
 
 def test_all_layers_and_heads_are_a_grid_in_one_shade():
     steps = [scores(B, 2, T, S, seed=seed) for seed in (1, 2)]
-    found = {"first/cross_attention": scores(B, N, T, S), "block/cross_attention": steps}
-    figure = plot_attention(found, QUERIES, KEYS, row=1)
+    by_layer = {"first/cross_attention": scores(B, N, T, S), "block/cross_attention": steps}
+    figure = plot_attention(by_layer, QUERIES, KEYS, row=1)
     expected = [
-        *(("first/cross_attention", n, found["first/cross_attention"][1, n]) for n in range(N)),
+        *(("first/cross_attention", n, by_layer["first/cross_attention"][1, n]) for n in range(N)),
         *(("block/cross_attention, step 1", n, steps[0][1, n]) for n in range(2)),
         *(("block/cross_attention, step 2", n, steps[1][1, n]) for n in range(2)),
     ]
@@ -53,18 +53,18 @@ def test_tokens_are_on_both_axes():
 
 
 def test_each_column_has_names_below_its_last_panel():
-    found = {"a": scores(1, 2, S, S), "b": scores(1, 1, S, S)}
-    grid = [axes for axes in plot_attention(found, KEYS).axes if axes.images]
+    by_layer = {"a": scores(1, 2, S, S), "b": scores(1, 1, S, S)}
+    grid = [axes for axes in plot_attention(by_layer, KEYS).axes if axes.images]
     assert [names(axes.xaxis) for axes in grid] == [[], KEYS, KEYS]
 
 
 def test_one_head_the_mean_and_some_layers_are_chosen():
-    found = {"a/attention": scores(B, N, S, S), "b/attention": scores(B, N, S, S, seed=1)}
-    ((title, weights),) = panels(plot_attention(found, KEYS, layers="b/*", head=2))
+    by_layer = {"a/attention": scores(B, N, S, S), "b/attention": scores(B, N, S, S, seed=1)}
+    ((title, weights),) = panels(plot_attention(by_layer, KEYS, layers="b/*", head=2))
     assert title == "b/attention\nhead 2"
-    np.testing.assert_array_equal(weights, found["b/attention"][0, 2])
-    first, _ = panels(plot_attention(found, KEYS, layers="attention", head="mean"))
-    np.testing.assert_allclose(first[1], found["a/attention"][0].mean(axis=0))
+    np.testing.assert_array_equal(weights, by_layer["b/attention"][0, 2])
+    first, _ = panels(plot_attention(by_layer, KEYS, layers="attention", head="mean"))
+    np.testing.assert_allclose(first[1], by_layer["a/attention"][0].mean(axis=0))
 
 
 def test_of_many_tokens_some_are_named_and_a_long_name_is_cut():
@@ -93,7 +93,7 @@ def test_of_more_tokens_than_pixels_no_weight_is_lost():
 
 
 @pytest.mark.parametrize(
-    "found, arguments, message",
+    "weights, arguments, message",
     [
         ({}, {}, "`scores` must hold at least one layer"),
         (scores(2), {}, "`scores` must be arrays"),
@@ -112,9 +112,9 @@ def test_of_more_tokens_than_pixels_no_weight_is_lost():
         ({"a/b": scores(B, N, T, T)}, {"layers": "a"}, "which has a/b. Received: layers='a'"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(found, arguments, message):
+def test_bad_input_is_refused_in_a_sentence(weights, arguments, message):
     with pytest.raises(ValueError, match=message):
-        plot_attention(found, **{"tokens": QUERIES, **arguments})
+        plot_attention(weights, **{"tokens": QUERIES, **arguments})
 
 
 def font_with(characters, family, folder):

@@ -68,9 +68,9 @@ def test_a_browser_shows_the_weights_of_the_token_pointed_at(browser, tmp_path):
     assert [token.text for token in tokens] == [*QUERIES[:3], "∅"]
     weights = FOUND["a/attention"][1]
     point_at("queries", 2)
-    found, opacities = shades(browser, "keys")
+    weights_shown, opacities = shades(browser, "keys")
     expected = weights.mean(axis=0)[2]
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(weights_shown, expected, atol=1e-4)
     np.testing.assert_allclose(opacities, 0.85 * expected / expected.max(), atol=0.01)
     choose("head", "1")
     np.testing.assert_allclose(shades(browser, "keys")[0], weights[1, 2], atol=1e-4)

@@ -23,12 +23,12 @@ def model():
 MASKED = np.where(REAL[..., None], X, 0).astype("float32")
 
 
-@pytest.mark.parametrize("run", ["call", slow("batches"), slow("function")])
+# Batches: on JAX, in test_capture.py.
+@pytest.mark.parametrize("run", ["call", slow("function")])
 def test_a_model_gives_its_halting_and_the_same_outputs(run):
     layer, whole = model()
     runs = {
         "call": lambda: whole(MASKED),
-        "batches": lambda: whole.predict(MASKED, batch_size=2, verbose=0),
         "function": lambda: tf.function(lambda x: whole(x))(MASKED),
     }
     expected = runs[run]()
@@ -36,10 +36,10 @@ def test_a_model_gives_its_halting_and_the_same_outputs(run):
         outputs = runs[run]()
     np.testing.assert_array_equal(outputs, expected)
     _, taken, remainder, _ = oracle(layer, MASKED)
-    (found,) = halting.values()
-    assert isinstance(found, Halting) and found.steps.dtype == np.int32
-    np.testing.assert_array_equal(found.steps, taken)
-    np.testing.assert_allclose(found.remainder, remainder, atol=2e-5)
+    (captured,) = halting.values()
+    assert isinstance(captured, Halting) and captured.steps.dtype == np.int32
+    np.testing.assert_array_equal(captured.steps, taken)
+    np.testing.assert_allclose(captured.remainder, remainder, atol=2e-5)
 
 
 @pytest.mark.slow
@@ -70,8 +70,8 @@ def test_an_rnn_is_captured_and_a_run_more_gives_a_list():
         layer(x)
     (runs,) = halting.values()
     assert len(runs) == 2
-    for found, of_call in zip(runs[0], expected, strict=True):
-        np.testing.assert_array_equal(found, of_call)
+    for captured, of_call in zip(runs[0], expected, strict=True):
+        np.testing.assert_array_equal(captured, of_call)
     layer(x)
     assert len(runs) == 2
 
@@ -89,8 +89,8 @@ def heights(axes):
 
 def test_bars_are_steps_and_remainders_of_the_row():
     steps, remainder = np.array([[1, 4, 0], [2, 3, 5]]), np.array([[0.5, 0.2, 0], [1, 0.1, 0.3]])
-    found = {"a": Halting(steps, remainder), "b": [steps, steps[:, ::-1]]}
-    figure = plot_halting(found, ["I", "see", "שלום"], row=1)
+    by_layer = {"a": Halting(steps, remainder), "b": [steps, steps[:, ::-1]]}
+    figure = plot_halting(by_layer, ["I", "see", "שלום"], row=1)
     panels = figure.axes
     np.testing.assert_allclose(heights(panels[0]), [[2, 3, 5], [1, 0.1, 0.3]])
     assert [bar.get_y() for bar in panels[0].containers[1]] == [2, 3, 5]
@@ -110,7 +110,7 @@ def test_padding_is_in_no_mean_and_cells_have_a_panel_each():
 
 
 @pytest.mark.parametrize(
-    "found, arguments, message",
+    "halting, arguments, message",
     [
         ({}, {}, "`halting` must hold at least one layer: .*`capture_halting`"),
         (np.ones(T), {"tokens": TOKENS[1:]}, f"`tokens` .* {T} positions of the steps.*4 tokens"),
@@ -129,6 +129,6 @@ def test_padding_is_in_no_mean_and_cells_have_a_panel_each():
         (np.ones(T), {"tokens": None}, "`tokens` must be a list of strings"),
     ],
 )
-def test_bad_input_is_refused_in_a_sentence(found, arguments, message):
+def test_bad_input_is_refused_in_a_sentence(halting, arguments, message):
     with pytest.raises(ValueError, match=message):
-        plot_halting(found, **{"tokens": TOKENS, **arguments})
+        plot_halting(halting, **{"tokens": TOKENS, **arguments})

@@ -28,15 +28,15 @@ def loops(weights):
 
 
 def test_entropy_and_distance_are_those_of_loops():
-    found = scores(B, N, T, S)
-    found[0, :, 2] = 0  # a query that attends to nothing
-    found[1, :, 3] /= 2  # and one that leaves half to a sink
-    found[:, 1, :, 4] = 0
-    heads = summarize_heads({"a": [found, found[:, :2]]})
+    weights = scores(B, N, T, S)
+    weights[0, :, 2] = 0  # a query that attends to nothing
+    weights[1, :, 3] /= 2  # and one that leaves half to a sink
+    weights[:, 1, :, 4] = 0
+    heads = summarize_heads({"a": [weights, weights[:, :2]]})
     expected = [("a, step 1", 0), ("a, step 1", 1), ("a, step 1", 2), ("a, step 2", 0)]
     assert [(h.layer, h.head) for h in heads] == [*expected, ("a, step 2", 1)]
     for head in heads:
-        np.testing.assert_allclose((head.entropy, head.distance), loops(found[:, head.head]))
+        np.testing.assert_allclose((head.entropy, head.distance), loops(weights[:, head.head]))
 
 
 def test_limits():
@@ -59,11 +59,11 @@ def test_attention_to_another_sequence_has_no_distance():
 
 
 def test_the_picture_has_a_row_a_layer_and_a_column_a_head():
-    found = {"a": scores(B, N, S, S), "b/cross_attention": scores(B, 2, T, S)}
+    by_layer = {"a": scores(B, N, S, S), "b/cross_attention": scores(B, 2, T, S)}
     entropy, distance = (
-        np.ma.filled(axes.images[0].get_array(), np.nan) for axes in plot_heads(found).axes[:2]
+        np.ma.filled(axes.images[0].get_array(), np.nan) for axes in plot_heads(by_layer).axes[:2]
     )
-    heads = summarize_heads(found)
+    heads = summarize_heads(by_layer)
     expected = [head.entropy for head in heads]
     np.testing.assert_allclose(entropy, [expected[:3], [*expected[3:], np.nan]])
     np.testing.assert_allclose(distance, [[h.distance for h in heads[:3]], [np.nan] * 3])

@@ -51,9 +51,9 @@ def test_lines_are_the_soft_masks_of_the_formula():
     np.testing.assert_allclose(table.images[0].get_array(), SPANS, rtol=1e-5)
     heads = [span for layer in SPANS for span in layer]
     assert len(lines(mask)) == len(heads)
-    for (x, found), span in zip(lines(mask), heads, strict=True):
+    for (x, drawn), span in zip(lines(mask), heads, strict=True):
         expected = [min(max((RAMP + span - d) / RAMP, 0), 1) if d < 50 else 0 for d in x]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        np.testing.assert_allclose(drawn, expected, atol=1e-5)
         assert x[0] == 0 and x[-1] == pytest.approx(max(heads) + RAMP, rel=1e-5)
     colors = [to_rgba(line.get_color()) for line in mask.lines]
     assert colors[::2] == colors[1::2] and len(set(colors)) == 3
@@ -74,8 +74,8 @@ def test_dynamic_spans_are_drawn_at_each_token(dynamic):
     panels = {axes.get_title(): axes for axes in figure.axes}
     axes = panels["span of the query at each token, mean over heads"]
     expected = [layer["queries"][1].mean(axis=0) for layer in summary]
-    for (_, found), of_layer in zip(lines(axes), [*expected, np.mean(expected, 0)], strict=True):
-        np.testing.assert_allclose(found, of_layer, rtol=1e-6)
+    for (_, drawn), of_layer in zip(lines(axes), [*expected, np.mean(expected, 0)], strict=True):
+        np.testing.assert_allclose(drawn, of_layer, rtol=1e-6)
     names = [label.get_text() for label in axes.get_xticklabels()]
     assert names == ["a", "bb", "␣", "⏎", "x"]
     pattern = model.depth.blocks[0].attention.pattern
