@@ -1,7 +1,6 @@
 """`python -m keras_attn.convert` writes a file, or says in one sentence why it does not."""
 
 import importlib.util
-import json
 import os
 import pathlib
 import shutil
@@ -16,14 +15,12 @@ from fork_server import run_python
 from safetensors.numpy import load_file
 from servers import environment
 
-from keras_attn.convert import from_hugging_face
+from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.__main__ import main
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
-from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.export.versions import find_versions
 from keras_attn.generation import generate
-
-GOLDEN_IDS = pathlib.Path(__file__).parent / "golden_ids"
+from keras_attn.text import SentencePiece, Template
 
 
 @pytest.fixture
@@ -62,22 +59,20 @@ def test_a_file_becomes_a_folder_again(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_an_export_of_a_folder_reads_texts(tmp_path):
-    folder, out = tmp_path / "gpt2", str(tmp_path / "exports")
-    shutil.copytree(GOLDEN_IDS / "gpt2", folder)
-    config, weights, _ = checkpoint_folders.load_golden("gpt2")
-    size = read_tokenizer(folder).vocabulary_size
-    config, weights = checkpoint_folders.with_vocabulary(config, weights, size)
-    checkpoint_folders.write_folder(folder, config, weights)
-    options = {"eos_token_id": 0, "max_new_tokens": 5}
-    (folder / "generation_config.json").write_text(json.dumps(options))
+def test_an_export_of_a_folder_reads_texts(checkpoint, tmp_path):
+    folder, out = tmp_path / "llama", str(tmp_path / "exports")
+    trained = SentencePiece.train(["the cat sat", "a dog ran"], 29)
+    start = (trained.bos_id,)
+    tokenizer = SentencePiece(trained.to_bytes(), Template(start, start))
+    options = {"eos_token_id": trained.eos_id, "max_new_tokens": 5}
+    to_hugging_face(checkpoint("llama").model, folder, tokenizer, options)
     assert main([str(folder), str(tmp_path / "model.keras"), "--export", out]) == 0
     run = tf.saved_model.load(f"{out}/1").signatures["serving_default"]
     text = "a cat sat"
     outputs = run(text=tf.constant(["the", text, ""]))
     model, tokenizer = from_hugging_face(folder)
     ids, _ = tokenizer.encode([text])
-    new, scores = generate(model, ids, "greedy", 5, eos_id=0)
+    new, scores = generate(model, ids, "greedy", 5, eos_id=tokenizer.eos_id)
     whole = tokenizer.decode(tf.concat([ids, new], axis=1)).numpy()[0]
     assert whole == text.encode() + outputs["continuation"].numpy()[1]
     np.testing.assert_allclose(outputs["score"][1], scores[0], rtol=1e-4)

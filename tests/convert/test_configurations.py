@@ -32,10 +32,7 @@ ROTARY = {
         {"rope_parameters": {"rope_theta": 5e5, **LLAMA3}},
     ),
     "yarn by the trained length": (
-        {
-            "rope_scaling": {"type": "yarn", "factor": 4.0},
-            "original_max_position_embeddings": 300,
-        },
+        {"rope_scaling": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 300},
         {
             "rope_parameters": {
                 **{"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1},

@@ -51,8 +51,6 @@ def check_mistakes(name, case):
         with changed(*change(case.model)):
             apart = difference(case.model, case.arrays)
         assert apart > 10 * TOLERANCE, f"{name}: {mistake}"
-    if name in MISTAKES:  # nothing stays changed
-        assert difference(case.model, case.arrays) <= TOLERANCE, name
 
 
 def check_projections(name, case):
@@ -98,10 +96,11 @@ def test_a_checkpoint_has_the_outputs_of_transformers_and_comes_back(name, check
 
 PAGE = pages.ROOT / "keras_attn/convert/README.md"
 NO, SOME, YES = "no", "some", "yes"
-# A causal model, an encoder-decoder, an encoder, a memory, and `vit`, whose cell says "no".
-WRITTEN_AS_ONNX = ("qwen2", "t5", "bert", "transfo-xl", "vit")
-# Families whose projections test_peft.py finds.
-OF_ADAPTERS = ("bert", "gpt2", "llama")
+# A causal model, an encoder, and `vit`, whose cell says "no".
+WRITTEN_AS_ONNX = ("qwen2", "bert", "vit")
+# Families with other layers than those whose projections test_peft.py finds: two sides, one layer
+# for queries, keys and values, for queries and keys, and for patches.
+PROJECTED = ("t5", "transfo-xl", "reformer", "vit")
 # Rounding differs between machines and libraries of linear algebra.
 ROUNDING = 2
 
@@ -148,7 +147,7 @@ def ids_of(model, config):
 def test_checkpoints_of_a_family_are_what_the_table_says(model_type, checkpoint, tmp_path):
     """CTranslate2 takes no, some or all of the checkpoints other than classifiers."""
     row, written, names = TABLE[model_type], [], names_of(model_type)
-    if model_type not in OF_ADAPTERS:
+    if model_type in PROJECTED:
         check_projections(names[0], checkpoint(names[0]))
     for name in names:
         case = checkpoint(name)

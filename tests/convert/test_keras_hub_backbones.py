@@ -54,11 +54,17 @@ def backbone(name, cases=CASES):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_a_backbone_is_converted_with_each_of_its_weights(name):
-    """The conversion compares outputs; a weight that is changed changes the model alike."""
+def test_a_backbone_is_converted(name):
+    """The conversion itself compares outputs, which depend on each weight."""
     theirs = backbone(name)
+    assert from_keras_hub(theirs).count_params() >= theirs.count_params()
+
+
+@pytest.mark.slow
+def test_each_weight_of_a_backbone_is_copied():
+    """Also those of a pooler, on which the outputs that are compared do not depend."""
+    theirs = backbone("bert")
     model = from_keras_hub(theirs)
-    assert model.count_params() >= theirs.count_params()
     for weight in theirs.weights:
         weight.assign(1.5 * weight)
     changed = from_keras_hub(theirs)

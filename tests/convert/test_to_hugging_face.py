@@ -27,7 +27,6 @@ def sizes(**options):
 
 
 OWN = {
-    "bert": (models.bert, {"vocabulary_size": 13, "max_length": 7}),
     "big_bird": (models.bert, {"vocabulary_size": 13, "max_length": 7, "scaled": True}),
     "longformer": (
         models.longformer,
@@ -36,8 +35,6 @@ OWN = {
             **{"global_projections": True, "pad_id": 2},
         },
     ),
-    "mistral": (models.mistral, {"vocabulary_size": 13, "window": 3}),
-    "gemma2": (models.gemma, {"vocabulary_size": 13, "window": 3}),
     "vit": (models.vit, {"num_classes": 3, "image_shape": (4, 4, 1), "patch_size": 2}),
     "marian": (
         models.transformer,
@@ -191,10 +188,7 @@ UNFIT = {
         "`model.depth.block[1].attention.pattern` must be Causal(), as in a model of gpt2. ",
     ),
     "an activation": (misfit(models.bert, activation="selu"), "Received: activation=<function "),
-    "a depth": (
-        lambda: models.universal_transformer(13, **sizes(num_layers=1)),
-        "",
-    ),
+    "a depth": (lambda: models.universal_transformer(13, **sizes(num_layers=1)), ""),
     "experts": (misfit(models.mixtral), "`model.depth.blocks.0.feed_forward` has no "),
     "a pooling": (
         lambda: models.vit(3, (4, 4, 1), 2, **sizes(pooling="mean")),
