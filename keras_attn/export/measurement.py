@@ -88,7 +88,7 @@ def measure(
     Example:
         >>> import keras_attn, tempfile
         >>> tokenizer = keras_attn.text.Characters.train(["ab"])
-        >>> model = keras_attn.models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
+        >>> model = keras_attn.models.gpt(tokenizer.vocabulary_size, 1, 2, 8, 16, max_length=8)
         >>> path = keras_attn.export.saved_model(
         ...     model, tempfile.mkdtemp(), tokenizer=tokenizer, max_length=4)
         >>> (measured,) = keras_attn.export.measure(

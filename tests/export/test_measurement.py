@@ -1,19 +1,22 @@
 """`export.measure`: several forms of a model answer the same lines, and one is chosen."""
 
-import math
+import io
+import json
 import os
 import re
+from unittest import mock
 
 import numpy as np
 import onnx
 import oracles
 import pytest
 import tensorflow as tf
+from fork_server import run_python
 
 from keras_attn import export, models, text
 from keras_attn.export import measurement
 from keras_attn.export.__main__ import main
-from keras_attn.export.measured_process import OPENERS, form_of, open_ctranslate2
+from keras_attn.export.measured_process import OPENERS, ExportProcess, form_of, open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
 
 LINES = ["ab", "", "dcb", "u", "opop"]
@@ -180,35 +183,28 @@ def test_ctranslate2_writes_an_empty_answer_where_python_does(tmp_path):
     assert answer(["ab"]) == [""]
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """Paths of a model's exports, its tokenizer's path and its answers."""
-    folder = tmp_path_factory.mktemp("written")
-    tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
-    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
-    model = oracles.scramble_decoder(models.gpt(tokenizer.vocabulary_size, **sizes))
-    tokenizer.save(folder / "tokenizer.model")
-    paths = [
-        export.saved_model(model, folder / "plain", tokenizer=tokenizer, max_length=LONGEST),
-        export.onnx(model, folder / "model.onnx", max_length=LONGEST),
-        export.ctranslate2(model, folder / "ct2", tokenizer),
-        export.ctranslate2(model, folder / "numbers"),  # whose tokens are ids
-    ]
-    in_python = export.TextGenerator(model, tokenizer, max_length=LONGEST)
-    outputs = in_python.text(LINES)
-    answers = [line.decode() for line in np.asarray(outputs["continuation"])]
-    assert len(set(answers)) > 2 and answers[1] == ""
-    return paths, folder / "tokenizer.model", answers
-
-
 @pytest.mark.slow
-def test_every_form_answers_as_the_model_in_python(written, monkeypatch):
+def test_every_form_answers_as_the_model_in_python(tmp_path, monkeypatch):
     for which in ("intra", "inter"):  # TensorFlow has started in this process
         name = f"set_{which}_op_parallelism_threads"
         monkeypatch.setattr(tf.config.threading, name, lambda threads: None)
-    paths, tokenizer, expected = written
+    tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
+    model = oracles.scramble_decoder(models.gpt(tokenizer.vocabulary_size, **sizes))
+    file = tmp_path / "tokenizer.model"
+    tokenizer.save(file)
+    paths = [
+        export.saved_model(model, tmp_path / "plain", tokenizer=tokenizer, max_length=LONGEST),
+        export.onnx(model, tmp_path / "model.onnx", max_length=LONGEST),
+        export.ctranslate2(model, tmp_path / "ct2", tokenizer),
+        export.ctranslate2(model, tmp_path / "numbers"),  # whose tokens are ids
+    ]
+    in_python = export.TextGenerator(model, tokenizer, max_length=LONGEST)
+    outputs = in_python.text(LINES)
+    expected = [line.decode() for line in np.asarray(outputs["continuation"])]
+    assert len(set(expected)) > 2 and expected[1] == ""
     for path, form in map(form_of, paths):
-        answer, _ = OPENERS[form](path, 1, tokenizer, LONGEST)
+        answer, _ = OPENERS[form](path, 1, file, LONGEST)
         for lines in (LINES, LINES[:1], LINES[2:]):
             assert answer(lines) == [expected[LINES.index(line)] for line in lines], form
     with pytest.raises(ValueError, match="The export reads ids: `tokenizer` must be the file"):
@@ -216,8 +212,8 @@ def test_every_form_answers_as_the_model_in_python(written, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_export_answers_in_a_process_of_its_own_or_says_why_not(written, tmp_path):
-    (plain, *_), _, expected = written
+def test_the_process_of_an_export_says_why_it_does_not_answer(tmp_path):
+    """One that answers is in the example of `measure`."""
     step = str(tmp_path / "step.onnx")
     names = "token_ids", "logits"
     tensors = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in names]
@@ -225,8 +221,19 @@ def test_an_export_answers_in_a_process_of_its_own_or_says_why_not(written, tmp_
     graph = onnx.helper.make_graph([node], "step", tensors[:1], tensors[1:])
     opset = onnx.helper.make_opsetid("", 13)
     onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=[opset]), step)
-    one_way = {"batch_sizes": [1, 3], "threads": [1], "repetitions": 1}
-    found, failed = measure([plain, step], LINES, **one_way)
-    assert found.answers == expected
-    assert all(math.isfinite(s) and s > 0 for s in found.seconds.values())
-    assert "greedy" in failed.failure
+    program = """
+import io, sys
+from keras_attn.export import measured_process
+sys.stdin = io.StringIO(sys.argv[1])
+measured_process.main()
+"""
+    options = {"path": step, "form": "ONNX", "threads": 1, "tokenizer": None, "max_length": LONGEST}
+    printed = run_python("-c", program, json.dumps(options)).stdout
+    process = mock.Mock(stdout=io.StringIO(printed), wait=lambda: 7)
+    with mock.patch("subprocess.Popen", return_value=process):
+        opened = ExportProcess(**options)
+    with pytest.raises(ValueError, match='must be of what="greedy"'):
+        opened.read()
+    with pytest.raises(ValueError, match="ended with exit code 7"):
+        opened.read()
+    assert json.loads(process.stdin.write.call_args[0][0]) == options

@@ -210,14 +210,6 @@ def in_steps(run, past, token_ids, cuts, **inputs):
 
 
 @pytest.mark.slow
-def test_steps_of_a_causal_model_equal_one_pass(made, written):
-    model, token_ids = made("gpt"), int32(np.random.default_rng(1).integers(1, V, (3, 5)))
-    run, session = opened(written("gpt", "step"))
-    logits = in_steps(run, zeros(session, 3), token_ids, (2, 3, 4))
-    np.testing.assert_allclose(logits, model({"token_ids": token_ids}), atol=1e-4)
-
-
-@pytest.mark.slow
 def test_encoder_and_steps_equal_one_pass(made, written):
     """Sources have different lengths and are padded with valid ids."""
     model, random = made("transformer"), np.random.default_rng(1)

@@ -225,11 +225,7 @@ def test_ids_beyond_the_length_are_ignored(signatures, tokenizer, assert_ids_are
     assert_ids_are_checked(serve, tokenizer.vocabulary_size, request, *names)
 
 
-def test_a_server_has_all_operations_of_the_export(exported):
-    assert export.unservable_ops(exported) == []
-
-
-def test_unservable_ops_are_found(tmp_path):
+def test_unservable_ops_are_found(tmp_path, capsys):
     class Compiled(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)], jit_compile=True)
         def __call__(self, x):
@@ -255,6 +251,8 @@ def test_unservable_ops_are_found(tmp_path):
         directory = str(tmp_path / found)
         tf.saved_model.save(module, directory)
         assert found in export.unservable_ops(directory)
+    assert main(["inspect", str(tmp_path / "_XlaMustCompile")]) == 1
+    assert "does not run operations in it: _XlaMustCompile." in capsys.readouterr().err
 
 
 def test_each_function_is_traced_once(written, signatures):

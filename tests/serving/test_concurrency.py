@@ -38,7 +38,7 @@ def test_thirty_two_concurrent_clients_get_their_own_answers(server):
 @pytest.mark.slow
 def test_a_slow_request_does_not_delay_a_quick_one(server):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(server.predict, {"signature_name": "slow", "instances": [300_000]})
+        slow = pool.submit(server.predict, {"signature_name": "slow", "instances": [100_000]})
         quick = 0
         while not slow.done():
             assert server.predict({"instances": ["a"]})[0] == 200

@@ -21,11 +21,11 @@ def translator():
     tokenizer = text.SentencePiece.train(
         ["the cat sat on the mat", "a dog ran over the hill"] * 3, vocabulary_size=34
     )
-    model = models.transformer(tokenizer.vocabulary_size, 2, 2, 8, 11, residual="pre_norm")
+    model = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 11, residual="pre_norm")
     random = np.random.default_rng(3)
     for weight in model.trainable_variables:
         weight.assign(random.normal(0, 0.5, weight.shape))
-    return model, export.Translator(model, tokenizer, Beam(3), MAX_LENGTH)
+    return model, export.Translator(model, tokenizer, Beam(2), MAX_LENGTH)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def served(translator, tmp_path_factory):
     path, folder = tmp_path_factory.mktemp("served"), tmp_path_factory.mktemp("log")
     # A third of the time of all signatures.
     few = property(lambda self: {"serving_default": self.text, "ids": self.ids})
-    options = {"tokenizer": python.tokenizer, "strategy": Beam(3), "max_length": MAX_LENGTH}
+    options = {"tokenizer": python.tokenizer, "strategy": Beam(2), "max_length": MAX_LENGTH}
     with mock.patch.object(export.Translator, "signatures", few):
         export.saved_model(model, path, **options)
     config = folder / "batching.config"

@@ -1,14 +1,16 @@
 """A model with a memory on the server, answered as in Python; an export with changed answers."""
 
-import pathlib
-import shutil
-
 import numpy as np
 import oracles
 import pytest
+import tensorflow as tf
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_attn import export, models
+from keras_attn.export.golden_outputs import WARMUP_FILE
 from serving import client
+from serving.errors import ServingError
+from serving.servable import Servable, warm_up
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
 
@@ -45,25 +47,24 @@ def test_a_client_session_keeps_the_memory(start_server, tmp_path, waiting):
     np.testing.assert_allclose(outputs[0], expected, atol=1e-4)
 
 
-def test_an_export_with_changed_answers_is_refused(start_server, tmp_path, waiting):
-    """Version 2 has the weights of another model, and no hash that tells it: by its answers it is
-    refused, and version 1 goes on.
-    """
-    written = {}
-    for seed, name in enumerate(["first", "second", "other"]):
-        model = models.bert(11, **SIZES, max_length=5)
-        oracles.scramble(model, seed)
-        written[name] = pathlib.Path(export.saved_model(model, tmp_path / name))
-    shutil.rmtree(written["second"] / "variables")
-    shutil.move(written["other"] / "variables", written["second"])
-    (written["second"] / "fingerprint.pb").unlink()
-    base = written["first"].parent
-    flags = ["--model_name=toy", f"--model_base_path={base}", "--max_num_load_retries=0"]
-    with start_server(*flags) as server:
-        waiting(lambda: server.states().get(1) == "AVAILABLE")
-        written["second"].rename(base / "2")
-        waiting(lambda: server.states().get(2) == "END")
-        _, body = server.json("GET", "/v1/models/toy/versions/2")
-        message = body["model_version_status"][0]["status"]["error_message"]
-        assert "damaged or runs differently" in message and "'encode'" in message
-        assert server.states()[1] == "AVAILABLE"
+def test_an_export_with_changed_answers_is_refused(toys, tmp_path):
+    """No hash tells it, but an answer that is not the recorded one."""
+    toys.export_small(tmp_path, 2)
+    servable = Servable("toy", 2, str(tmp_path / "2"))
+    file = tmp_path / WARMUP_FILE
+    file.parent.mkdir()
+
+    def warm_up_with(answer):
+        log = PredictionLog()
+        predicted = log.predict_log
+        predicted.request.model_spec.signature_name = "serving_default"
+        predicted.request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+        predicted.response.outputs["translation"].CopyFrom(tf.make_tensor_proto([answer]))
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            writer.write(log.SerializeToString())
+        warm_up(servable, str(tmp_path))
+
+    warm_up_with("2:a")
+    with pytest.raises(ServingError, match="differently here: its signature 'serving_default'"):
+        warm_up_with("1:a")
+    servable.close()
