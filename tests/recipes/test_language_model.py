@@ -1,10 +1,8 @@
-"""The recipe from the command line: whole and interrupted runs, and the test's protocol."""
+"""The recipe from the command line: a whole run, and the test's protocol."""
 
-import contextlib
 import gzip
 import math
 
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -14,11 +12,8 @@ from language_model_runs import BATCH, CONTEXT, SMALL, new_run, parse, run
 from recipe_runs import card
 
 from keras_attn import text
-from keras_attn.callbacks import Resume
-from recipes.common.card import read_history
 from recipes.language_model.architectures import build
 from recipes.language_model.options import RECENT
-from recipes.language_model.training import LanguageModelRun
 from recipes.text.corpus import decode, encode_lines, train_tokenizer
 from recipes.text.text_files import TextFiles
 
@@ -36,48 +31,6 @@ def data(tmp_path_factory):
         else:
             (directory / f"{split}.txt").write_bytes(content)
     return directory
-
-
-@contextlib.contextmanager
-def killed_within_its_second_epoch(monkeypatch):
-    """Within the context training is interrupted right after a checkpoint."""
-    on_batch_end = Resume.on_train_batch_end
-
-    def save_and_die(self, batch, logs=None):
-        on_batch_end(self, batch, logs)
-        if (self._epoch, batch) == (1, 1):
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Resume, "on_train_batch_end", save_and_die)
-        yield
-
-
-def train(data, out, *options):
-    """Train a new run; return its trained model and its history."""
-    keras.utils.set_random_seed(0)
-    started = new_run(data, out, *options)
-    started.train()
-    return started.training_model, read_history(out / "history.csv")
-
-
-WITH_MEMORY = ("--model", "transformer_xl", "--checkpoint-steps", "2")
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, monkeypatch):
-    """Weights, memory and history of a resumed run are those of a run without a break."""
-    calm = train(data, tmp_path / "calm", *WITH_MEMORY)
-    with killed_within_its_second_epoch(monkeypatch), pytest.raises(KeyboardInterrupt):
-        train(data, tmp_path / "killed", *WITH_MEMORY)
-    model, rows = train(data, tmp_path / "killed", *WITH_MEMORY)
-    assert [row["epoch"] for row in rows] == [0, 1, 2]
-    for name in ("loss", "bits_per_character", "val_loss"):
-        found, expected = ([row[name] for row in part] for part in (rows, calm[1]))
-        assert found == pytest.approx(expected, abs=1e-6), name
-    assert int(model.optimizer.iterations) == 9
-    for found, expected in zip(model.get_weights(), calm[0].get_weights(), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -111,13 +64,7 @@ def test_a_run_writes_card_export_and_files(data, tmp_path, capsys):
     loaded = tf.saved_model.load(str(tmp_path / "export" / "1"))
     answer = loaded.signatures["serving_default"](text=tf.constant([prompt]))
     assert answer["continuation"].numpy()[0].decode() == written
-    # A finished run trains no more, under a strategy too, and publishes the next version.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LanguageModelRun, "train", None)
-        assert run(data, tmp_path, "--max-length", "4", "--strategy", "mirrored") == 0
-    again = card(tmp_path)
-    assert (tmp_path / "export" / "2").is_dir()
-    assert len(again["history"]) == 3 and again["steps"] == facts["steps"] == 9
+    assert len(facts["history"]) == 3 and facts["steps"] == 9
 
 
 def losses(logits, labels):

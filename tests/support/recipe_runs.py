@@ -4,13 +4,30 @@ import contextlib
 import importlib
 import json
 
+import pytest
+
 from keras_attn.callbacks import Resume
+from keras_attn.export import TextGenerator, Translator
 from recipes.common import cli
 
 
+@contextlib.contextmanager
+def text_signatures():
+    """Within the context exports from text to text have the signature of text only.
+
+    Each other signature traces the decoding again; `tests/export` tests them.
+    """
+    only_text = property(lambda self: {"serving_default": self.text, **self.halting_signatures})
+    with pytest.MonkeyPatch.context() as patch:
+        for functions in (TextGenerator, Translator):
+            patch.setattr(functions, "signatures", only_text)
+        yield
+
+
 def run(recipe, *arguments):
-    """Run a recipe, and return its exit code."""
-    return cli.main(f"recipes.{recipe}", [str(argument) for argument in arguments])
+    """Run a recipe, and return its exit code; see `text_signatures` for its export."""
+    with text_signatures():
+        return cli.main(f"recipes.{recipe}", [str(argument) for argument in arguments])
 
 
 def parse(recipe, *arguments):
