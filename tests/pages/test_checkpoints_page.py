@@ -14,15 +14,14 @@ import marian_folder
 import numpy as np
 import pages
 import pytest
+import recipe_runs
 
 for _name in ("starlette", "tensorflow_serving", "uvicorn"):
     pytest.importorskip(_name, reason="needs pip install 'keras_attn[serving]'")
 
-from fork_server import run_python  # noqa: E402
-from servers import ROOT, environment, running_on_a_thread, wait_for  # noqa: E402
+from servers import ROOT, running_on_a_thread, wait_for  # noqa: E402
 
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer  # noqa: E402
-from keras_attn.export import Translator  # noqa: E402
 
 PAGE = pages.ROOT / "recipes/checkpoints.md"
 IDS = ROOT / "tests/convert/golden_ids"
@@ -87,10 +86,7 @@ class Reader:
             assert option == "-d" and status == 200, answer
             self.answers[path] = answer
         elif words[2] == "recipes.fine_tune":
-            done = run_python(
-                *words[1:], *LESS, cwd=os.getcwd(), environment=environment(), timeout=300
-            )
-            assert done.returncode == 0, done.stderr
+            assert recipe_runs.run("fine_tune", *words[3:], *LESS) == 0
         else:
             assert words[:2] == ["python", "-m"]
             assert importlib.import_module(f"{words[2]}.__main__").main(words[3:]) == 0
@@ -105,13 +101,11 @@ class Reader:
 @pytest.mark.slow
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda text: text.split()[0])
 def test_the_commands_of_a_section_run_in_order(section, tmp_path, monkeypatch):
-    only_text = property(lambda self: {"serving_default": self.text})
-    monkeypatch.setattr(Translator, "signatures", only_text)  # for an export in a third of the time
     monkeypatch.chdir(tmp_path)
     write, check = PARTS[section.split()[0]]
     write()
     reader = Reader(tmp_path / "log")
-    with reader.stack:
+    with recipe_runs.text_signatures(), reader.stack:
         for block in BLOCK.findall(section):
             programs = PROGRAM.findall(block)
             for line in PROGRAM.sub("\n", block).replace("\\\n", " ").splitlines():

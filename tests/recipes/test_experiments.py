@@ -3,6 +3,7 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from recipes.experiments import deep_residuals, factors, facts, lengths, spans, streams
 from recipes.experiments import experiment as module
@@ -90,7 +91,16 @@ def test_a_file_as_folder_and_ctrl_c_are_one_sentence(toy, tmp_path, capsys, mon
     assert capsys.readouterr().err == "Stopped; the same command runs what the card lacks.\n"
 
 
+@pytest.fixture
+def eager():
+    """Steps are computed eagerly: of a few of them tracing and compilation take the most time."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("module", (deep_residuals, factors, facts, lengths, streams))
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
     ids = np.random.default_rng(0).integers(1, 7, 3000)
@@ -104,6 +114,7 @@ def test_a_short_run_gives_finite_numbers(module, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_untrained_spans_give_the_keys_of_their_ramp(monkeypatch):
     monkeypatch.setattr(spans, "STEPS", 1)
     found = spans.run(spans.EXPERIMENT.values["dynamic, 1e-5"])

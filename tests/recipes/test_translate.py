@@ -94,10 +94,10 @@ def test_a_run_writes_card_export_and_files(finished, data):
     assert entries["command"].startswith("python -m recipes.translate --data-dir")
     assert entries["parameters"] > 0 and entries["seconds"] > 0 and entries["versions"]["keras"]
     assert entries["training"]["command"] == entries["command"]
-    # A finished run trains no more, and publishes the next version beside the first.
+    # A finished run trains no more, under a strategy too, and publishes the next version.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TranslationRun, "train", None)
-        assert run(data, finished, *OPTIONS) == 0
+        assert run(data, finished, *OPTIONS, "--strategy", "mirrored") == 0
     assert sorted(os.listdir(finished / "export")) == ["1", "2"]
 
 
