@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from gradients import output_and_gradients
 from marks import slow
 
 from keras_attn.attention.inputs import TileSizes
@@ -32,22 +33,11 @@ def built(implementation="auto", score="kernel", pattern="causal", **arguments):
     return layer
 
 
-def outputs_and_gradients(layer, *inputs, **call):
-    tensors = [tf.constant(x) for x in inputs]
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        output = layer(*(tensors * 2)[:2], **call)
-        loss = tf.reduce_sum(tf.cast(output, "float32") * tf.cos(tf.range(float(D))))
-    sources = [*tensors, *(weight.value for weight in layer.trainable_weights)]
-    found = tape.gradient(loss, sources, unconnected_gradients="zero")
-    return [oracles.numpy_of(x) for x in (output, *found)]
-
-
 def check_plan(*inputs, atol=2e-5, call=None, **arguments):
     """The plan gives the outputs and the gradients of the matrix of weights."""
     call = call or {}
     pairs = (
-        outputs_and_gradients(built(way, **arguments), *inputs, **call)
+        output_and_gradients(built(way, **arguments), *inputs, **call)
         for way in ("blockwise", "dense")
     )
     oracles.check_each(*pairs, atol=atol, scaled=True)

@@ -25,9 +25,7 @@ def operands(query=QUERY, key=KEY, value=VALUE, query_positions=None, key_positi
         key_positions = PositionRange(0, num_keys)
     score = more.pop("score", DotProduct())
     return AttentionInputs(
-        *(query, key, value, query_positions, key_positions, score),
-        tile_sizes=SMALL_TILES,
-        **more,
+        *(query, key, value, query_positions, key_positions, score), tile_sizes=SMALL_TILES, **more
     )
 
 

@@ -40,10 +40,7 @@ def test_a_missing_package_inside_an_implementation_is_not_hidden(monkeypatch):
 
 def test_softmax_with_logsumexp_and_its_gradient_equal_the_portable_ones():
     found = []
-    for function in (
-        operations.softmax_with_logsumexp,
-        operations.softmax_with_logsumexp.portable,
-    ):
+    for function in (operations.softmax_with_logsumexp, operations.softmax_with_logsumexp.portable):
         logits = tf.constant(LOGITS)
         with tf.GradientTape() as tape:
             tape.watch(logits)

@@ -115,11 +115,7 @@ def results(run, name="eager", count=2, steps=2):
 
 
 @pytest.mark.parametrize(
-    "name, run",
-    [
-        ("eager", run_remat),
-        *all_slow((("graph", run_remat), ("xla", run_shared))),
-    ],
+    "name, run", [("eager", run_remat), *all_slow((("graph", run_remat), ("xla", run_shared)))]
 )
 def test_gradients_with_dropout_and_losses(name, run):
     expected, plain = results(run_plain, name)

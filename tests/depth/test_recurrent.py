@@ -53,9 +53,7 @@ def test_universal_transformer_steps_equal_the_formula():
         for i in range(1, T + 1):
             expected[:, i - 1] += oracles.sinusoids(i, D) + oracles.sinusoids(t, D)
         expected = oracles.block(
-            expected,
-            oracles.block_weights(layer.block),
-            REAL[:, None, None] & oracles.causal(T, T),
+            expected, oracles.block_weights(layer.block), REAL[:, None, None] & oracles.causal(T, T)
         )
     np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=5e-5)
 

@@ -192,8 +192,7 @@ def groups_of(counts, total):
 
 
 @pytest.mark.parametrize(
-    "counts, total",
-    [((0, 0, 0), 2), ((130, 1, 69), 200), ((0, 128, 64), 192)],
+    "counts, total", [((0, 0, 0), 2), ((130, 1, 69), 200), ((0, 128, 64), 192)]
 )
 def test_blocks_equal_slices_with_gradients(counts, total):
     """Blocks are what compilers get; a group may fill several, one, or none."""

@@ -83,11 +83,7 @@ def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
 
 
 @pytest.mark.parametrize(
-    "kind, compiled, cutoffs",
-    [
-        ("few", False, CUTOFFS),
-        slow("some", True, [11]),
-    ],
+    "kind, compiled, cutoffs", [("few", False, CUTOFFS), slow("some", True, [11])]
 )
 def test_the_gradient_is_that_of_the_full_table(kind, compiled, cutoffs):
     layer = built(cutoffs, tied_projections="all_but_first")
@@ -95,7 +91,7 @@ def test_the_gradient_is_that_of_the_full_table(kind, compiled, cutoffs):
     inputs = [tf.constant(X), tf.constant(LABELS[kind]), tf.constant(oracles.random(B, T, seed=2))]
     unknown = [tf.TensorSpec((None, None, *x.shape[2:]), x.dtype) for x in inputs]
 
-    def gradients(losses):
+    def gradients(losses, compiled=False):
         def run(x, labels, shares):
             with tf.GradientTape() as tape:
                 tape.watch(x)
@@ -106,7 +102,7 @@ def test_the_gradient_is_that_of_the_full_table(kind, compiled, cutoffs):
 
         return (tf.function(run, unknown, jit_compile=True) if compiled else run)(*inputs)
 
-    found = gradients(layer)
+    found = gradients(layer, compiled)
     expected = gradients(lambda x, labels: -tf.gather(layer(x), labels, batch_dims=2))
     assert sum(np.any(x != 0) for x in expected) == len(weights)
     oracles.check_each(found, expected, atol=1e-5, scaled=True)

@@ -40,19 +40,15 @@ def test_errors_of_the_constructor(arguments, message):
         MultiHeadAttention(**{"num_heads": 6, "key_dim": 4, **arguments})
 
 
-LAYER = MultiHeadAttention(2, 4)
-LAYER.build(X.shape)
-
-
-def cache(slots=4, batch=2, layer=None):
-    return KVCache(slots).initial(layer or MultiHeadAttention(2, 4), batch)
+def cache(slots=4, batch=2, key_dim=4):
+    return KVCache(slots).initial(MultiHeadAttention(2, key_dim), batch)
 
 
 @pytest.mark.parametrize(
     "inputs, arguments, message",
     [
         ((X, None), {}, r"`value`.*value=None, no cache"),
-        ((X, None), {"cache": cache()}, r"`value`.*value=None, a cache to be extended"),
+        ((X, None), {"cache": cache}, r"`value`.*value=None, a cache to be extended"),
         ((X[0], Y), {}, r"`query`.*\(3, 8\)"),
         ((X[..., :7], Y), {}, r"`query`.*8.*\(2, 3, 7\)"),
         ((X, Y[..., :7]), {}, r"`value`.*8.*\(2, 5, 7\)"),
@@ -62,18 +58,21 @@ def cache(slots=4, batch=2, layer=None):
         ((X, Y), {"key_positions": [[0, 1, 2]]}, r"`key_positions`.*\(5,\).*\(1, 3\)"),
         ((X, X), {"cache": {"key": X}}, r"`cache\['key'\]`.*\(2, 3, 8\)"),
         ((X, X), {"cache": {}}, r"`cache` must come from.*\[\]"),
-        ((X, X), {"cache": cache(slots=2)}, r"`cache`.*2 slots, 0 keys in them, 3 new keys"),
-        ((X, X), {"cache": cache(batch=3)}, r"`cache\['key'\]`.*\(3, 2, 4, 4\)"),
         (
             (X, X),
-            {"cache": cache(layer=MultiHeadAttention(2, 5))},
-            r"`cache\['key'\]`.*\(2, 2, 4, 5\)",
+            {"cache": lambda: cache(slots=2)},
+            r"`cache`.*2 slots, 0 keys in them, 3 new keys",
         ),
+        ((X, X), {"cache": lambda: cache(batch=3)}, r"`cache\['key'\]`.*\(3, 2, 4, 4\)"),
+        ((X, X), {"cache": lambda: cache(key_dim=5)}, r"`cache\['key'\]`.*\(2, 2, 4, 5\)"),
     ],
 )
 def test_errors_of_a_call(inputs, arguments, message):
+    layer = MultiHeadAttention(2, 4)
+    layer.build(X.shape)
+    arguments = {name: make() if callable(make) else make for name, make in arguments.items()}
     with pytest.raises(ValueError, match=message):
-        LAYER(*inputs, **arguments)
+        layer(*inputs, **arguments)
 
 
 def test_lists_are_as_good_as_arrays():

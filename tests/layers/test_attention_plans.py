@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from gradients import output_and_gradients
 from index_sets import CASES, NUM_HEADS, SMALL_TILES, W
 from marks import slow
 
@@ -27,20 +28,10 @@ def built(pattern, plan, **arguments):
     return layer
 
 
-def both_plans(pattern, *inputs, call=None, **arguments):
+def both_plans(pattern, call, **arguments):
     """The output, and the gradients of weights and inputs, by the tiles and by the matrix."""
-    found = []
-    for plan in ("blockwise", "dense"):
-        layer = built(pattern, plan, **arguments)
-        tensors = [tf.constant(x) for x in inputs]
-        with tf.GradientTape() as tape:
-            tape.watch(tensors)
-            output = layer(*(tensors * 2)[:2], **(call or {}))
-            loss = tf.reduce_sum(tf.cast(output, "float32") * tf.cos(tf.range(D, dtype="float32")))
-        sources = [*tensors, *(weight.value for weight in layer.weights)]
-        gradients = tape.gradient(loss, sources, unconnected_gradients="zero")
-        found.append([oracles.numpy_of(x) for x in (output, *gradients)])
-    return zip(*found, strict=True)
+    layers = (built(pattern, plan, **arguments) for plan in ("blockwise", "dense"))
+    return zip(*(output_and_gradients(layer, X, **call) for layer in layers), strict=True)
 
 
 def assert_equal(found, atol=2e-5):
@@ -75,7 +66,7 @@ def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
 @pytest.mark.slow
 def test_mixed_policy():
     call = {"value_mask": REAL[:, :T]}
-    assert_equal(both_plans("heads in rows", X, call=call, dtype="mixed_bfloat16"), atol=4e-2)
+    assert_equal(both_plans("heads in rows", call, dtype="mixed_bfloat16"), atol=4e-2)
 
 
 def test_scores_never_change_the_output():
@@ -123,8 +114,7 @@ def test_a_large_matrix_is_avoided_by_a_pattern_that_leaves_out_nothing():
 
 
 @pytest.mark.parametrize(
-    "length, num_keys, pays",
-    [(512, 512, True), (512, 700, False), (None, None, False)],
+    "length, num_keys, pays", [(512, 512, True), (512, 700, False), (None, None, False)]
 )
 def test_half_a_square_pays_early(length, num_keys, pays):
     assert Causal().plan.is_faster(length, num_keys) is pays
@@ -170,4 +160,4 @@ def test_a_pattern_of_ones_own_has_a_plan():
         def mask_mod(self, i, j):
             return (i + j) % 2 == 0
 
-    assert_equal(both_plans(Even(), X, call={"value_mask": REAL[:, :T]}))
+    assert_equal(both_plans(Even(), {"value_mask": REAL[:, :T]}))

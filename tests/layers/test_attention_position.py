@@ -3,16 +3,11 @@
 import numpy as np
 import oracles
 import pytest
-import tensorflow as tf
-from decoding import check_greedy
 from index_sets import NUM_HEADS, W
 from keras import ops
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.models import CausalLanguageModel
-from keras_attn.patterns import LSH, Local
 from keras_attn.positions import Rotary, Sinusoidal
 
 B, T, S, D, H = 2, 5, 7, 11, 6
@@ -73,33 +68,6 @@ def test_oracle():
         np.testing.assert_allclose(scores, weights, atol=1e-5)
 
 
-def by_plan(plan, **arguments):
-    """The output, and the gradients of the input and the weights."""
-    layer = built(LONG_X, implementation=plan, **arguments)
-    x = tf.constant(LONG_X)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        output = layer(x, x)
-        loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
-    sources = [x, *(weight.value for weight in layer.trainable_weights)]
-    return output, *tape.gradient(loss, sources, unconnected_gradients="zero")
-
-
-# Scores and patterns that tests/layers/test_combinations.py does not combine.
-PLANS = {
-    "lsh": {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"},
-    "relative": {"pattern": Local(W), "score": "relative"},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PLANS)
-def test_every_plan_equals_the_matrix(name):
-    oracles.check_each(
-        by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), atol=2e-5, scaled=True
-    )
-
-
 def test_cached_keys_stand_where_the_call_says():
     """Rows that begin at positions of their own, as prompts of different length do."""
     layer = built(pattern="causal")
@@ -110,11 +78,7 @@ def test_cached_keys_stand_where_the_call_says():
     for start, end in ((0, 2), (2, 3), (3, T)):
         piece = ops.array(X[:, start:end])
         output, cache = layer(
-            piece,
-            piece,
-            cache=cache,
-            query_positions=places[:, start:end],
-            key_positions=places,
+            piece, piece, cache=cache, query_positions=places[:, start:end], key_positions=places
         )
         outputs.append(output)
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
@@ -127,32 +91,6 @@ def test_a_complete_cache_keeps_its_keys_where_they_stand():
     np.testing.assert_allclose(layer(X, None, cache=cache)[0], whole, atol=2e-5)
     cache = layer.context_cache(ops.array(CONTEXT), ops.array(CONTEXT), key_positions)
     np.testing.assert_allclose(layer(X, None, cache=cache)[0], whole, atol=2e-5)
-
-
-VOCABULARY = 7
-PROMPTS = np.array([[2, 5, 6], [2, 4, 0], [2, 0, 0]], "int32")
-
-
-@pytest.fixture(scope="module")
-def model():
-    def block(index):
-        attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")
-        return TransformerBlock(attention, FeedForward(11))
-
-    model = CausalLanguageModel(
-        embedding=TokenEmbedding(VOCABULARY, 8), depth=Stack(block, 2), position=None
-    )
-    rng = np.random.default_rng(5)
-    for weight in model.trainable_variables:
-        spread = 0.6 if len(weight.shape) > 1 else 0.1
-        weight.assign(weight + rng.normal(0, spread, weight.shape))
-    return model
-
-
-@pytest.mark.slow
-def test_generation_equals_the_loop_without_a_cache(model):
-    """Also where padding stands between a prompt and what follows it."""
-    check_greedy(model, PROMPTS, max_length=6)
 
 
 def test_half_precision():

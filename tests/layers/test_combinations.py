@@ -3,7 +3,6 @@
 import numpy as np
 import oracles
 import pytest
-import tensorflow as tf
 from combinations import (
     NORMS,
     PATTERNS,
@@ -16,6 +15,7 @@ from combinations import (
     each_value_once,
 )
 from decoding import check_pieces
+from gradients import output_and_gradients
 from index_sets import SMALL_TILES
 
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
@@ -64,18 +64,6 @@ def call_of(row):
     return calls[row["rows"]]
 
 
-def results(layer, row):
-    """The output, and the gradients of the input and the weights."""
-    x = tf.constant(X)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        output = layer(x, x, **call_of(row))
-        loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
-    sources = [x, *(weight.value for weight in layer.trainable_weights)]
-    gradients = tape.gradient(loss, sources, unconnected_gradients="zero")
-    return [output, *map(tf.convert_to_tensor, gradients)]  # some are of gathered rows
-
-
 def formula(layer, row):
     """The output (B, T, D), and the tokens that are not padding of a packed row."""
     output, real = np.zeros((B, T, D)), np.ones((B, T), bool)
@@ -95,13 +83,12 @@ def formula(layer, row):
 def test_plan_and_matrix_equal_the_formula(row):
     layers = [layer_of(row, way) for way in ("blockwise", "dense")]
     layers[1].set_weights(layers[0].get_weights())
-    tiles, matrix = (results(layer, row) for layer in layers)
+    tiles, matrix = (output_and_gradients(layer, X, **call_of(row)) for layer in layers)
     expected, real = formula(layers[1], row)
     largest = np.abs(expected).max()
     assert largest > 0.1
     for found in (matrix[0], tiles[0]):
-        found = np.asarray(found)[real] / largest
-        np.testing.assert_allclose(found, expected[real] / largest, atol=5e-5)
+        np.testing.assert_allclose(found[real] / largest, expected[real] / largest, atol=5e-5)
     names = ["input", *(weight.path for weight in layers[0].trainable_weights)]
     for name, one, other in zip(names, tiles[1:], matrix[1:], strict=True):
         scale = max(1.0, np.abs(other).max())

@@ -22,8 +22,8 @@ def stack(kind):
             layers.MultiHeadAttention(2, 4), layers.FeedForward(7), residual=residuals.PreNorm()
         )
     if kind == "reversible":
-        return depth.Reversible(block, 2)
-    return depth.Stack(block, 2, remat=kind == "remat")
+        return depth.Reversible(block, 1)
+    return depth.Stack(block, 1, remat=kind == "remat")
 
 
 def trained(kind, **options):

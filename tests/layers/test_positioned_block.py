@@ -30,9 +30,7 @@ def table(layer, *places):
 
 def test_output_equals_the_formula(layer):
     expected = oracles.block(
-        X + table(layer, 0, 1, 2, 3, 4),
-        oracles.block_weights(layer.block),
-        oracles.causal(T, T),
+        X + table(layer, 0, 1, 2, 3, 4), oracles.block_weights(layer.block), oracles.causal(T, T)
     )
     np.testing.assert_allclose(layer(X), expected, atol=1e-5)
     places = [7, 2, 3, 11, 5]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import oracles
 import pytest
-import tensorflow as tf
+from gradients import output_and_gradients
 from index_sets import CASES, NUM_HEADS, SMALL_TILES
 
 from keras_attn.layers import MultiHeadAttention
@@ -18,7 +18,11 @@ REAL = np.arange(S)[None] < np.array([[S], [5], [0]])
 PATTERNS = {
     "nested": {"pattern": CASES["nested"][0]},
     "span": {"pattern": AdaptiveSpan(5, ramp=2)},
-    "lsh": {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"},
+    "lsh": {
+        "pattern": LSH(4, num_rounds=2, num_buckets=4),
+        "score": "shared_qk",
+        "position": "rotary",
+    },
 }
 
 
@@ -49,25 +53,14 @@ def test_weights_are_shares_of_a_sum_with_the_sink():
     np.testing.assert_allclose(output, expected, atol=2e-5)
 
 
-def results(layer, **call):
-    """The output, and the gradients of the input and the weights."""
-    x = tf.constant(X)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        output = layer(x, x, value_mask=REAL[:, :T], **call)
-        loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
-    sources = [x, *(weight.value for weight in layer.trainable_weights)]
-    return [output, *tape.gradient(loss, sources, unconnected_gradients="zero")]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_plan_equals_the_matrix(name):
     layers = [built(implementation=how, **PATTERNS[name]) for how in ("blockwise", "dense")]
-    tiles, matrix = (results(layer) for layer in layers)
+    tiles, matrix = (output_and_gradients(layer, X, value_mask=REAL[:, :T]) for layer in layers)
     oracles.check_each(tiles, matrix, atol=2e-5, scaled=True)
     names = [weight.name for weight in layers[0].trainable_weights]
-    assert np.all(np.asarray(tiles[1 + names.index("sinks")]) != 0)  # each head's has a gradient
+    assert np.all(tiles[1 + names.index("sinks")] != 0)  # each head's has a gradient
 
 
 def test_a_large_sink_takes_all_weight_and_nothing_overflows():

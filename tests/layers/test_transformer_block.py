@@ -156,17 +156,6 @@ def test_training_reaches_the_dropout_of_each_part(attention_rate, inner_rate):
     assert np.any(layer(X, training=True) != quiet)
 
 
-@pytest.mark.slow
-def test_in_a_functional_model_of_any_length():
-    layer = built(cross=True, pattern="causal")
-    inputs = [keras.Input((None, D)), keras.Input((None, C))]
-    model = keras.Model(inputs, layer(*inputs))
-    assert model.output.shape == (None, None, D)
-    for length in (1, 4):
-        arrays = [X[:, :length], CONTEXT]
-        np.testing.assert_allclose(model(arrays), layer(*arrays), atol=1e-5)
-
-
 def attention(**arguments):
     return MultiHeadAttention(N, H, **arguments)
 

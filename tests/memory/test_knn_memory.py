@@ -203,7 +203,7 @@ def test_a_model_keeps_the_keys_of_its_layer_and_looks_them_up():
 
 
 @pytest.mark.slow
-def test_fit_save_and_load(tmp_path):
+def test_fit_trains_the_gate_from_the_first_batch_with_a_memory():
     trained = StatefulSegments(language_model(), batch_size=2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     trained.compile("adam", loss, run_eagerly=True)  # a few steps take less time than a trace
@@ -211,12 +211,8 @@ def test_fit_save_and_load(tmp_path):
     gate = trained.model.depth.blocks[1].attention.gate.numpy()
     trained.fit(ids, ids, batch_size=2, epochs=1, verbose=0)
     np.testing.assert_array_equal(trained.model.depth.blocks[1].attention.gate, gate)
-    trained.train_on_batch(ids, ids)  # the first batch with a memory
+    trained.train_on_batch(ids, ids)
     assert np.all(trained.model.depth.blocks[1].attention.gate.numpy() != gate)
-    trained.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert again.model.memory == KNNMemory(9)
-    np.testing.assert_array_equal(again.predict_on_batch(ids), trained.predict_on_batch(ids))
 
 
 @pytest.mark.parametrize(

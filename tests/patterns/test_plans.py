@@ -114,10 +114,7 @@ def plan_of(pattern, score, **more):
         with tf.GradientTape() as tape:
             tape.watch([query, key, value])
             inputs = AttentionInputs(
-                *(query, key, value, *places, score),
-                key_mask=real,
-                tile_sizes=SMALL_TILES,
-                **more,
+                *(query, key, value, *places, score), key_mask=real, tile_sizes=SMALL_TILES, **more
             )
             output, _ = pattern.plan.attend(inputs)
             loss = tf.reduce_sum(output * upstream)
@@ -186,7 +183,7 @@ def test_eager(case, length, score):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["causal", "strided", "block of an image"])
+@pytest.mark.parametrize("case", ["causal", "block of an image"])
 def test_one_graph_for_every_batch_and_length(case):
     pattern, sets = CASES[case]
     score, formula = make_score("by_distance" if case == "causal" else "scaled_dot")
@@ -200,7 +197,7 @@ def test_one_graph_for_every_batch_and_length(case):
 @pytest.mark.slow
 def test_xla():
     pattern, sets = CASES["strided"]
-    score, formula = make_score("additive")
+    score, formula = make_score("scaled_dot")
     run = tf.function(plan_of(pattern, score), jit_compile=True, autograph=False)
     check(run, sets, formula, PRIME, PRIME, padded=True, atol=2e-5)
 

@@ -1,6 +1,5 @@
 """Sinks equal attention within a cache whose keys are counted from 0."""
 
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -17,9 +16,8 @@ G, W = 2, 5
 T = 10 * W + 3
 X = oracles.random(B, T, D)
 KINDS = {
-    "plain": lambda: {},
     "scaled rotary": lambda: {
-        "position": Rotary(20, layout="half", fraction=0.5, scaling=YaRN(4, 16)),
+        "position": Rotary(20, layout="half", fraction=0.5, scaling=YaRN(4, 16))
     },
     "t5": lambda: {"score": DotProduct() + T5Bias(8, 9), "position": "rotary"},
 }
@@ -39,15 +37,14 @@ def test_oracle_positions_in_the_cache(kind):
     """Plain causal attention over the keys in the cache, whose positions are 0, 1, 2, ..."""
     causal = built(kind, Causal())
     found = [np.asarray(built(kind, implementation=way)(X, X)) for way in ("dense", "blockwise")]
-    for i in (0, G, G + W - 1, G + W, G + 2 * W, T - 1):
+    for i in (G, G + W - 1, G + W, T - 1):
         kept = [j for j in range(i + 1) if j < G or j > i - W]
         expected = causal(X[:, kept], X[:, kept])[:, -1]
         for output in found:
             np.testing.assert_allclose(output[:, i], expected, atol=2e-5)
     own_distances = np.asarray(built(kind, Local(W) | Global(G, causal=True))(X, X))
     far = np.abs(own_distances - found[0])
-    assert far[:, : G + W].max() < 2e-5
-    assert (far[:, G + W :].max() < 2e-5) == (kind == "plain")
+    assert far[:, : G + W].max() < 2e-5 < far[:, G + W :].max()
 
 
 @pytest.mark.slow
@@ -67,11 +64,9 @@ def test_decoding_ten_windows_equals_the_whole_pass(kind, slots):
     assert cache["key"].shape[2] == (G + W if slots else count)
 
 
-def test_save_config_and_arguments():
+def test_arguments():
     pattern = Sinks(G, W)
-    config = keras.saving.serialize_keras_object(pattern)
-    assert keras.saving.deserialize_keras_object(config) == pattern != Sinks(G, W + 1)
-    assert repr(pattern) == "Sinks(2, 5)"
+    assert repr(pattern) == "Sinks(2, 5)" and pattern != Sinks(G, W + 1)
     assert pattern.causal and pattern.kept_keys[:2] == (G + W, G)
     for make in (lambda: Sinks(0, 3), lambda: Sinks(3, 0)):
         with pytest.raises(ValueError, match="`(count|window)`.*=0"):
@@ -79,8 +74,7 @@ def test_save_config_and_arguments():
 
 
 @pytest.mark.parametrize(
-    "combine",
-    [lambda p: p & "causal", lambda p: p | Local(2), lambda p: PerHead([p, Local(2)])],
+    "combine", [lambda p: p & "causal", lambda p: p | Local(2), lambda p: PerHead([p, Local(2)])]
 )
 def test_combinations_would_lose_the_distances_and_are_refused(combine):
     with pytest.raises(ValueError, match="function of positions alone, which Sinks is not"):

@@ -18,8 +18,7 @@ def table(step, dim=D, layout="interleaved", count=T):
 
 
 @pytest.mark.parametrize(
-    "layout, dim, step",
-    [("interleaved", 12, 0), ("concat", 11, 3), ("tensor2tensor", 12, 3)],
+    "layout, dim, step", [("interleaved", 12, 0), ("concat", 11, 3), ("tensor2tensor", 12, 3)]
 )
 def test_oracle(layout, dim, step):
     found = Timestep(layout)(X[..., :dim], step=step)

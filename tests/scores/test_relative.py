@@ -47,9 +47,7 @@ def test_oracle(arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "pattern, clamp_length", [(PLANS[2], 3), (PLANS[1], None), (PLANS[4], None)]
-)
+@pytest.mark.parametrize("pattern, clamp_length", [(PLANS[2], 3), (PLANS[4], None)])
 def test_in_tiles(pattern, clamp_length):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
     check_in_tiles(built(clamp_length=clamp_length), formula, pattern, atol=5e-5)

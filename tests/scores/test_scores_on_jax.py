@@ -11,7 +11,7 @@ from keras_attn.layers import DifferentialAttention, MultiHeadAttention
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.memory import KVCache
 from keras_attn.patterns import Local
-from keras_attn.scores import ALiBi, Cosine, Disentangled, FAVOR, Kernel
+from keras_attn.scores import ALiBi, Cosine, Disentangled, FAVOR
 
 MultiHeadAttention.tile_sizes = TileSizes(1, 700, least_group=4, most_block=3, linear_chunk=4)
 x = np.random.default_rng(0).normal(size=(2, 13, 6)).astype("float32")
@@ -41,15 +41,14 @@ def difference(make):
         steps.append(y)
     return plan, float(abs(np.concatenate(steps, 1) - layer(x, x)).max())
 
-def attention(score):
-    return lambda way: MultiHeadAttention(2, 3, score=score(), pattern="causal", implementation=way)
-
-cases = [attention(make) for make in (
-    Kernel, lambda: FAVOR(7), Cosine, lambda: Disentangled(4, 9) + ALiBi())]
 options = {"sinks": True, "use_gate": True, "qk_norm": "rms_norm", "position": "rotary"}
-cases.append(lambda way: MultiHeadAttention(
-    3, 4, pattern=Local(3), implementation=way, **options))
-cases.append(lambda way: DifferentialAttention(2, 3, 1, pattern="causal", implementation=way))
+cases = (
+    lambda way: MultiHeadAttention(2, 3, score=FAVOR(7), pattern="causal", implementation=way),
+    lambda way: MultiHeadAttention(
+        3, 4, score=Cosine(), pattern=Local(3), implementation=way, **options),
+    lambda way: DifferentialAttention(
+        2, 3, 1, score=Disentangled(4, 9) + ALiBi(), pattern="causal", implementation=way),
+)
 print(json.dumps([difference(make) for make in cases]))
 """
 

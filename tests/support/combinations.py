@@ -219,12 +219,13 @@ NORMS = {
 # What another value has in it is combined with fewer: a sum and a cap have each bias, unions and
 # heads with patterns of their own have each set of keys; each is in a row of its own below. Other
 # rotary positions differ by their frequencies alone: tests/positions/test_rotary_scaling.py.
-PARTS = ("alibi", "own bias", "dense", "big bird", "random", "longformer")
-PARTS += ("t5", "disentangled", "dilated", "causal longformer")
+# A kernel has the linear plan of FAVOR. A part of the components turns in a row of its own.
+PARTS = ("alibi", "own bias", "dense", "big bird", "random", "longformer", "kernel")
+PARTS += ("t5", "disentangled", "dilated", "causal longformer", "half of halves", "prefix")
 VALUES = {
     "score": [name for name in SCORES if name not in PARTS],
     "pattern": [name for name in PATTERNS if name not in PARTS],
-    "position": list(POSITIONS),
+    "position": [name for name in POSITIONS if name not in PARTS],
     "qk_norm": list(NORMS),
     "sinks": [False, True],
     "use_gate": [False, True],
@@ -310,6 +311,7 @@ PART_ROWS = [
     {**PLAIN, "score": "own bias", "pattern": "longformer", "rows": "packed"},
     {**PLAIN, "score": "t5", "position": "yarn", "pattern": "dilated"},
     {**PLAIN, "score": "disentangled", "pattern": "causal longformer", "rows": "padded"},
+    {**PLAIN, "score": "cap", "pattern": "prefix", "position": "half of halves", "sinks": True},
 ]
 
 

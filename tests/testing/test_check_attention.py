@@ -5,46 +5,16 @@ import pytest
 from testing import toys
 
 from keras_attn.layers import DifferentialAttention, MultiHeadAttention
-from keras_attn.patterns import (
-    Dilated,
-    Global,
-    Local,
-)
-from keras_attn.positions import AxialRotary, Rotary
-from keras_attn.scores import (
-    ALiBi,
-    DotProduct,
-    Kernel,
-    SoftCap,
-)
+from keras_attn.patterns import Global, Local
+from keras_attn.positions import Rotary
+from keras_attn.scores import ALiBi, DotProduct, SoftCap
 from keras_attn.testing import check_attention
 
 # Checks of every broken layer, and of those with broken masks.
 EVERY_CHECK = ["building", "formula", "padding"]
 MASK_CHECKS = ["no_leak", "implicit_mask", "empty_rows", "scores", "mask_arguments"]
-
-
-def attention_layer(**arguments):
-    return MultiHeadAttention(2, 4, implementation="blockwise", **arguments)
-
-
-# Values of many axes together; tests/layers/test_combinations.py has all pairs of them.
-LAYERS = {
-    "sparse": lambda: attention_layer(
-        score=SoftCap(DotProduct() + ALiBi(), 3.0),
-        pattern=Local(3, causal=False) | Global(2),
-        position=Rotary(1e4, "half", 0.5),
-        num_key_value_heads=1,
-    ),
-    "gated": lambda: attention_layer(
-        score=Kernel("relu"),
-        pattern=Dilated(2, 2),
-        position=AxialRotary((3, 5)),
-        use_gate=True,
-        sinks=True,
-        qk_norm="dyt",
-    ),
-}
+# Checks that find nothing else in a graph or a file; those of our attention run them.
+COMPILED = ["graph", "xla", "unknown_sizes", "saving"]
 
 
 def failed_checks(report):
@@ -60,11 +30,21 @@ def test_our_attention_has_no_defect():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LAYERS)
-def test_the_numbers_of_our_attention_are_right(name):
-    """Files of these values are in the tests of models."""
+def test_the_numbers_of_values_of_many_axes_together_are_right():
+    """All pairs of such values are in tests/layers/test_combinations.py, their files in models."""
+    layer = MultiHeadAttention(
+        *(2, 4),
+        score=SoftCap(DotProduct() + ALiBi(), 3.0),
+        pattern=Local(3, causal=False) | Global(2),
+        position=Rotary(1e4, "half", 0.5),
+        num_key_value_heads=1,
+        use_gate=True,
+        sinks=True,
+        qk_norm="dyt",
+        implementation="blockwise",
+    )
     checks = ["formula", "padding", "empty_rows"]
-    report = check_attention(LAYERS[name](), only=checks)
+    report = check_attention(layer, length=7, only=checks)
     report.raise_if_any()
     assert report.skipped == {} and len(report.checked) == len(checks)
 
@@ -72,7 +52,7 @@ def test_the_numbers_of_our_attention_are_right(name):
 @pytest.mark.slow
 def test_a_layer_without_the_plain_formula_has_no_defect():
     layer = DifferentialAttention(2, 4, 1, pattern=Local(3), sinks=True, use_gate=True)
-    report = check_attention(layer, only=["config", "padding", "empty_rows", "scores"])
+    report = check_attention(layer, length=7, only=["padding", "empty_rows", "scores"])
     report.raise_if_any()
     assert report.skipped == {}
 
@@ -80,8 +60,8 @@ def test_a_layer_without_the_plain_formula_has_no_defect():
 @pytest.mark.slow
 def test_known_defects_of_keras():
     """Defects of Keras 3.15; a later version may fix some of them and shorten the list."""
-    compiled = ["graph", "xla", "unknown_sizes", "saving"]
-    report = check_attention(keras.layers.MultiHeadAttention(2, 4), skip=compiled, slow=False)
+    layer = keras.layers.MultiHeadAttention(2, 4)
+    report = check_attention(layer, length=7, skip=COMPILED, slow=False)
     # On a processor without AVX-512 it fails the check "scores" too, by rounding.
     assert failed_checks(report) - {"scores"} == {
         "config",  # flash_attention
@@ -100,7 +80,7 @@ def test_known_defects_of_keras():
 
 @pytest.mark.slow
 def test_a_correct_layer_has_no_defect():
-    report = check_attention(toys.Attention(), length=7, slow=False)
+    report = check_attention(toys.Attention(), length=7, skip=COMPILED, slow=False)
     report.raise_if_any()
     assert report.skipped == {}
 
@@ -125,11 +105,7 @@ BROKEN = {
 
 
 # One for each check of masks.
-WITH_MASKS = {
-    toys.LeaksWithScores,
-    toys.ForgetsPadding,
-    toys.BreaksOnEmptyRows,
-}
+WITH_MASKS = {toys.LeaksWithScores, toys.ForgetsPadding, toys.BreaksOnEmptyRows}
 
 
 @pytest.mark.slow
