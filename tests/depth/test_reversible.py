@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from depth.twins import in_turn
+from depth.twins import in_turn, training_gradients
 from scripts import result_of
 
 from keras_attn import residuals
@@ -40,25 +40,11 @@ def stack(num_layers=3, dropout=0.3, join="mean", cross_attention=False, **atten
     return layer
 
 
-def loss_and_gradients(layer, x, in_graph=False):
-    weights = np.cos(np.arange(layer.compute_output_spec(keras.KerasTensor(x.shape)).shape[-1]))
-
-    def run(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            output = layer(x, training=True)
-            loss = tf.reduce_sum(output * tf.constant(weights, output.dtype))
-        return loss, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_variables)])
-
-    run = tf.function(run) if in_graph else run
-    return [np.asarray(g) for g in run(tf.constant(x))]
-
-
 def assert_gradients_are_those_of_stored_activations(monkeypatch, in_graph=False, **arguments):
     x = oracles.random(B, T, D)
-    found = loss_and_gradients(stack(**arguments), x, in_graph)
+    found = training_gradients(stack(**arguments), x, in_graph)
     monkeypatch.setattr(module, "reversible", in_turn)
-    oracles.check_each(found, loss_and_gradients(stack(**arguments), x), atol=1e-4, scaled=True)
+    oracles.check_each(found, training_gradients(stack(**arguments), x), atol=1e-4, scaled=True)
 
 
 def test_gradients_equal_those_of_stored_activations(monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from marks import all_slow, slow
+from marks import slow
 
 from keras_attn.attention.inputs import AttentionInputs, PositionRange, TileSizes
 from keras_attn.attention.plans import BlockLocal
@@ -75,13 +75,7 @@ def operands_of(query, key, value, inputs, real=None):
         length, num_keys = query.shape[2], key.shape[2]
     places = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
     return AttentionInputs(
-        query,
-        key,
-        value,
-        *places,
-        DotProduct(),
-        key_mask=real,
-        tile_sizes=TILES,
+        query, key, value, *places, DotProduct(), key_mask=real, tile_sizes=TILES
     )
 
 
@@ -97,18 +91,23 @@ def by_plan(pattern, operands, inputs=None, log_weight=False):
     return pattern.for_call(operands, inputs, None).plan.attend(operands, log_weight)
 
 
-PARTS = [[0.0, 0.0, 0.0], [0.0, 0.21, 0.4], [1.0, 0.3, 0.0]]
-CASES = [{"parts": parts} for parts in PARTS] + [{"dynamic": True}]
-CASES += [{**case, "include_self": False} for case in CASES[1:]]
+SHORT, LONG = {"parts": [0.0, 0.21, 0.4]}, {"parts": [1.0, 0.3, 0.0]}
+DYNAMIC_OF_OTHERS = {"dynamic": True, "include_self": False}
 
 
-# A dynamic span with a whole sequence; each other case with another size.
-SIZES = [(1, 1), (29, 29), (7, 7), (5, 11), (13, 67)]
-CHECKED = [(CASES[-1], (29, 29)), slow(CASES[1], (29, 29))]
-CHECKED += all_slow(zip([CASES[0], *CASES[2:-1]], SIZES, strict=True))
-
-
-@pytest.mark.parametrize("case, sizes", CHECKED, ids=str)
+@pytest.mark.parametrize(
+    "case, sizes",
+    [
+        (DYNAMIC_OF_OTHERS, (29, 29)),
+        slow({"dynamic": True}, (7, 7)),
+        slow({"parts": [0.0, 0.0, 0.0]}, (1, 1)),
+        slow(SHORT, (29, 29)),
+        slow(LONG, (29, 29)),
+        slow({**SHORT, "include_self": False}, (5, 11)),
+        slow({**LONG, "include_self": False}, (13, 67)),
+    ],
+    ids=str,
+)
 def test_oracle(case, sizes):
     """Both faces, with and without padding."""
     pattern, (length, num_keys) = built(**case), sizes
@@ -138,7 +137,7 @@ def gradients(pattern, attention, tensors, real=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [CASES[1], CASES[3]], ids=str)
+@pytest.mark.parametrize("case", [SHORT, {"dynamic": True}], ids=str)
 def test_gradients_by_finite_differences(case):
     """Of the spans' weights, by the loops in float64; of all else, plan against matrix."""
     pattern = built(**case)
@@ -251,7 +250,7 @@ def test_no_leak():
 
 def test_no_key_no_attention():
     """The first query without itself, and rows of padding: zeros, and finite zero gradients."""
-    pattern, tensors = built(**CASES[-1]), inputs_of(29, 29)
+    pattern, tensors = built(**DYNAMIC_OF_OTHERS), inputs_of(29, 29)
     real = np.ones((B, 1, 29), bool)
     real[1] = False
     output, found = gradients(pattern, by_plan, tensors, tf.constant(real))

@@ -95,21 +95,6 @@ def test_step_by_step_equals_the_full_pass():
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_save_and_load(tmp_path):
-    x = keras.Input((None, D))
-    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.4, 1e-3, dynamic=True, include_self=False)
-    model = keras.Model(x, layer_of(pattern, score=LearnedRelative(9))(x, x))
-    weights = [np.random.default_rng(n).random(w.shape) for n, w in enumerate(model.weights)]
-    model.set_weights(weights)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    data = oracles.random(B, 19, D)
-    np.testing.assert_array_equal(model(data), again(data))
-    np.testing.assert_allclose(sum(model.losses), sum(again.losses))
-    assert again.layers[-1].pattern.get_config() == pattern.get_config()
-
-
 def test_half_precision():
     """Spans, and so the ramp, are float32: at 4000 bfloat16 knows multiples of 16 only."""
     pattern = AdaptiveSpan(4096, 32, 0.99, dynamic=True)

@@ -8,15 +8,7 @@ import pytest
 from decoding import check_pieces
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.positions import (
-    NTK,
-    Interpolation,
-    Llama3,
-    LongRoPE,
-    Rotary,
-    RotaryScaling,
-    YaRN,
-)
+from keras_attn.positions import NTK, Interpolation, Llama3, LongRoPE, Rotary, RotaryScaling, YaRN
 
 B, N, T, H = 2, 3, 7, 12
 X = oracles.random(B, N, T, H)

@@ -10,13 +10,7 @@ from keras_attn import residuals
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.norms import LayerNorm
-from keras_attn.residuals import (
-    DeepNorm,
-    LayerScale,
-    OutputNorm,
-    ReZero,
-    SandwichNorm,
-)
+from keras_attn.residuals import DeepNorm, LayerScale, OutputNorm, ReZero, SandwichNorm
 
 B, T, D = 2, 5, 7
 X, Y = oracles.random(B, T, D, scale=3), oracles.random(B, T, D, seed=1)

@@ -41,10 +41,9 @@ def test_oracle():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pattern", [PLANS[1], PLANS[4]], ids=repr)
-def test_in_tiles(pattern):
-    """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
-    check_in_tiles(built(6), formula, pattern, atol=2e-5)
+def test_in_tiles():
+    """A plan gives what the formula over the whole matrix does, gradients of weights too."""
+    check_in_tiles(built(6), formula, PLANS[4], atol=2e-5)
 
 
 @pytest.mark.slow
