@@ -22,7 +22,7 @@ SIZES = {"num_heads": 8, "hidden_dim": D, "intermediate_dim": 256}
 MODELS = {
     "gpt": lambda: keras_attn.models.gpt(V, 2, **SIZES, max_length=LENGTH),
     "transformer": lambda: keras_attn.models.transformer(V, 1, **SIZES),
-    "llama": lambda: keras_attn.models.llama(V, 1, **SIZES, num_key_value_heads=8),
+    "llama": lambda: keras_attn.models.llama(V, 1, **SIZES, num_key_value_heads=4),
 }
 BOTH_AXES = (2, 4, True)
 MESHES = {
