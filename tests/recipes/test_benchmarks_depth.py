@@ -38,7 +38,8 @@ def test_memory_growth_is_of_the_tensors():
 
 
 @pytest.mark.slow
-def test_a_memory_scores_all_tokens_and_re_reading_the_last_ones():
+def test_a_memory_scores_all_tokens_and_re_reading_the_last_ones(monkeypatch):
+    monkeypatch.setitem(contenders.SIZES, "num_layers", 1)
     assert contenders.with_memory(context=5, segment=7).call().shape[:2] == (1, 7)
     assert contenders.re_reading(context=11, windows=3).call().shape[:2] == (3, 1)
 

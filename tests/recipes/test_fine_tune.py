@@ -208,6 +208,7 @@ def test_a_killed_run_of_pairs_ends_like_an_undisturbed_one(saved, tmp_path, mon
     train = write(tmp_path / "pairs.csv", rows, ("text", "other", "label"))
     options = ("--model", saved, "--second-column", "other", "--max-length", 9)
     options = (*options, "--learning-rate", 0.01, "--epochs", 8, "--train", train)
+    monkeypatch.setattr(FineTuneRun, "export", lambda self: None)
     with recipe_runs.killed_after_an_epoch(monkeypatch):
         assert run(tmp_path / "killed", *options) == 130
     weights = []

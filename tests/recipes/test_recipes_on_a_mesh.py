@@ -21,10 +21,7 @@ PAIRS = "--data-dir {data} --source en --target xx --num-layers 1 --tokenizer ch
 BATCHES = "--tokens-per-batch 192 --epochs 2 --warmup-steps 2 --dropout 0".split()
 RUNS = {
     "translate": ("translate", *PAIRS, *BATCHES, "--packing", "24"),
-    "image": ("image", *SIZE, *STEPS, "--valid-images", "6"),
-    "compare": (
-        *("compare", *SIZE, *STEPS, *ON_TEXT, "--axis", "memory", "--values", "none", "segment"),
-    ),
+    "compare": ("compare", *SIZE, *STEPS, *ON_TEXT, "--axis", "memory", "--values", "segment"),
 }
 MESH = "--strategy", "model_parallel", "--mesh", "data=2,model=2"
 

@@ -45,12 +45,15 @@ def test_the_page_lists_each_tutorial_with_its_picture():
 IS_WHOLE = "KERAS_ATTN_WHOLE_TUTORIALS" in os.environ
 SHORTER = {
     "first_transformer": {"epochs=6": "epochs=2"},
-    "own_pattern": {"(1024, 2048, 4096)": "(512, 1024)"},
-    "long_text": {"16_384": "4_096", "range(1, 5)": "range(1, 3)"},
-    "served_translator": {"date_pairs(10_000": "date_pairs(2_000", "epochs=8": "epochs=1"},
+    "own_pattern": {"(1024, 2048, 4096)": "(512,)"},
+    "long_text": {"16_384": "2_048", "range(1, 5)": "range(1, 3)", "num_layers=8": "num_layers=4"},
+    "served_translator": {
+        **{"date_pairs(10_000, 1, 500": "date_pairs(500, 1, 50", "epochs=8": "epochs=1"},
+        "num_layers=2": "num_layers=1",
+    },
     "memory_across_calls": {
-        "train, test = manual[:-20_000]": "train, test = manual[:250_000]",
-        "epochs=2": "epochs=1",
+        **{"train, test = manual[:-20_000]": "train, test = manual[:200_000]"},
+        **{"epochs=2": "epochs=1", "hidden_dim=128": "hidden_dim=64", "dim=512": "dim=128"},
     },
 }
 
@@ -98,7 +101,7 @@ def test_a_pattern_of_ones_own_is_proved_and_computed_from_few_keys(tmp_path):
     assert rule[0] == 4096 and composed[0] < 512
     # The ratio of times has no bound here: other work on the machine can bring it near 1.
     rows = numbers(r"(\d+) hours: .* [\d.]+ times as fast, outputs differ by (\S+)\n", text)
-    assert len(rows) == (3 if IS_WHOLE else 2)
+    assert len(rows) == (3 if IS_WHOLE else 1)
     assert all(difference < 1e-5 for _, difference in rows)
 
 
@@ -118,7 +121,7 @@ def test_each_idea_for_long_text_takes_less_memory_than_all_scores(tmp_path):
 @pytest.mark.slow
 def test_the_served_translator_writes_unseen_dates(tmp_path):
     text = run("served_translator", tmp_path)
-    ((share,),) = numbers(r"answers ([\d.]+)% of 500 unseen dates exactly", text)
+    ((share,),) = numbers(r"answers ([\d.]+)% of (?:500|50) unseen dates exactly", text)
     assert share > 85 or not IS_WHOLE
     assert len(re.findall(r"(?m)^\S*  .*\d{4}", text)) >= 5
 
