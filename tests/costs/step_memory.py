@@ -16,21 +16,16 @@ from keras_attn.losses import LabelSmoothedCrossentropy
 SIZES = {"num_layers": 3, "num_heads": 2, "hidden_dim": 64, "intermediate_dim": 192}
 
 
-def language_model(make_depth, vocabulary_size=31, head=None, **arguments):
+def language_model(make_depth):
     def block(index):
-        attention = layers.MultiHeadAttention(2, 32, pattern="causal", **arguments)
+        attention = layers.MultiHeadAttention(2, 32, pattern="causal")
         return layers.TransformerBlock(attention, layers.FeedForward(192), residual="pre_norm")
 
-    embedding = layers.TokenEmbedding(vocabulary_size, 64)
-    return models.CausalLanguageModel(embedding, make_depth(block), head=head)
+    return models.CausalLanguageModel(layers.TokenEmbedding(31, 64), make_depth(block))
 
 
 CASES = {
-    "dense": lambda: language_model(lambda b: depth.Stack(b, 3), implementation="dense"),
     "remat": lambda: language_model(lambda b: depth.Stack(b, 5, remat=True)),
-    "untied head": lambda: language_model(
-        lambda b: depth.Stack(b, 1), 2003, keras.layers.Dense(2003, use_bias=False)
-    ),
     "reversible": lambda: language_model(lambda b: depth.Reversible(b, 5)),
     "memory": lambda: models.transformer_xl(31, memory_length=509, **SIZES, dropout=0.0),
 }

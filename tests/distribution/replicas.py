@@ -12,7 +12,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_attn import models
+from keras_attn import depth, layers, models
 from keras_attn.distribution import strategy
 from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
@@ -58,11 +58,10 @@ class Batches(keras.utils.PyDataset):
         return dataset_of(lambda rows: map(rows.cut, self.batches), signature, STEPS)
 
 
-def pairs(random, targets):
-    """Sources as long as the targets, and the targets shifted by one."""
-    sources = np.where(targets > 0, random.integers(3, V, targets.shape), 0).astype("int32")
-    shifted = np.pad(targets[:, :-1], ((0, 0), (1, 0)), constant_values=2)
-    return {"source_ids": sources, "target_ids": np.where(targets > 0, shifted, 0)}
+def shifted(random, targets):
+    """The targets shifted by one, padding where they are."""
+    tokens = np.pad(targets[:, :-1], ((0, 0), (1, 0)), constant_values=2)
+    return np.where(targets > 0, tokens, 0)
 
 
 def streams(seed=0):
@@ -88,11 +87,18 @@ def sizes(**others):
     }
 
 
+def halting_model():
+    attention = layers.MultiHeadAttention(2, 3, pattern="causal")
+    block = layers.TransformerBlock(attention, layers.FeedForward(7))
+    halting = depth.ACT(block, max_steps=3, ponder_loss=0.1, name="depth")
+    return models.CausalLanguageModel(layers.TokenEmbedding(V, 6), halting, position=None)
+
+
 # Of each model: how it is made, its data, its optimizer and the epochs that make twenty steps.
 CASES = {
-    "universal_transformer": (
-        lambda: models.universal_transformer(**sizes(num_layers=2), depth="act", ponder_loss=0.1),
-        lambda: Batches(pairs),
+    "act": (
+        halting_model,
+        lambda: Batches(shifted),
         lambda: Adam(0.01, epsilon=1e-3, global_clipnorm=0.3),
         EPOCHS,
     ),

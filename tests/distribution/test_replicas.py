@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).resolve().parent / "replicas.py"
 # A model with a loss of its own, by an optimizer with a global norm.
-HALTING = "universal_transformer"
+HALTING = "act"
 # A memory, with a loss of weights alone.
 SPANS = "adaptive_span_transformer"
 CASES = (HALTING, SPANS, "auxiliary")
