@@ -219,6 +219,7 @@ def test_keras_hub_layers_have_the_known_sublayers():
     )
 
 
+@pytest.mark.slow
 def test_tf2onnx_converts_without_optimisation():
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     from keras_attn.compat import tf2onnx_graphs

@@ -188,6 +188,7 @@ def test_an_export_that_does_not_fit_is_refused(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is not None, reason="it is installed")
 def test_golden_outputs_without_transformers_name_it(folder, capsys):
     assert main(["golden", folder]) == 2

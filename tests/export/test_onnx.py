@@ -291,7 +291,8 @@ def test_an_int8_file_multiplies_bytes_in_its_loop_too(made, tmp_path, caplog):
     paths = {what: str(tmp_path / f"{what}.onnx") for what in ("step", "greedy")}
     for what, path in paths.items():
         export.onnx(model, path, what, max_length=5, quantize="int8")
-    assert not caplog.records
+    # TensorFlow may warn of tables that other tests made.
+    assert not [record for record in caplog.records if record.name != "tensorflow"]
     run, session = opened(paths["step"])
     found = in_steps(run, zeros(session, 3), token_ids, (2, 3, 4))
     expected = keras.ops.convert_to_numpy(model({"token_ids": token_ids}))

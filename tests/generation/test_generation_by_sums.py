@@ -46,6 +46,7 @@ def keys_of(cache):
     return [set(layer["attention"]) for layer in cache["layers"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scores, parts",
     [((Kernel(), FAVOR(9)), {"sums"}), slow((Kernel(), DotProduct()), {"key", "value"})],

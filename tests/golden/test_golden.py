@@ -107,6 +107,7 @@ def test_a_model_of_the_library_gives_the_recorded_outputs(unpack):
     check_model(unpack, FAST[0])
 
 
+@pytest.mark.slow
 def test_layers_in_a_model_of_ones_own_give_the_recorded_outputs(unpack):
     check_model(unpack, FAST[1])
 

@@ -50,6 +50,7 @@ def quietly(*contenders, **arguments):
     return measure(contenders, log=lambda text: None, **{"minimum_seconds": 0.0, **arguments})
 
 
+@pytest.mark.slow
 def test_contenders_of_tests_start_without_keras():
     """Else each of their processes takes seconds."""
     code = "import recipes.benchmarks.worker, contenders, sys; print('keras' in sys.modules)"
@@ -99,6 +100,7 @@ def test_contenders_that_cannot_run_are_skipped_with_a_reason(measured):
     }
 
 
+@pytest.mark.slow
 def test_the_peak_is_of_this_process_and_starts_again():
     if resident_memory() is None:
         pytest.skip("this system does not tell the peak memory of a process")

@@ -273,6 +273,7 @@ assert not {"keras", "tensorflow", "jax"} & set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_preparing_needs_no_keras(corpus, tmp_path):
     more = "--tokenizer", "bpe", "--vocabulary-size", "60"
     command = [sys.executable, "-c", RUN, *arguments(corpus, tmp_path, *more)]

@@ -265,6 +265,7 @@ def test_a_copied_client_folder_needs_no_package_for_rest(url, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}:one\n", "")
 
 
+@pytest.mark.slow
 def test_the_grpc_client_imports_no_tensorflow(server):
     code = """
 import sys

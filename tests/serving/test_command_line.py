@@ -116,6 +116,7 @@ def test_a_missing_base_path_is_reported_in_one_sentence(run_module, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_server_whose_only_version_is_broken_exits(run_module, tmp_path):
     (tmp_path / "1").mkdir()
     done = run_module("serving.server", f"--model_base_path={tmp_path}", "--max_num_load_retries=0")

@@ -31,6 +31,7 @@ def test_pieces_are_those_of_the_package(model_type):
     assert [row.tolist() for row in tokenizer.encode_as_lists(unseen)] == package.encode(unseen)
 
 
+@pytest.mark.slow
 def test_training_is_deterministic():
     code = (
         "from keras_attn.text import SentencePiece\n"

@@ -196,6 +196,7 @@ def test_loading_another_or_a_damaged_file_raises(tmp_path):
             text.WordPiece.load(path)
 
 
+@pytest.mark.slow
 def test_names_are_imported_on_first_use():
     code = (
         "import sys; from keras_attn import text; assert dir(text) == text.__all__; "
