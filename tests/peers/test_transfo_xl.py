@@ -66,8 +66,8 @@ def test_output_and_gradients(memory_length, clamp_length, implementation):
         output = ours(x, np.concatenate([memory, x], axis=1))
         loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
     np.testing.assert_allclose(output, expected, atol=1e-5)
-    found = tape.gradient(loss, [w.value for w in ours.score.weights])
+    gradients = tape.gradient(loss, [w.value for w in ours.score.weights])
     into_r = layer.r_net.weight.grad.numpy().T.reshape(D, N, H)
     wanted = layer.r_w_bias.grad.numpy(), layer.r_r_bias.grad.numpy(), into_r
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(gradients, wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)

@@ -34,7 +34,7 @@ def test_search_equals_transformers(length_penalty, early_stopping, ends):
             lambda row, tokens: table[tokens[-1] if tokens else BOS],
             *(3, length_penalty, early_stopping, MAX_LENGTH, ends),
         )
-        found = Table(seed).generate(
+        output = Table(seed).generate(
             torch.tensor([[BOS]]),
             num_beams=3,
             length_penalty=length_penalty,
@@ -47,6 +47,6 @@ def test_search_equals_transformers(length_penalty, early_stopping, ends):
             return_dict_in_generate=True,
             output_scores=True,
         )
-        ids = found.sequences[0, 1:].tolist()
+        ids = output.sequences[0, 1:].tolist()
         assert ids + [0] * (MAX_LENGTH - len(ids)) == expected
-        assert found.sequences_scores[0].item() == pytest.approx(score, abs=1e-4)
+        assert output.sequences_scores[0].item() == pytest.approx(score, abs=1e-4)

@@ -33,10 +33,11 @@ def test_texts_and_scores_are_those_of_transformers(converted, kind):
     options = generation_options(options, is_encoder_decoder=True)
     texts = generation_cases.texts()
     ids, lengths = tokenizer.encode(texts, max_length=generation_cases.MAX_SOURCE)
-    found, scores = (np.asarray(x) for x in generate(model, ids, lengths=lengths, **options))
+    output_ids, scores = (np.asarray(x) for x in generate(model, ids, lengths=lengths, **options))
     theirs, end = expected["ids"], options["eos_id"]
     pairs = [
-        (_until(row, end), _until(other, end)) for row, other in zip(found, theirs, strict=True)
+        (_until(row, end), _until(other, end))
+        for row, other in zip(output_ids, theirs, strict=True)
     ]
     assert all(row == other for row, other in pairs)
     assert len({len(row) for row, _ in pairs}) > 3
@@ -55,8 +56,8 @@ def test_continuations_and_distributions_are_those_of_transformers(name, tmp_pat
     options = generation_options(tmp_path / name, is_encoder_decoder=False)
     texts = generation_cases.texts(generation_cases.PROMPTS)
     ids, lengths = tokenizer.encode(texts, max_length=generation_cases.MAX_PROMPT)
-    found, scores = (np.asarray(x) for x in generate(model, ids, lengths=lengths, **options))
-    for row, theirs in zip(found, expected["ids"], strict=True):
+    output_ids, scores = (np.asarray(x) for x in generate(model, ids, lengths=lengths, **options))
+    for row, theirs in zip(output_ids, expected["ids"], strict=True):
         assert _until(row, generation_cases.END) == theirs[theirs >= 0].tolist()
     np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
     sample = generation_options(generation_cases.SAMPLING, is_encoder_decoder=False)["strategy"]

@@ -34,16 +34,16 @@ def attention(x, *, use_bias=False, **arguments):
 @pytest.mark.parametrize("name, pattern", [("t5_encoder", "dense"), ("t5_decoder", "causal")])
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_attention_of_t5(name, pattern, implementation):
-    given = case(name)
+    arrays = case(name)
     bias = scores.T5Bias(bidirectional=pattern == "dense")
     options = {"pattern": pattern, "implementation": implementation}
-    layer = attention(given["x"], score=scores.DotProduct(scaled=False) + bias, **options)
-    peers.set_attention(layer, given, "q", "k", "v", "o")
-    bias.table.assign(given["relative_attention_bias.weight"])
+    layer = attention(arrays["x"], score=scores.DotProduct(scaled=False) + bias, **options)
+    peers.set_attention(layer, arrays, "q", "k", "v", "o")
+    bias.table.assign(arrays["relative_attention_bias.weight"])
     np.testing.assert_array_equal(
-        bias.buckets(given["distances"].astype("int32")), given["buckets"]
+        bias.buckets(arrays["distances"].astype("int32")), arrays["buckets"]
     )
-    peers.check_close(layer(given["x"], given["x"]), given["y"])
+    peers.check_close(layer(arrays["x"], arrays["x"]), arrays["y"])
 
 
 @pytest.mark.parametrize("num_heads", [3, 4, 6, 8, 12])
@@ -55,12 +55,12 @@ def test_slopes_of_bloom_and_mpt(num_heads):
 
 
 def test_attention_of_mpt():
-    given = case("mpt")
-    layer = attention(given["x"], score=scores.DotProduct() + scores.ALiBi(), pattern="causal")
-    thirds = np.split(given["Wqkv.weight"], 3)
-    given |= {f"{n}.weight": w for n, w in zip("qkv", thirds, strict=True)}
-    peers.set_attention(layer, given, "q", "k", "v", "out_proj")
-    peers.check_close(layer(given["x"], given["x"]), given["y"])
+    arrays = case("mpt")
+    layer = attention(arrays["x"], score=scores.DotProduct() + scores.ALiBi(), pattern="causal")
+    thirds = np.split(arrays["Wqkv.weight"], 3)
+    arrays |= {f"{n}.weight": w for n, w in zip("qkv", thirds, strict=True)}
+    peers.set_attention(layer, arrays, "q", "k", "v", "out_proj")
+    peers.check_close(layer(arrays["x"], arrays["x"]), arrays["y"])
 
 
 SCALINGS = {
@@ -76,54 +76,54 @@ SCALINGS = {
 
 @pytest.mark.parametrize("name", SCALINGS)
 def test_rotary_scalings(name):
-    given = case(f"rotary_{name}")
+    arrays = case(f"rotary_{name}")
     position = positions.Rotary(10000, "half", scaling=SCALINGS[name])
-    peers.check_close(position(given["x"]), given["y"])
+    peers.check_close(position(arrays["x"]), arrays["y"])
 
 
 def test_norms_of_queries_and_keys():
-    given = case("olmo2")
-    position = positions.Rotary(float(given["base"]), "half")
+    arrays = case("olmo2")
+    position = positions.Rotary(float(arrays["base"]), "half")
     options = {"qk_norm": norms.RMSNorm(1e-5), "qk_norm_axis": "heads", "position": position}
     options["num_key_value_heads"] = K
-    layer = attention(given["x"], pattern="causal", **options)
-    peers.set_attention(layer, given, *PROJECTIONS)
-    layer.qk_norm.scale.assign(given["q_norm.weight"])
-    layer.key_norm.scale.assign(given["k_norm.weight"])
-    peers.check_close(layer(given["x"], given["x"]), given["y"])
+    layer = attention(arrays["x"], pattern="causal", **options)
+    peers.set_attention(layer, arrays, *PROJECTIONS)
+    layer.qk_norm.scale.assign(arrays["q_norm.weight"])
+    layer.key_norm.scale.assign(arrays["k_norm.weight"])
+    peers.check_close(layer(arrays["x"], arrays["x"]), arrays["y"])
 
 
 def test_differential_attention():
-    given = case("diffllama")
-    position = positions.Rotary(float(given["base"]), "half")
+    arrays = case("diffllama")
+    position = positions.Rotary(float(arrays["base"]), "half")
     options = {"pattern": "causal", "position": position, "use_bias": False, "epsilon": 1e-5}
-    layer = built(DifferentialAttention(N, H, 0, **options), given["x"])
+    layer = built(DifferentialAttention(N, H, 0, **options), arrays["x"])
     # A pair's values are those of two heads.
-    heads = given["v_proj.weight"].reshape(2, N // 2, H, D).swapaxes(0, 1)
-    given["v_proj.weight"] = heads.reshape(N * H, D)
-    peers.set_attention(layer, given, *PROJECTIONS)
+    heads = arrays["v_proj.weight"].reshape(2, N // 2, H, D).swapaxes(0, 1)
+    arrays["v_proj.weight"] = heads.reshape(N * H, D)
+    peers.set_attention(layer, arrays, *PROJECTIONS)
     names = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
     for vector, name in zip(layer.scale_vectors, names, strict=True):
-        vector.assign(given[name])
-    peers.check_close(layer(given["x"], given["x"]), given["y"])
+        vector.assign(arrays[name])
+    peers.check_close(layer(arrays["x"], arrays["x"]), arrays["y"])
 
 
-def with_plain_output(given):
+def with_plain_output(arrays):
     """The peer ends before the output projection: an identity takes its place."""
-    width = given["x"].shape[-1]
-    return {**given, "o.weight": np.eye(width, dtype="float32"), "o.bias": np.zeros(width)}
+    width = arrays["x"].shape[-1]
+    return {**arrays, "o.weight": np.eye(width, dtype="float32"), "o.bias": np.zeros(width)}
 
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_disentangled_attention(implementation):
-    given = with_plain_output(case("deberta"))
+    arrays = with_plain_output(case("deberta"))
     score = scores.Disentangled(8, max_distance=40)
-    layer = attention(given["x"], use_bias=True, score=score, implementation=implementation)
-    peers.set_attention(layer, given, "query_proj", "key_proj", "value_proj", "o")
+    layer = attention(arrays["x"], use_bias=True, score=score, implementation=implementation)
+    peers.set_attention(layer, arrays, "query_proj", "key_proj", "value_proj", "o")
     for ours, theirs in (("key_table", "pos_key_proj"), ("query_table", "pos_query_proj")):
-        table = given["table"] @ given[f"{theirs}.weight"].T + given[f"{theirs}.bias"]
+        table = arrays["table"] @ arrays[f"{theirs}.weight"].T + arrays[f"{theirs}.bias"]
         getattr(score, ours).assign(table.reshape(-1, N, H))
-    peers.check_close(layer(given["x"], given["x"]), given["y"])
+    peers.check_close(layer(arrays["x"], arrays["x"]), arrays["y"])
 
 
 BLOCK, LAST, NUM_RANDOM = 2, 15, 3
@@ -152,12 +152,12 @@ class FirstBlockCounts(scores.Bias):
 
 
 def test_big_bird_counts_the_first_block_again_in_inference():
-    given = with_plain_output(case("big_bird"))
-    found = {}
+    arrays = with_plain_output(case("big_bird"))
+    outputs = {}
     for count in (True, False):
         score = scores.DotProduct() + FirstBlockCounts() if count else scores.DotProduct()
-        layer = attention(given["x"], use_bias=True, pattern=Blocks(), score=score)
-        peers.set_attention(layer, given, "query", "key", "value", "o")
-        found[count] = np.asarray(layer(given["x"], given["x"]))
-    peers.check_close(found[True], given["y"])
-    assert np.abs(found[False] - given["y"]).max() > 0.01
+        layer = attention(arrays["x"], use_bias=True, pattern=Blocks(), score=score)
+        peers.set_attention(layer, arrays, "query", "key", "value", "o")
+        outputs[count] = np.asarray(layer(arrays["x"], arrays["x"]))
+    peers.check_close(outputs[True], arrays["y"])
+    assert np.abs(outputs[False] - arrays["y"]).max() > 0.01

@@ -24,19 +24,19 @@ def case(name):
     return peers.results_of(SCRIPT, name)
 
 
-def ids_of(given, name="ids"):
-    return given[name].astype("int32")
+def ids_of(arrays, name="ids"):
+    return arrays[name].astype("int32")
 
 
 @pytest.mark.parametrize("name, arguments", [("mixtral", {"num_experts": 4}), ("gpt_oss", GPT_OSS)])
 def test_causal_language_models(name, arguments):
-    given = case(name)
+    arrays = case(name)
     model = getattr(models, name)(V, **SIZES, num_key_value_heads=1, **arguments)
-    model.embedding.table.assign(given["model.embed_tokens.weight"])
-    set_dense(model.head, given, "lm_head")
-    set_norm(model.depth.norm, given, "model.norm")
+    model.embedding.table.assign(arrays["model.embed_tokens.weight"])
+    set_dense(model.head, arrays, "lm_head")
+    set_norm(model.depth.norm, arrays, "model.norm")
     for index, block in enumerate(model.depth.blocks):
-        weights = part(given, f"model.layers.{index}.")
+        weights = part(arrays, f"model.layers.{index}.")
         set_attention(block.attention, part(weights, "self_attn."), *PROJECTIONS)
         set_norm(block.attention_residual.norm, weights, "input_layernorm")
         set_norm(block.feed_forward_residual.norm, weights, "post_attention_layernorm")
@@ -48,21 +48,21 @@ def test_causal_language_models(name, arguments):
         else:
             block.attention.sink_logits.assign(weights["self_attn.sinks"])
             set_experts_of_gpt_oss(block.feed_forward, experts)
-    peers.check_close(model(ids_of(given)), given["y"])
+    peers.check_close(model(ids_of(arrays)), arrays["y"])
 
 
 def test_switch_transformer():
-    given = case("switch_transformer")
+    arrays = case("switch_transformer")
     model = models.switch_transformer(V, **SIZES, key_dim=5, num_experts=4, gated=False)
-    model.embedding.table.assign(given["shared.weight"] / np.sqrt(SIZES["hidden_dim"]))
+    model.embedding.table.assign(arrays["shared.weight"] / np.sqrt(SIZES["hidden_dim"]))
     for side in ("encoder", "decoder"):
         depth = getattr(model, side)
-        set_norm(depth.norm, given, f"{side}.final_layer_norm")
+        set_norm(depth.norm, arrays, f"{side}.final_layer_norm")
         table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         for index, block in enumerate(depth.blocks):
-            weights = part(given, f"{side}.block.{index}.layer.")
+            weights = part(arrays, f"{side}.block.{index}.layer.")
             set_attention(block.attention, part(weights, "0.SelfAttention."), *"qkvo")
-            block.attention.score.terms[1].table.assign(given[table])
+            block.attention.score.terms[1].table.assign(arrays[table])
             set_norm(block.attention_residual.norm, weights, "0.layer_norm")
             last = 1
             if side == "decoder":
@@ -81,19 +81,19 @@ def test_switch_transformer():
                 set_dense(block.feed_forward, weights, "wi", "wo")
     if model.head is not None:
         # This version of transformers shares the table, but for the factor of the logits.
-        set_dense(model.head, given, "lm_head" if "lm_head.weight" in given else "shared")
-    outputs = model({"source_ids": ids_of(given, "source"), "target_ids": ids_of(given)})
-    peers.check_close(outputs, given["y"])
+        set_dense(model.head, arrays, "lm_head" if "lm_head.weight" in arrays else "shared")
+    outputs = model({"source_ids": ids_of(arrays, "source"), "target_ids": ids_of(arrays)})
+    peers.check_close(outputs, arrays["y"])
 
 
 def test_modern_bert():
-    given = case("modern_bert")
+    arrays = case("modern_bert")
     model = models.modern_bert(V, **SIZES, window=4)
-    model.embedding.table.assign(given["model.embeddings.tok_embeddings.weight"])
-    set_norm(model.norm, given, "model.embeddings.norm")
-    set_norm(model.encoder.norm, given, "model.final_norm")
+    model.embedding.table.assign(arrays["model.embeddings.tok_embeddings.weight"])
+    set_norm(model.norm, arrays, "model.embeddings.norm")
+    set_norm(model.encoder.norm, arrays, "model.final_norm")
     for index, block in enumerate(model.encoder.blocks):
-        weights = part(given, f"model.layers.{index}.")
+        weights = part(arrays, f"model.layers.{index}.")
         thirds = np.split(weights["attn.Wqkv.weight"], 3)
         weights |= {f"{n}.weight": w for n, w in zip("qkv", thirds, strict=True)}
         set_attention(block.attention, weights, *"qkv", "attn.Wo")
@@ -103,10 +103,10 @@ def test_modern_bert():
         gate, up = np.split(weights["mlp.Wi.weight"], 2)
         weights |= {"gate.weight": gate, "up.weight": up}
         set_dense(block.feed_forward, weights, "gate", "up", "mlp.Wo")
-    set_dense(model.head.dense, given, "head.dense")
-    set_norm(model.head.norm, given, "head.norm")
-    model.head.bias.assign(given["decoder.bias"])
-    peers.check_close(model(ids_of(given)), given["y"])
+    set_dense(model.head.dense, arrays, "head.dense")
+    set_norm(model.head.norm, arrays, "head.norm")
+    model.head.bias.assign(arrays["decoder.bias"])
+    peers.check_close(model(ids_of(arrays)), arrays["y"])
 
 
 def set_perceiver_layer(attention, norms, feed_forward, weights):
@@ -118,45 +118,45 @@ def set_perceiver_layer(attention, norms, feed_forward, weights):
 
 
 def test_perceiver():
-    given = part(case("perceiver"), "perceiver.")
+    arrays = part(case("perceiver"), "perceiver.")
     sizes = {**SIZES, "num_heads": 8, "hidden_dim": 16, "intermediate_dim": 24}
     sizes |= {"num_latents": 5, "latent_dim": 24, "key_dim": 32, "max_length": 13}
     model = models.perceiver(V, **sizes)
     latents, last = model.encoder, "decoder.decoding_cross_attention."
-    model.embedding.table.assign(given["input_preprocessor.embeddings.weight"])
-    model.position.set_weights([given["input_preprocessor.position_embeddings.weight"]])
-    latents.latents.assign(given["embeddings.latents"])
-    table = given["decoder.output_position_encodings.position_embeddings"]
+    model.embedding.table.assign(arrays["input_preprocessor.embeddings.weight"])
+    model.position.set_weights([arrays["input_preprocessor.position_embeddings.weight"]])
+    latents.latents.assign(arrays["embeddings.latents"])
+    table = arrays["decoder.output_position_encodings.position_embeddings"]
     latents.position.set_weights([table])
-    set_norm(latents.depth.norm, given, f"{last}attention.self.layernorm2")
+    set_norm(latents.depth.norm, arrays, f"{last}attention.self.layernorm2")
     read = "encoder.cross_attention."
-    set_norm(latents.read.context_norm, given, f"{read}attention.self.layernorm2")
+    set_norm(latents.read.context_norm, arrays, f"{read}attention.self.layernorm2")
     parts = [(latents.read, read), (latents.write, last)]
     parts += [(b, f"encoder.self_attends.{n}.") for n, b in enumerate(latents.depth.blocks)]
     for block, prefix in parts:
         norms = block.attention_residual.norm, block.feed_forward_residual.norm
-        set_perceiver_layer(block.attention, norms, block.feed_forward, part(given, prefix))
+        set_perceiver_layer(block.attention, norms, block.feed_forward, part(arrays, prefix))
     whole = case("perceiver")
     peers.check_close(model(ids_of(whole)), whole["y"])
 
 
 def test_decision_transformer():
-    given = case("decision_transformer")
+    arrays = case("decision_transformer")
     sizes = {**SIZES, "num_heads": 1, "max_steps": 20}
     model = models.decision_transformer(5, 4, **sizes)
     embedding = model.embedding
     for name, kernel, bias in zip(
         ("return", "state", "action"), embedding.kernels, embedding.biases, strict=True
     ):
-        kernel.assign(given[f"embed_{name}.weight"].T)
-        bias.assign(given[f"embed_{name}.bias"])
-    embedding.table.assign(given["embed_timestep.weight"])
-    set_norm(embedding.norm, given, "embed_ln")
+        kernel.assign(arrays[f"embed_{name}.weight"].T)
+        bias.assign(arrays[f"embed_{name}.bias"])
+    embedding.table.assign(arrays["embed_timestep.weight"])
+    set_norm(embedding.norm, arrays, "embed_ln")
     # The peer adds the embedding of position 0 to all vectors, after that norm.
-    beta = given["embed_ln.bias"] + given["encoder.wpe.weight"][0]
-    embedding.norm.set_weights([given["embed_ln.weight"], beta])
+    beta = arrays["embed_ln.bias"] + arrays["encoder.wpe.weight"][0]
+    embedding.norm.set_weights([arrays["embed_ln.weight"], beta])
     for index, block in enumerate(model.depth.blocks):
-        weights = part(given, f"encoder.h.{index}.")
+        weights = part(arrays, f"encoder.h.{index}.")
         # Its kernels are (in, out), with queries, keys and values in one.
         for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
             weights[f"{name}.weight"] = weights[f"{name}.weight"].T
@@ -167,13 +167,13 @@ def test_decision_transformer():
         set_norm(block.attention_residual.norm, weights, "ln_1")
         set_norm(block.feed_forward_residual.norm, weights, "ln_2")
         set_dense(block.feed_forward, weights, "mlp.c_fc", "mlp.c_proj")
-    set_norm(model.depth.norm, given, "encoder.ln_f")
-    set_dense(model.head, given, "predict_action.0")
-    found = model(
+    set_norm(model.depth.norm, arrays, "encoder.ln_f")
+    set_dense(model.head, arrays, "predict_action.0")
+    output = model(
         {
-            "returns": given["returns_to_go"][..., 0],
-            "states": given["states"],
-            "actions": given["actions"],
+            "returns": arrays["returns_to_go"][..., 0],
+            "states": arrays["states"],
+            "actions": arrays["actions"],
         }
     )
-    peers.check_close(found, given["y"])
+    peers.check_close(output, arrays["y"])

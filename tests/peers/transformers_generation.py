@@ -22,36 +22,38 @@ BATCH = 50
 
 def generated(model, tokenizer, texts, **options):
     """Return the ids after the first one, scores, and decoded texts."""
-    given = tokenizer(
+    inputs = tokenizer(
         texts,
         return_tensors="pt",
         padding=True,
         truncation=True,
         max_length=generation_cases.MAX_SOURCE,
     )
-    given.pop("token_type_ids", None)
-    found = model.generate(
-        **given,
+    inputs.pop("token_type_ids", None)
+    output = model.generate(
+        **inputs,
         **options,
         do_sample=False,
         return_dict_in_generate=True,
         output_scores=True,
         output_logits=True,
     )
-    ids = found.sequences[:, 1:]
-    scores = found.sequences_scores if "sequences_scores" in found else greedy_scores(model, found)
+    ids = output.sequences[:, 1:]
+    scores = (
+        output.sequences_scores if "sequences_scores" in output else greedy_scores(model, output)
+    )
     decoded = tokenizer.batch_decode(
-        found.sequences, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        output.sequences, skip_special_tokens=True, clean_up_tokenization_spaces=False
     )
     return ids.numpy(), scores.numpy(), decoded
 
 
-def greedy_scores(model, found):
+def greedy_scores(model, output):
     """Return the sums of log-probabilities up to the end token; forced tokens count 0."""
-    ids, end = found.sequences[:, 1:], model.config.eos_token_id
-    processed = torch.stack(found.scores, 1)
+    ids, end = output.sequences[:, 1:], model.config.eos_token_id
+    processed = torch.stack(output.scores, 1)
     renormalize = model.generation_config.renormalize_logits
-    logits = processed if renormalize else torch.stack(found.logits, 1)
+    logits = processed if renormalize else torch.stack(output.logits, 1)
     log_probs = torch.log_softmax(logits, -1).gather(2, ids[..., None])[..., 0]
     log_probs[torch.isfinite(processed).sum(-1) == 1] = 0.0
     is_end = (ids == end).long()
@@ -71,14 +73,14 @@ def causal(name):
         for text in generation_cases.texts(generation_cases.PROMPTS):
             ids = tokenizer(text, return_tensors="pt").input_ids[:, : generation_cases.MAX_PROMPT]
             how = {"attention_mask": torch.ones_like(ids), "return_dict_in_generate": True}
-            found = model.generate(ids, **how, do_sample=False, output_logits=True)
-            new = found.sequences[0, ids.shape[1] :]
-            steps = torch.log_softmax(torch.cat(found.logits), -1)
+            output = model.generate(ids, **how, do_sample=False, output_logits=True)
+            new = output.sequences[0, ids.shape[1] :]
+            steps = torch.log_softmax(torch.cat(output.logits), -1)
             scores.append(steps.gather(1, new[:, None]).sum())
             rows.append(np.pad(new, (0, generation_cases.NEW - len(new)), constant_values=-1))
             options = {**generation_cases.SAMPLING, "max_new_tokens": 1, "output_scores": True}
-            found = model.generate(ids, **how, **options)
-            distributions.append(torch.softmax(found.scores[0][0], -1).numpy())
+            output = model.generate(ids, **how, **options)
+            distributions.append(torch.softmax(output.scores[0][0], -1).numpy())
     return {"ids": np.array(rows), "scores": np.array(scores), "p": np.array(distributions)}
 
 
@@ -109,7 +111,7 @@ def main(path):
                     ]
                 )
                 arrays[f"{key}/scores"] = np.concatenate([scores for _, scores, _ in batches])
-                arrays[f"{key}/texts"] = np.array([x for *_, found in batches for x in found])
+                arrays[f"{key}/texts"] = np.array([x for *_, decoded in batches for x in decoded])
     np.savez(path, **arrays)
 
 

@@ -100,13 +100,13 @@ def trajectories():
         state_dim=5, act_dim=4, hidden_size=D, n_layer=2, n_head=1, n_inner=F, max_ep_len=20
     )
     model = filled(transformers.DecisionTransformerModel(config), scale=0.3)
-    given = {
+    inputs = {
         "states": random(2, 6, 5),
         "actions": random(2, 6, 4),
         "returns_to_go": random(2, 6, 1),
     }
-    y = model(**given, rewards=None, timesteps=torch.arange(6)[None].expand(2, 6)).action_preds
-    record("decision_transformer", model, **given, y=y)
+    y = model(**inputs, rewards=None, timesteps=torch.arange(6)[None].expand(2, 6)).action_preds
+    record("decision_transformer", model, **inputs, y=y)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ X = oracles.random(B, N, T, H)
 
 def turned(x, rows, columns, base=100):
     """Each pair of the first half by its row's angle, of the second half by its column's."""
-    found = np.empty(x.shape)
+    rotated = np.empty(x.shape)
     for place in np.ndindex(*x.shape[:-1]):
         for i in range(H // 2):
-            of_rows, pair = i < H // 4, i % (H // 4)
-            coordinate = rows[place[-1]] if of_rows else columns[place[-1]]
+            is_row, pair = i < H // 4, i % (H // 4)
+            coordinate = rows[place[-1]] if is_row else columns[place[-1]]
             angle = coordinate * base ** (-2 * pair / (H / 2))
             number = complex(*x[(*place, slice(2 * i, 2 * i + 2))]) * np.exp(1j * angle)
-            found[(*place, slice(2 * i, 2 * i + 2))] = number.real, number.imag
-    return found
+            rotated[(*place, slice(2 * i, 2 * i + 2))] = number.real, number.imag
+    return rotated
 
 
 def test_oracle():

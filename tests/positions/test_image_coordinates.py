@@ -22,17 +22,17 @@ def built(encoding="learned", size=(HEIGHT, WIDTH, CHANNELS), **arguments):
 
 def coordinates(layer):
     """What is added to each number of an image, in raster order."""
-    found = []
+    vectors = []
     for row in range(layer.height):
         for column in range(layer.width):
             for channel in range(layer.channels):
                 if layer.encoding == "learned":
                     tables = [oracles.numpy_of(w) for w in layer.weights]
-                    found.append(tables[0][row] + tables[1][column] + tables[2][channel])
+                    vectors.append(tables[0][row] + tables[1][column] + tables[2][channel])
                 else:
                     across = oracles.sinusoids(column * layer.channels + channel, D - D // 2)
-                    found.append(np.concatenate([oracles.sinusoids(row, D // 2), across]))
-    return np.array(found)
+                    vectors.append(np.concatenate([oracles.sinusoids(row, D // 2), across]))
+    return np.array(vectors)
 
 
 @ENCODINGS
@@ -84,9 +84,9 @@ def test_sinusoids_are_those_of_float32():
         np.concatenate([oracles.sinusoids(r, 16), oracles.sinusoids(c, 16)])
         for r, c in zip(row, across, strict=True)
     ]
-    found = layer(zeros, far)
-    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
-    np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=1.1 * 2.0**-9)
+    output = layer(zeros, far)
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
+    np.testing.assert_allclose(oracles.numpy_of(output)[0], exact, atol=1.1 * 2.0**-9)
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,11 @@ def test_the_result_is_that_of_float32_rounded_once_to_the_dtype_of_the_input(dt
     places = np.array([10, 1000, 4095, 1, 2, 3, 4])
     x = tf.cast(X, dtype)
     for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
-        found = Rotary(dtype=policy)(x, places)
-        assert found.dtype == dtype
+        output = Rotary(dtype=policy)(x, places)
+        assert output.dtype == dtype
         rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 0.0}[dtype]
         exact = turned(tf.cast(x, "float64"), places)
-        np.testing.assert_allclose(oracles.numpy_of(found), exact, rtol=rounding, atol=1e-3)
+        np.testing.assert_allclose(oracles.numpy_of(output), exact, rtol=rounding, atol=1e-3)
 
 
 def test_a_graph_of_unknown_sizes():

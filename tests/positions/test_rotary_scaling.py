@@ -87,9 +87,9 @@ def test_scaled_output_equals_the_formula(make):
 
 def test_components_that_do_not_turn_have_no_amplitude():
     layer = Rotary(fraction=1 / 3, scaling=YaRN(4, 64))
-    found = np.asarray(layer(X, PLACES))
-    np.testing.assert_array_equal(found[..., H // 3 :], X[..., H // 3 :])
-    grown = np.linalg.norm(found[..., : H // 3]) / np.linalg.norm(X[..., : H // 3])
+    output = np.asarray(layer(X, PLACES))
+    np.testing.assert_array_equal(output[..., H // 3 :], X[..., H // 3 :])
+    grown = np.linalg.norm(output[..., : H // 3]) / np.linalg.norm(X[..., : H // 3])
     np.testing.assert_allclose(grown, 1 + 0.1 * math.log(4), rtol=1e-5)
 
 

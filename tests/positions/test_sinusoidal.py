@@ -29,13 +29,13 @@ def test_dtype_policies(layout, policy):
     """The table is that of float32, cast once: exact where angles in low precision are noise."""
     at = np.array([10, 1000, 4095])
     zeros = np.zeros((1, len(at), 16), "float32")
-    found = Sinusoidal(layout, dtype=policy)(zeros, at)
+    output = Sinusoidal(layout, dtype=policy)(zeros, at)
     compute = keras.dtype_policies.get(policy).compute_dtype
-    assert keras.backend.standardize_dtype(found.dtype) == compute
+    assert keras.backend.standardize_dtype(output.dtype) == compute
     expected = ops.cast(Sinusoidal(layout)(zeros, at), compute)
-    np.testing.assert_array_equal(oracles.numpy_of(found), oracles.numpy_of(expected))
+    np.testing.assert_array_equal(oracles.numpy_of(output), oracles.numpy_of(expected))
     exact = [oracles.sinusoids(p, 16, layout) for p in at]
-    np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=2**-8)
+    np.testing.assert_allclose(oracles.numpy_of(output)[0], exact, atol=2**-8)
 
 
 def test_positions_of_each_row():

@@ -21,14 +21,14 @@ def table(step, dim=D, layout="interleaved", count=T):
     "layout, dim, step", [("interleaved", 12, 0), ("concat", 11, 3), ("tensor2tensor", 12, 3)]
 )
 def test_oracle(layout, dim, step):
-    found = Timestep(layout)(X[..., :dim], step=step)
-    np.testing.assert_allclose(found, X[..., :dim] + table(step, dim, layout), atol=1e-5)
+    output = Timestep(layout)(X[..., :dim], step=step)
+    np.testing.assert_allclose(output, X[..., :dim] + table(step, dim, layout), atol=1e-5)
 
 
 def test_a_step_may_be_a_tensor_and_positions_may_be_given():
     rows = np.array([[3, 0, 6, 1, 2, 5, 4], [0, 1, 2, 3, 4, 5, 6]])
-    found = Timestep()(X, rows, step=ops.convert_to_tensor(2))
-    np.testing.assert_allclose(found, X + table(2)[rows], atol=1e-5)
+    output = Timestep()(X, rows, step=ops.convert_to_tensor(2))
+    np.testing.assert_allclose(output, X + table(2)[rows], atol=1e-5)
     one = Timestep()(X[:, :1], positions=[4], step=2)
     np.testing.assert_allclose(one, X[:, :1] + table(2)[4], atol=1e-5)
 
@@ -36,10 +36,10 @@ def test_a_step_may_be_a_tensor_and_positions_may_be_given():
 def test_half_precision():
     """Two tables of float32, each cast once: exact where angles in low precision are noise."""
     at = np.array([10, 1000, 4095])
-    found = Timestep(dtype="mixed_bfloat16")(np.zeros((1, 3, 16), "float32"), at, step=5)
-    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+    output = Timestep(dtype="mixed_bfloat16")(np.zeros((1, 3, 16), "float32"), at, step=5)
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
     exact = np.array([oracles.sinusoids(p + 1, 16) for p in at]) + oracles.sinusoids(6, 16)
-    np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=2.0**-6)
+    np.testing.assert_allclose(oracles.numpy_of(output)[0], exact, atol=2.0**-6)
 
 
 def test_names_and_errors():
