@@ -64,7 +64,7 @@ def test_targets_follow_from_arithmetic(task):
 def test_a_carry_is_as_long_as_the_digits_that_it_changes():
     sources, targets, sequences = drawn("addition", [*range(3, 14)] * 30)
     longest = 0
-    for source, target, found in zip(sources, targets, carries(sequences.sources)):
+    for source, target, carry_lengths in zip(sources, targets, carries(sequences.sources)):
         a, b = (int(number[::-1]) for number in source.split("+"))
         for place in range(len(target)):
             # Without the digits from so many places on there is no carry here.
@@ -72,10 +72,10 @@ def test_a_carry_is_as_long_as_the_digits_that_it_changes():
                 sum(n % 10**place // 10**start * 10**start for n in (a, b)) >= 10**place
                 for start in range(place + 1)
             ]
-            assert found[place] == (
+            assert carry_lengths[place] == (
                 place - max(s for s, c in enumerate(parts) if c) if any(parts) else 0
             )
-            longest = max(longest, found[place])
+            longest = max(longest, carry_lengths[place])
     assert longest > 1
 
 

@@ -126,10 +126,10 @@ def test_growth_wants_images_of_whole_blocks(length):
 
 def results(task):
     """Return the results of a call as a flat list of numpy arrays."""
-    found = task.call()
-    if not isinstance(found, tuple):
-        return [np.asarray(found)]
-    output, gradients = found
+    result = task.call()
+    if not isinstance(result, tuple):
+        return [np.asarray(result)]
+    output, gradients = result
     return [np.asarray(output.detach() if hasattr(output, "detach") else output), *gradients]
 
 

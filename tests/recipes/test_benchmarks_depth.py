@@ -31,8 +31,8 @@ def test_a_step_computes_what_the_layers_choose_for_its_length():
 
 def test_memory_growth_is_of_the_tensors():
     rows = [{"name": n, "facts": {"tensors_mb": mb}} for n, mb in (("2", 50.0), ("24", 60.0))]
-    found = requirements.memory_growth(rows, "24", "2", at_most=1.25)
-    assert found["value"] == pytest.approx(1.2) and found["met"]
+    growth = requirements.memory_growth(rows, "24", "2", at_most=1.25)
+    assert growth["value"] == pytest.approx(1.2) and growth["met"]
     assert not requirements.memory_growth(rows, "24", "2", at_most=1.19)["met"]
     assert requirements.memory_growth(rows, "24", "48") is None
 

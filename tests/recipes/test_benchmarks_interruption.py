@@ -35,6 +35,6 @@ def test_runs_are_the_same_byte_for_byte(state, losses, met):
         return types.SimpleNamespace(state=lambda: state, losses=lambda: losses)
 
     calm = run([np.float32([1, -0.0]), np.int64(7)], [2.5, 1.5])
-    assert [found["met"] for found in differences(calm, run(state, losses))] == met
+    assert [difference["met"] for difference in differences(calm, run(state, losses))] == met
     broken = run([np.float32([np.nan])], [np.nan])
-    assert [found["met"] for found in differences(broken, broken)] == [False, False]
+    assert [difference["met"] for difference in differences(broken, broken)] == [False, False]

@@ -33,14 +33,14 @@ def test_the_pipeline_alone_gives_all_tokens_in_each_call(path, way):
 
 
 def test_all_ways_hold_the_same_tokens(path):
-    found = []
+    sorted_labels = []
     contenders.save(path, SOURCES, TARGETS)
     for way in contenders.WAYS:
         made = contenders._batches(contenders._load(path), way, **SIZES)
         labels = np.concatenate([made[i][1].ravel() for i in range(len(made))])
-        found.append(np.sort(labels[labels > 0]).tolist())
-    assert found[0] == found[1] == found[2]
-    assert len(found[0]) == sum(len(target) + 1 for target in TARGETS)
+        sorted_labels.append(np.sort(labels[labels > 0]).tolist())
+    assert sorted_labels[0] == sorted_labels[1] == sorted_labels[2]
+    assert len(sorted_labels[0]) == sum(len(target) + 1 for target in TARGETS)
 
 
 def test_paragraphs_are_cut_to_rows(tmp_path, monkeypatch):

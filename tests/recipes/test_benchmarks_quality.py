@@ -72,14 +72,14 @@ def test_the_score_of_equal_logits_is_the_logarithm_of_the_vocabulary(folder):
 
 def test_the_card_compares_means_over_common_seeds():
     facts = {"parameters": 1000, "training_seconds": 7.0}
-    found = {
+    results = {
         "keras_attn gpt": {s: {**facts, "bits_per_character": b} for s, b in ((0, 2.0), (1, 2.2))},
         "x-transformers": {0: {**facts, "bits_per_character": 1.9}},
         "Hugging Face GPT-2": {s: {**facts, "bits_per_character": 2.1} for s in (0, 1)},
     }
-    row = quality.table(found)[2]
+    row = quality.table(results)[2]
     assert row == "| keras_attn gpt | 2.100 | 0.141 | 2.000, 2.200 | 1,000 | 7 |"
-    same, worse = quality.comparisons(found)
+    same, worse = quality.comparisons(results)
     assert "+0.000 bits per character beside Hugging Face GPT-2" in same and ": met" in same
     assert "+0.100 bits per character beside x-transformers" in worse and "not met" in worse
 

@@ -47,15 +47,15 @@ def test_a_short_load_without_a_fault(server, export):
     model = InProcess(newest(export))
     expected = {text: model(text) for text in ("a", "bcd", "mai")}
     assert expected["bcd"] == ("BCD", 3.0)
-    found = benchmark.soak(server, expected, clients=4, seconds=0.5)
-    assert found["errors"] == {} and found["wrong"] == []
-    assert found["requests"] > 4 and found["seconds"] >= 0.5
-    assert found["requests_per_second"] == pytest.approx(
-        found["requests"] / found["seconds"], rel=0.02
+    report = benchmark.soak(server, expected, clients=4, seconds=0.5)
+    assert report["errors"] == {} and report["wrong"] == []
+    assert report["requests"] > 4 and report["seconds"] >= 0.5
+    assert report["requests_per_second"] == pytest.approx(
+        report["requests"] / report["seconds"], rel=0.02
     )
-    times = list(found["percentiles_ms"].values())
+    times = list(report["percentiles_ms"].values())
     assert times == sorted(times) and times[0] > 0
-    (_, memory), *_ = found["memory_mb"]
+    (_, memory), *_ = report["memory_mb"]
     assert 50 < memory < 20_000
     calls = benchmark.one_sentence(server, model, list(expected), 3)
     assert {name: len(seconds) for name, seconds in calls.items()} == {

@@ -30,9 +30,9 @@ def test_the_bound_of_a_value_holds_for_a_step_of_the_asked_length():
     axis = values.Axis("{}", "a", {"b": 1.5}, asked_at=2048)
     rows = [{"name": "a", "seconds": [1.0, 3.0]}, {"name": "b", "seconds": [2.0, 4.0]}]
     for length, backward in ((2048, True), (2048, False), (16384, True)):
-        (found,) = values.comparisons(axis, rows, length, backward)
-        assert found["value"] == pytest.approx((2 + 4 / 3) / 2)
-        assert found["met"] is (False if (length, backward) == (2048, True) else None)
+        (comparison,) = values.comparisons(axis, rows, length, backward)
+        assert comparison["value"] == pytest.approx((2 + 4 / 3) / 2)
+        assert comparison["met"] is (False if (length, backward) == (2048, True) else None)
 
 
 def test_the_table_of_costs_leaves_out_missing_measurements():

@@ -42,13 +42,13 @@ def test_a_full_disk_or_memory_is_reported_with_the_directory(error, capsys):
 
 
 def test_an_error_that_names_its_file_is_not_reported_with_the_directory(capsys):
-    found = exit_code_and_message(PermissionError(13, "Permission denied", "data/a.txt"), capsys)
-    assert found == (2, "recipes.some: data/a.txt: Permission denied\n")
+    result = exit_code_and_message(PermissionError(13, "Permission denied", "data/a.txt"), capsys)
+    assert result == (2, "recipes.some: data/a.txt: Permission denied\n")
 
 
 def test_an_error_without_a_message_is_named(capsys):
-    found = exit_code_and_message(MemoryError(), capsys)
-    assert found == (2, "recipes.some: MemoryError (--out some/out)\n")
+    result = exit_code_and_message(MemoryError(), capsys)
+    assert result == (2, "recipes.some: MemoryError (--out some/out)\n")
 
 
 @pytest.mark.parametrize("error, expected", [(KeyboardInterrupt(), 130), (Terminated(), 143)])

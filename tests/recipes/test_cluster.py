@@ -114,8 +114,8 @@ def test_the_pods_of_the_jobset_know_each_other(jobset):
     (port,) = (port["containerPort"] for port in container["ports"])
     count = job["completions"]
     expected = [f"{name}-{replicated['name']}-0-{pod}.{name}:{port}" for pod in range(count)]
-    found = {variable["name"]: variable["value"] for variable in container["env"]}
-    assert found["KERAS_ATTN_WORKERS"] == ",".join(expected)
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert environment["KERAS_ATTN_WORKERS"] == ",".join(expected)
     assert job["parallelism"] == count and job["completionMode"] == "Indexed"
     rules = job["podFailurePolicy"]["rules"]
     assert rules[1]["onExitCodes"]["containerName"] == container["name"]

@@ -46,10 +46,10 @@ def test_a_comparison_trains_missing_values_and_writes_table_and_card(tmp_path, 
     assert (memory / "segment-1.json").read_bytes() == first  # not trained again
     results = json.loads((memory / "card.json").read_text())["results"]
     assert list(results) == ["none", "segment"]
-    for found in results.values():
-        assert list(found["bits_per_character"]) == ["0", "1"] and found["seconds_per_step"] > 0
-        assert [len(curve) for curve in found["bits_per_character"].values()] == [2, 2]
-        assert len(set(map(str, found["bits_per_character"].values()))) == 2  # seeds differ
+    for result in results.values():
+        assert list(result["bits_per_character"]) == ["0", "1"] and result["seconds_per_step"] > 0
+        assert [len(curve) for curve in result["bits_per_character"].values()] == [2, 2]
+        assert len(set(map(str, result["bits_per_character"].values()))) == 2  # seeds differ
     lines = (memory / "table.md").read_text().splitlines()
     assert len([line for line in lines if line.startswith("| `")]) == 2
     assert (memory / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -165,8 +165,8 @@ def test_the_reference_is_the_plain_model():
 def test_each_layer_has_weights_of_its_own(axis, name, weight):
     options = parse("--axis", axis, *SMALL)
     model = axes.values(axis, options)[name].build(11, options)
-    found = [w.path for w in model.trainable_variables if weight in w.path]
-    assert len(found) == options.num_layers
+    paths = [w.path for w in model.trainable_variables if weight in w.path]
+    assert len(paths) == options.num_layers
 
 
 def test_layers_in_turn_have_both_parts_of_a_pattern():

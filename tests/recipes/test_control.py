@@ -90,7 +90,7 @@ def test_advantages_by_their_definition(options):
     rewards, values, last = rng.normal(size=(2, 7)), rng.normal(size=(2, 7)), rng.normal(size=2)
     ends = np.zeros((2, 7), bool)
     ends[0, 3] = ends[1, 6] = True
-    found = rollouts._advantages(rewards, ends, values, last)
+    advantages = rollouts._advantages(rewards, ends, values, last)
     for row in range(2):
         following = [*values[row, 1:], last[row]]
         for t in range(7):
@@ -101,7 +101,7 @@ def test_advantages_by_their_definition(options):
                 if ends[row, k]:
                     break
                 share *= options.discount * options.trace
-            assert found[row, t] == pytest.approx(total, abs=1e-5)
+            assert advantages[row, t] == pytest.approx(total, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +114,8 @@ def stored(options):
 def test_stored_episodes_are_whole(stored, tmp_path):
     rollouts, episodes = stored
     assert len(episodes.actions) == 2 * 3 * 51 and set(episodes.actions) == {0, 1, 2, 3}
-    found = sorted(sum(rollouts.environments.returns, []))
-    np.testing.assert_allclose(sorted(episodes.totals), found, atol=1e-6)
+    returns = sorted(sum(rollouts.environments.returns, []))
+    np.testing.assert_allclose(sorted(episodes.totals), returns, atol=1e-6)
     for place in range(len(episodes.actions)):
         first = place - place % 51
         assert episodes.firsts[place] == first and episodes.starts[place] == (place == first)
@@ -163,16 +163,16 @@ def test_an_actor_reads_what_training_reads(tmp_path):
     model = new_run("decision_transformer", options).model
     oracles.scramble(model, scale=0.7)
     environments = Environments(options.env, 1, seed=0)
-    actor, found = TrajectoryActor(model, environments, 0.25, 0.5, options), []
+    actor, steps = TrajectoryActor(model, environments, 0.25, 0.5, options), []
     states, rewards = [], []
     (ended,) = environments.returns
     while not ended:
         states.append(environments.states[0].copy())
         before = environments._sums[0]
-        found.append(actor.step())
+        steps.append(actor.step())
         rewards.append((ended or environments._sums)[0] - before)
-    found.append(actor.step())  # of the next episode
-    actions, logits = (np.concatenate(x) for x in zip(*found, strict=True))
+    steps.append(actor.step())  # of the next episode
+    actions, logits = (np.concatenate(x) for x in zip(*steps, strict=True))
     starts = np.arange(51) == 0
     episodes = Episodes(np.array(states), actions[:51], np.array(rewards, "float32"), starts)
     episodes.returns = episodes.returns + np.float32(0.25) - episodes.totals[0]

@@ -54,9 +54,9 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_two_devices_train_as_one(tmp_path):
-    found = run_on("tensorflow", PROGRAM, tmp_path, *SMALL, "--num-envs", "4")
-    losses, after = found["none"]
-    others, weights = found["mirrored"]
+    results = run_on("tensorflow", PROGRAM, tmp_path, *SMALL, "--num-envs", "4")
+    losses, after = results["none"]
+    others, weights = results["mirrored"]
     np.testing.assert_allclose(others, losses, rtol=1e-3)
     np.testing.assert_allclose(weights, after, atol=2e-4)
 
@@ -115,13 +115,13 @@ def test_training_stopped_within_an_epoch_resumes_at_its_rollout_with_new_episod
 def test_another_target_return_tests_only_agents_that_read_it(
     name, is_tested, tmp_path, monkeypatch
 ):
-    given = (*SMALL, "--out", tmp_path)
+    arguments = (*SMALL, "--out", tmp_path)
     card = dict.fromkeys(("task", "results", "history", "steps", "parameters"))
-    card["options"] = recipe_runs.parse("control", *given).as_dict()
+    card["options"] = recipe_runs.parse("control", *arguments).as_dict()
     (tmp_path / "card.json").write_text(json.dumps(card))
     tested = mock.Mock()
     monkeypatch.setattr(training, "new_run", tested)
-    run_agent(name, recipe_runs.parse("control", *given, "--target-return", "0.5"))
+    run_agent(name, recipe_runs.parse("control", *arguments, "--target-return", "0.5"))
     assert tested.called == is_tested
 
 
@@ -159,9 +159,9 @@ def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
 def check_decision_transformer(folder, run, capsys):
     """It is trained after the actor that plays, and tested again for another return."""
     out = folder / "decision_transformer-0"
-    found = read_card(out)["results"]["test"]
-    assert found["target"] == 0.5 and found["stored"]["number"] >= 2
-    assert -1 <= found["stored"]["mean"] <= found["stored"]["max"] < 0.5
+    result = read_card(out)["results"]["test"]
+    assert result["target"] == 0.5 and result["stored"]["number"] >= 2
+    assert -1 <= result["stored"]["mean"] <= result["stored"]["max"] < 0.5
     assert "| `decision_transformer` |" in (folder / "table.md").read_text()
     history = (out / "history.csv").read_bytes()
     assert run("--target-return", "-0.5") == 0

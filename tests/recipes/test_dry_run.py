@@ -44,8 +44,8 @@ def lines_of(capsys, recipe, data, out, *more):
     """The lines of a dry run, by the word before their colon."""
     capsys.readouterr()
     assert run(recipe, data, out, "--dry-run", *more) == 0
-    found = (line.partition(":") for line in capsys.readouterr().out.splitlines())
-    return {name.strip(): value.strip() for name, _, value in found}
+    parts = (line.partition(":") for line in capsys.readouterr().out.splitlines())
+    return {name.strip(): value.strip() for name, _, value in parts}
 
 
 def contents(folder):
@@ -94,16 +94,16 @@ def test_a_dry_run_reports_its_costs_and_writes_nothing(data, tmp_path, capsys, 
         return [2.0 if model.jit_compile else 1.0] * count
 
     monkeypatch.setattr(dry_run, "fit_seconds", fit_seconds)
-    found = lines_of(capsys, "language_model", data, out, "--jit-compile")
+    lines = lines_of(capsys, "language_model", data, out, "--jit-compile")
     assert measured == [(True, 10), (False, 10)]
-    assert "each other 2 s" in found["Time"] and "Leave the option out." in found
-    found = lines_of(capsys, "language_model", data, out)
+    assert "each other 2 s" in lines["Time"] and "Leave the option out." in lines
+    lines = lines_of(capsys, "language_model", data, out)
     assert measured[2:] == [(False, 5)]
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 7}
     model = models.gpt(4 + len(set((data / "text.txt").read_text())), **sizes, max_length=12)
-    assert found["Model"].startswith(f"{model.count_params():,} parameters")
-    assert found["Steps"] == "12" and found["Resume"].startswith("nothing")
-    assert "the median of 4" in found["Time"] and str(out) in found["Files"]
+    assert lines["Model"].startswith(f"{model.count_params():,} parameters")
+    assert lines["Steps"] == "12" and lines["Resume"].startswith("nothing")
+    assert "the median of 4" in lines["Time"] and str(out) in lines["Files"]
     assert not out.exists()
 
 
@@ -163,9 +163,9 @@ def test_a_dry_run_says_how_much_of_a_run_is_done(data, tmp_path, capsys, monkey
         assert time.monotonic() < end
         time.sleep(0.01)
     before = contents(tmp_path)
-    found = lines_of(capsys, "language_model", data, tmp_path)
-    assert found["Steps"] == "12, of which 6 are done"
-    assert found["Resume"] == f"the run in {tmp_path}"
+    lines = lines_of(capsys, "language_model", data, tmp_path)
+    assert lines["Steps"] == "12, of which 6 are done"
+    assert lines["Resume"] == f"the run in {tmp_path}"
     assert contents(tmp_path) == before
 
 
@@ -176,8 +176,8 @@ def test_the_run_after_a_dry_run_is_the_same(recipe, data, tmp_path, capsys, mon
     monkeypatch.setattr(TrainingRun, "export", lambda self, **options: None)
     monkeypatch.setattr(ImageRun, "sample", lambda self: None)
     dry, plain = tmp_path / "dry", tmp_path / "plain"
-    found = lines_of(capsys, recipe, data, dry)
-    assert "All" in found or "about" in found["Time"]
+    lines = lines_of(capsys, recipe, data, dry)
+    assert "All" in lines or "about" in lines["Time"]
     assert not dry.exists()
     assert run(recipe, data, dry) == run(recipe, data, plain) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("Done in ")

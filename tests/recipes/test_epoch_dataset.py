@@ -31,12 +31,12 @@ class Seen(keras.Model):
 
 
 def trained(first, done, epochs):
-    model, found = Seen(), []
+    model, values = Seen(), []
     model.compile(keras.optimizers.SGD(0.0), "mse", run_eagerly=True)
 
     class Keep(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            found.append(float(model.last.numpy()))
+            values.append(float(model.last.numpy()))
 
     numbers = EpochDataset(Numbers(), free_axes=(0,)).rest(done)
     model.fit(
@@ -47,7 +47,7 @@ def trained(first, done, epochs):
         shuffle=False,
         verbose=0,
     )
-    return found
+    return values
 
 
 def sums(epoch, begin):

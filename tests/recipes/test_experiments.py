@@ -117,10 +117,10 @@ def test_a_short_run_gives_finite_numbers(module, monkeypatch):
 @pytest.mark.usefixtures("eager")
 def test_untrained_spans_give_the_keys_of_their_ramp(monkeypatch):
     monkeypatch.setattr(spans, "STEPS", 1)
-    found = spans.run(spans.EXPERIMENT.values["dynamic, 1e-5"])
+    result = spans.run(spans.EXPERIMENT.values["dynamic, 1e-5"])
     within_ramp = np.minimum(np.arange(1, 129), spans.RAMP).mean()
-    assert within_ramp <= found["keys"] < within_ramp + 4
-    assert 0 <= found["span of layer 2"] < 4
+    assert within_ramp <= result["keys"] < within_ramp + 4
+    assert 0 <= result["span of layer 2"] < 4
 
 
 def test_bits_by_position_are_those_of_each_predicted_character():

@@ -54,8 +54,8 @@ def model(score="scaled_dot", pattern="dense", depth="recurrent"):
 
 
 def test_assignments_become_arguments():
-    found = build_model(model, {}, ("score=additive", "pattern=Local(7)", "depth=act"))
-    assert found == ("additive", Local(7), "act")
+    arguments = build_model(model, {}, ("score=additive", "pattern=Local(7)", "depth=act"))
+    assert arguments == ("additive", Local(7), "act")
 
 
 @pytest.mark.parametrize(

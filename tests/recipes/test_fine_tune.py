@@ -100,9 +100,9 @@ def test_blocks_with_norms_before_their_sublayers_can_be_reversible(saved, tmp_p
     model.save(tmp_path / "model.keras")
     options = ("--task", "language_model", "--depth", "reversible")
     task = LanguageModel({}, parse(*options, "--model", tmp_path / "model.keras"))
-    found, _ = load_or_build(task, [])
-    assert isinstance(found.depth, depth.Reversible)
-    for one, same in zip(model.get_weights(), found.get_weights(), strict=True):
+    loaded_model, _ = load_or_build(task, [])
+    assert isinstance(loaded_model.depth, depth.Reversible)
+    for one, same in zip(model.get_weights(), loaded_model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, same)
     with pytest.raises(ValueError, match="residual='pre_norm'"):
         loaded("--model", saved, "--depth", "reversible")
@@ -166,10 +166,10 @@ def test_bad_data_are_refused_in_one_sentence(rows, options, message, saved, tmp
     if "--valid" in options:
         place = options.index("--valid") + 1
         options[place] = write(tmp_path / "valid.csv", [("c", options[place])])
-    given = {"--model": saved, "--max-length": 17, "--out": tmp_path / "out"}
-    given |= dict(zip(options[::2], options[1::2], strict=True))
+    option_values = {"--model": saved, "--max-length": 17, "--out": tmp_path / "out"}
+    option_values |= dict(zip(options[::2], options[1::2], strict=True))
     train = write(tmp_path / "train.csv", rows)
-    arguments = [x for pair in given.items() for x in pair]
+    arguments = [x for pair in option_values.items() for x in pair]
     with pytest.raises(ValueError, match=message) as error:
         FineTuneRun(parse("--train", train, *arguments))
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
@@ -189,8 +189,8 @@ def test_a_run_learns_and_its_export_answers(data, tmp_path, capsys):
     names = ("model.keras", "curve.png", "labels.json", "tokenizer.model", "export/1", "best.npz")
     assert all((tmp_path / name).exists() for name in names)
     signatures = tf.saved_model.load(str(tmp_path / "export/1")).signatures
-    found = signatures["serving_default"](text=tf.constant(["a plum is here", "the rome a oslo"]))
-    assert found["label"].numpy().tolist() == [b"fruit", b"city"]
+    answer = signatures["serving_default"](text=tf.constant(["a plum is here", "the rome a oslo"]))
+    assert answer["label"].numpy().tolist() == [b"fruit", b"city"]
     pair = signatures["classify_pair"](text=tf.constant(["a"]), second_text=tf.constant(["plum"]))
     assert pair["probabilities"].shape == (1, 2)
     assert pair["labels"].numpy().tolist() == [[b"city", b"fruit"]]
@@ -233,8 +233,8 @@ def test_words_are_labelled_by_an_export_as_in_training(tmp_path):
     result = card(tmp_path / "out")["results"]["valid"]
     assert result["value"] > 0.95 and set(result["f1"]) == {"noun", "verb", "other"}
     signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
-    found = signatures["tag"](text=tf.constant(["the dog eats", "runs"]))["labels"].numpy()
-    assert found.tolist() == [[b"other", b"noun", b"verb"], [b"verb", b"", b""]]
+    labels = signatures["tag"](text=tf.constant(["the dog eats", "runs"]))["labels"].numpy()
+    assert labels.tolist() == [[b"other", b"noun", b"verb"], [b"verb", b"", b""]]
 
 
 @pytest.mark.slow
@@ -245,5 +245,5 @@ def test_a_language_model_learns_texts(tmp_path):
     assert run(tmp_path / "out", *options) == 0
     assert card(tmp_path / "out")["results"]["valid"]["value"] < 2
     signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
-    found = signatures["serving_default"](text=tf.constant(["abcab"]))["continuation"]
-    assert found.numpy()[0].decode() == "cabca"
+    continuation = signatures["serving_default"](text=tf.constant(["abcab"]))["continuation"]
+    assert continuation.numpy()[0].decode() == "cabca"

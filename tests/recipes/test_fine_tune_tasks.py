@@ -48,9 +48,9 @@ def test_a_causal_model_classifies_by_the_last_token():
 
 
 def test_scores_of_classes_count_each_class():
-    found = class_scores(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0]), ["a", "b", "c"], "texts")
-    assert found["value"] == 0.75 and found["baseline"] == 0.75
-    assert found["f1"] == pytest.approx({"a": 0.8, "b": 2 / 3, "c": 0})
+    scores = class_scores(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0]), ["a", "b", "c"], "texts")
+    assert scores["value"] == 0.75 and scores["baseline"] == 0.75
+    assert scores["f1"] == pytest.approx({"a": 0.8, "b": 2 / 3, "c": 0})
 
 
 NUMBERS = Examples("abc", None, ["1", 3.0, "8"])
@@ -90,9 +90,9 @@ def test_each_epoch_has_all_rows_once_in_an_order_of_its_own():
     )
     orders = []
     for epoch in (0, 1, 0):
-        found = [batches.batch(epoch, index) for index in range(len(batches))]
-        orders.append(np.concatenate([targets for _, targets, _ in found]).tolist())
-        for inputs, targets, _ in found:
+        epoch_batches = [batches.batch(epoch, index) for index in range(len(batches))]
+        orders.append(np.concatenate([targets for _, targets, _ in epoch_batches]).tolist())
+        for inputs, targets, _ in epoch_batches:
             width = lengths[targets].max()
             np.testing.assert_array_equal(inputs["token_ids"], ids[targets, :width])
     assert sorted(orders[0]) == sorted(orders[1]) == [0, 1, 2, 3, 4]
@@ -119,10 +119,10 @@ def test_the_first_token_of_a_word_has_its_label():
     assert rows.inputs["token_ids"].tolist() == [[2, 5, 6, 8, 10, 3], [2, 10, 8, 3, 0, 0]]
     assert rows.targets.tolist() == [[-1, 0, -1, 1, 0, -1], [-1, 1, 0, -1, -1, -1]]
     assert rows.lengths.tolist() == [6, 4]
-    found = task.evaluate(_Constant(), task.batches(rows), examples)
-    assert found["value"] == 3 / 5
-    assert found["signature"].startswith("5 words")
-    assert "1 more have no token within --max-length" in found["signature"]
+    result = task.evaluate(_Constant(), task.batches(rows), examples)
+    assert result["value"] == 3 / 5
+    assert result["signature"].startswith("5 words")
+    assert "1 more have no token within --max-length" in result["signature"]
 
 
 def test_a_row_needs_a_label_for_each_word():

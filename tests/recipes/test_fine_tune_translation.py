@@ -60,14 +60,14 @@ def test_a_folder_learns_and_its_export_answers_as_generate(tmp_path):
     assert {"value", "exact_match"} <= card(out)["results"]["valid"].keys()
     signatures = tf.saved_model.load(str(out / "export/1")).signatures
     sources = ["zwei drei", "eins"]
-    found = signatures["serving_default"](text=tf.constant(sources))["translation"]
+    translations = signatures["serving_default"](text=tf.constant(sources))["translation"]
     model = keras.models.load_model(out / "model.keras")
     tokenizer = text.load(out / "tokenizer.model")
     decoding = convert.generation_options(folder, is_encoder_decoder=True)
     for row, source in enumerate(sources):  # one by one: without padding
         ids, _ = generation.generate(model, tokenizer.encode([source])[0], **decoding)
         expected = tokenizer.for_targets().decode(ids)[0].numpy()
-        assert found[row].numpy() == expected
+        assert translations[row].numpy() == expected
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_a_folder_of_another_kind_or_without_a_tokenizer_is_refused(tmp_path):
         (t5, "has no tokenizer that an export can hold"),
         (tmp_path / "nothing", "no file 'config.json'"),
     ):
-        given = (*COLUMNS, "--train", rows, "--model", folder, "--out", tmp_path / "out")
+        arguments = (*COLUMNS, "--train", rows, "--model", folder, "--out", tmp_path / "out")
         with pytest.raises(ValueError, match=message) as error:
-            FineTuneRun(recipe_runs.parse("fine_tune", *map(str, given)))
+            FineTuneRun(recipe_runs.parse("fine_tune", *map(str, arguments)))
         assert "\n" not in str(error.value)

@@ -28,12 +28,12 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 def registered():
     """Names of the registered public classes, by their package."""
-    found = {}
+    names = {}
     for value in keras.saving.get_custom_objects().values():
         root, package, *_ = [*value.__module__.split("."), ""]
         if root == "keras_attn" and value.__name__ in _public(package):
-            found.setdefault(package, set()).add(f"{package}.{value.__name__}")
-    return found
+            names.setdefault(package, set()).add(f"{package}.{value.__name__}")
+    return names
 
 
 def _public(package):
