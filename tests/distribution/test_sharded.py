@@ -73,8 +73,8 @@ def test_a_run_that_changes_its_processes_and_its_mesh_ends_as_one_device_does(t
     assert len(names(killed, 4)) == 3  # two shards and their manifest
     assert trained(killed, "8zx1", 1, 8) == [1, 0]
     kept = {path.name for path in (killed / "average").glob("*.npz")}
-    of_two = {f"epoch-0000-shard-{process}-of-2.npz" for process in range(2)}
-    assert kept == {*of_two, "epoch-0001.npz", "epoch-0002.npz"}
+    shards = {f"epoch-0000-shard-{process}-of-2.npz" for process in range(2)}
+    assert kept == {*shards, "epoch-0001.npz", "epoch-0002.npz"}
     for resumed, expected in zip(end(killed), end(straight), strict=True):
         np.testing.assert_allclose(resumed, expected, atol=1e-6)
     assert not list(killed.rglob("*.partial*"))

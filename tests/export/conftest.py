@@ -48,13 +48,13 @@ def assert_warmup_records_match():
         records = read_warmup_records(directory)
         assert set(records) == set(signatures)
         for name, (inputs, expected) in records.items():
-            found = signatures[name](**{key: tf.constant(x) for key, x in inputs.items()})
-            assert set(found) == set(expected)
+            outputs = signatures[name](**{key: tf.constant(x) for key, x in inputs.items()})
+            assert set(outputs) == set(expected)
             for key, value in expected.items():
                 if value.dtype.kind == "f":
-                    np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-5)
+                    np.testing.assert_allclose(outputs[key], value, rtol=1e-5, atol=1e-5)
                 else:
-                    np.testing.assert_array_equal(found[key], value)
+                    np.testing.assert_array_equal(outputs[key], value)
 
     return check
 
@@ -76,10 +76,10 @@ def assert_ids_are_checked():
             refuses(rf"must be in \[0, {size}\)", **{ids: tf.constant(values)})
             if lengths is not None:  # beyond a row's end any id may be
                 before = {**inputs, lengths: inputs[lengths] - 1}
-                expected, found = run(**before), run(**{**before, ids: tf.constant(values)})
-                assert set(found) == set(expected)
+                expected, outputs = run(**before), run(**{**before, ids: tf.constant(values)})
+                assert set(outputs) == set(expected)
                 for name, value in expected.items():
-                    np.testing.assert_array_equal(found[name], value)
+                    np.testing.assert_array_equal(outputs[name], value)
         right = [] if lengths is None else [*request[lengths]]
         for wrong in ([*right[:-1], -2], [*right[:-1], 99], [*right, 1]) if right else ():
             numbers, shape = (" ".join(map(str, x)) for x in (wrong, np.shape(request[ids])))

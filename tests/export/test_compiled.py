@@ -51,14 +51,14 @@ def as_arrays(outputs):
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-def assert_same(found, expected):
+def assert_same(outputs, expected):
     """Equal texts and ids, scores to 1e-5."""
-    assert set(found) == set(expected)
+    assert set(outputs) == set(expected)
     for name, value in expected.items():
         if value.dtype.kind == "f":
-            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(outputs[name], value, rtol=1e-5, atol=1e-5)
         else:
-            np.testing.assert_array_equal(found[name], value)
+            np.testing.assert_array_equal(outputs[name], value)
 
 
 @pytest.fixture(scope="module")

@@ -26,14 +26,14 @@ def translator():
 
 @pytest.fixture(scope="module")
 def outputs(translator):
-    found = translator[1].attention(tf.constant(TEXTS))
-    return {name: tensor.numpy() for name, tensor in found.items()}
+    tensors = translator[1].attention(tf.constant(TEXTS))
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def weights_step_by_step(model, source_ids, generated):
     """Weights (L, N, T, S) of one row, token by token with caches."""
     constants, cache = model.start(source_ids[None], len(generated))
-    found = []
+    weights = []
     for t, token in enumerate([BOS, *generated[:-1]]):
         x = model.embedding(np.array([[token]]))
         if model.position is not None:
@@ -45,8 +45,8 @@ def weights_step_by_step(model, source_ids, generated):
             cache=cache,
             return_attention_scores=True,
         )
-        found.append([layer["cross_attention"][0, :, 0] for layer in scores])
-    return np.stack(found, axis=2)
+        weights.append([layer["cross_attention"][0, :, 0] for layer in scores])
+    return np.stack(weights, axis=2)
 
 
 def test_any_end_token_ends_a_translation_and_its_weights(translator):
@@ -57,14 +57,14 @@ def test_any_end_token_ends_a_translation_and_its_weights(translator):
     end = next(token for token in free if token != first)
     arguments = model, whole.tokenizer, Greedy(), MAX_LENGTH
     ending = export.Translator(*arguments, eos_id=[3, end])  # its function refers to it weakly
-    found = ending.attention(TEXTS[:1])
+    tensors = ending.attention(TEXTS[:1])
     length = free.index(end) + 1
-    assert found["lengths"].numpy().tolist() == [length]
+    assert tensors["lengths"].numpy().tolist() == [length]
     expected = whole.tokenizer.tokens(free[: length - 1]).numpy().tolist()
-    assert found["tokens"][0].numpy().tolist() == [*expected, b""]
-    assert found["translation"].numpy()[0] == b"".join(expected).strip()
+    assert tensors["tokens"][0].numpy().tolist() == [*expected, b""]
+    assert tensors["translation"].numpy()[0] == b"".join(expected).strip()
     weights = weights_step_by_step(model, ids[0].numpy(), free[:length])
-    np.testing.assert_allclose(found["cross_attention"][0], weights, atol=1e-5)
+    np.testing.assert_allclose(tensors["cross_attention"][0], weights, atol=1e-5)
 
 
 def greedy_ids(model, source_ids):
@@ -91,10 +91,10 @@ def test_translations_and_weights_are_those_of_decoding_with_caches(translator, 
         source, target = outputs["source_lengths"][row], outputs["lengths"][row]
         assert source == lengths[row]
         expected = weights_step_by_step(model, ids[row, :source], generated[row, :target])
-        found = outputs["cross_attention"][row]
-        np.testing.assert_allclose(found[..., :target, :source], expected, atol=1e-5)
-        assert not found[..., target:, :].any() and not found[..., source:].any()
-        np.testing.assert_allclose(found[..., :target, :].sum(axis=-1), 1, atol=1e-5)
+        weights = outputs["cross_attention"][row]
+        np.testing.assert_allclose(weights[..., :target, :source], expected, atol=1e-5)
+        assert not weights[..., target:, :].any() and not weights[..., source:].any()
+        np.testing.assert_allclose(weights[..., :target, :].sum(axis=-1), 1, atol=1e-5)
     assert outputs["lengths"][1] == outputs["source_lengths"][1] == 0
     assert not outputs["cross_attention"][1].any()
 
@@ -102,7 +102,7 @@ def test_translations_and_weights_are_those_of_decoding_with_caches(translator, 
 def test_joined_tokens_are_the_texts(outputs):
     """Except leading spaces, which SentencePiece adds to the first word."""
     read = ["the cat ran", "", "a dog \ufffd"]
-    generated = [found.decode() for found in outputs["translation"]]
+    generated = [translation.decode() for translation in outputs["translation"]]
     for name, texts in (("source_", read), ("", generated)):
         tokens, lengths = outputs[f"{name}tokens"], outputs[f"{name}lengths"]
         for row, length, expected in zip(tokens, lengths, texts, strict=True):
@@ -111,11 +111,11 @@ def test_joined_tokens_are_the_texts(outputs):
 
 
 def test_an_empty_batch_gives_empty_outputs(translator, outputs):
-    found = translator[1].attention(tf.zeros([0], tf.string))
-    assert {name: len(tensor.shape) for name, tensor in found.items()} == {
+    tensors = translator[1].attention(tf.zeros([0], tf.string))
+    assert {name: len(tensor.shape) for name, tensor in tensors.items()} == {
         name: array.ndim for name, array in outputs.items()
     }
-    assert all(tensor.shape[0] == 0 for tensor in found.values())
+    assert all(tensor.shape[0] == 0 for tensor in tensors.values())
 
 
 def test_a_model_without_cross_attention_weights_lacks_the_signature():

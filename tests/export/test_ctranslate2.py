@@ -54,12 +54,12 @@ def test_continuations_are_those_of_python(tmp_path):
     prompts = np.random.default_rng(1).integers(4, V, size=(50, 5))
     ids, _ = generate(model, prompts, "greedy", LONGEST)
     engine = ctranslate2.Generator(path)
-    found = engine.generate_batch(
+    results = engine.generate_batch(
         [words(prompt) for prompt in prompts], max_length=LONGEST, include_prompt_in_result=False
     )
     names = [*text.Tokenizer.default_special_tokens, *words(range(4, V))]
     expected = [[names[i] for i in until_end(row)] for row in np.asarray(ids)]
-    assert [result.sequences[0] for result in found] == expected
+    assert [result.sequences[0] for result in results] == expected
     assert len(set(map(tuple, expected))) > 2
 
 
@@ -75,12 +75,12 @@ def test_tokens_are_those_of_the_tokenizer(tmp_path):
     joined = "".join(tokens[i] for i in rows[0])
     assert joined.replace("\u2581", " ").strip() == sentences[0]
     engine = ctranslate2.Translator(path)
-    found = engine.translate_batch(
+    results = engine.translate_batch(
         [[tokens[i] for i in row] for row in rows], beam_size=1, max_decoding_length=LONGEST
     )
     written = [
         again.decode(np.array([[*map(tokens.index, result.hypotheses[0])]])).numpy()[0]
-        for result in found
+        for result in results
     ]
     expected, _ = export.Translator(model, tokenizer, "greedy", LONGEST).translate(sentences)
     assert [line.decode() for line in written] == expected
@@ -165,8 +165,8 @@ def test_log_probabilities_are_those_of_python(tmp_path, name):
     row = np.random.default_rng(0).integers(4, V, size=61)
     logs = np.asarray(keras.ops.log_softmax(model({"token_ids": row[None, :-1]})[0], axis=-1))
     expected = logs[range(60), row[1:]]
-    (found,) = engine.score_batch([words(row)])
-    np.testing.assert_allclose(found.log_probs, expected, atol=1e-4)
+    (score,) = engine.score_batch([words(row)])
+    np.testing.assert_allclose(score.log_probs, expected, atol=1e-4)
     assert expected.std() > 0.1
 
 
@@ -188,8 +188,8 @@ def test_other_ids_of_the_first_and_the_last_token(tmp_path):
     logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))[range(4), [*target, 7]]
     names = [*letters.vocabulary(), *(f"<unused:{i}>" for i in range(15, V))]
     named = [[names[i] for i in row] for row in (source, target)]
-    (found,) = ctranslate2.Translator(path).score_batch(named[:1], named[1:])
-    np.testing.assert_allclose(found.log_probs, logs, atol=1e-4)
+    (score,) = ctranslate2.Translator(path).score_batch(named[:1], named[1:])
+    np.testing.assert_allclose(score.log_probs, logs, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -202,8 +202,8 @@ def test_t5_translates_as_in_python(tmp_path):
     inputs = {"source_ids": [[*source, 3]], "target_ids": [[2, *target]]}
     logits = model({name: np.array(ids) for name, ids in inputs.items()})[0]
     logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))
-    (found,) = ctranslate2.Translator(path).score_batch([words(source)], [words(target)])
-    np.testing.assert_allclose(found.log_probs, logs[range(42), [*target, 3]], atol=1e-4)
+    (score,) = ctranslate2.Translator(path).score_batch([words(source)], [words(target)])
+    np.testing.assert_allclose(score.log_probs, logs[range(42), [*target, 3]], atol=1e-4)
 
 
 REFUSED = {

@@ -45,8 +45,8 @@ def test_hidden_states_of_an_encoder_are_those_of_python(tmp_path):
     states, pooled = encoder_outputs(path, rows, kinds)
     features = keras.Model(model.input, model.encoder.output)
     expected = np.asarray(features({"token_ids": ids, "segment_ids": segments}))
-    for found, row, length in zip(states, expected, (61, 41), strict=True):
-        np.testing.assert_allclose(found[:length], row[:length], atol=1e-5)
+    for state, row, length in zip(states, expected, (61, 41), strict=True):
+        np.testing.assert_allclose(state[:length], row[:length], atol=1e-5)
     assert pooled is None
     alone, _ = encoder_outputs(path, rows[:1])  # of segment 0
     expected = np.asarray(features({"token_ids": ids[:1], "segment_ids": None}))

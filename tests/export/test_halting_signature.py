@@ -50,8 +50,8 @@ def made(kind):
 
 def row_alone(model, inputs):
     """Steps and remainders of rows without padding, by the depths' own output."""
-    found = model.halting(inputs)
-    return {name: [np.asarray(part)[0] for part in halting] for name, halting in found.items()}
+    outputs = model.halting(inputs)
+    return {name: [np.asarray(part)[0] for part in halting] for name, halting in outputs.items()}
 
 
 def check_rows(outputs, prefix, lengths, expected):
@@ -125,10 +125,10 @@ def test_steps_of_both_sides_of_a_translation():
     outputs = translator.halting(tf.constant(TEXTS))
     sources, _ = TOKENIZER.encode(TEXTS)
     lengths, written = outputs["source_lengths"].numpy(), outputs["lengths"].numpy()
-    of_ids = export.IdTranslator(model, max_length=MAX_LENGTH).halting(sources, lengths)
-    ids = of_ids["ids"].numpy()
+    id_outputs = export.IdTranslator(model, max_length=MAX_LENGTH).halting(sources, lengths)
+    ids = id_outputs["ids"].numpy()
     np.testing.assert_array_equal(outputs["translation"], TOKENIZER.decode(ids))
-    np.testing.assert_allclose(outputs["score"], of_ids["score"], rtol=1e-6)
+    np.testing.assert_allclose(outputs["score"], id_outputs["score"], rtol=1e-6)
     expected = [
         row_alone(
             model,
@@ -141,12 +141,12 @@ def test_steps_of_both_sides_of_a_translation():
         else {"encoder": None, "decoder": None}
         for row in range(len(TEXTS))
     ]
-    check_rows(outputs, "source_", lengths, [of_row["encoder"] for of_row in expected])
-    check_rows(outputs, "", written, [of_row["decoder"] for of_row in expected])
-    np.testing.assert_array_equal(of_ids["source_steps"], outputs["source_steps"])
+    check_rows(outputs, "source_", lengths, [halting["encoder"] for halting in expected])
+    check_rows(outputs, "", written, [halting["decoder"] for halting in expected])
+    np.testing.assert_array_equal(id_outputs["source_steps"], outputs["source_steps"])
     longest = written.max()
-    np.testing.assert_array_equal(of_ids["steps"][:, :longest], outputs["steps"])
-    assert not of_ids["steps"][:, longest:].numpy().any()
+    np.testing.assert_array_equal(id_outputs["steps"][:, :longest], outputs["steps"])
+    assert not id_outputs["steps"][:, longest:].numpy().any()
 
 
 @pytest.mark.slow

@@ -156,13 +156,13 @@ def test_super_resolution_gives_the_images_of_generate(tmp_path, assert_warmup_r
     assert set(signatures) == {"generate", "serving_default"}
     assert_warmup_records_match(directory, signatures)
     small = IMAGES[:, :1, :2]
-    found = signatures["generate"](images=tf.constant(small), seed=tf.constant(0))
+    outputs = signatures["generate"](images=tf.constant(small), seed=tf.constant(0))
     source, tokens = ImageTokens(small.shape[1:], V), ImageTokens.of(model)
     ids, score = generate(
         model, source.encode(small), "greedy", tokens.length, bos_id=tokens.start_id, eos_id=-1
     )
-    np.testing.assert_array_equal(found["images"], tokens.decode(ids))
-    np.testing.assert_allclose(found["score"], score, rtol=1e-4)
+    np.testing.assert_array_equal(outputs["images"], tokens.decode(ids))
+    np.testing.assert_allclose(outputs["score"], score, rtol=1e-4)
 
 
 def test_a_tokenizer_of_another_size_is_refused(tmp_path):

@@ -59,13 +59,13 @@ def exports(tmp_path, monkeypatch):
 
 
 def test_first_calls_are_not_timed_and_the_rest_is_divided_by_the_lines(exports):
-    found = measure(exports, LINES, batch_sizes=[1, 3], threads=[1, 2], repetitions=3)
-    assert [(x.path, x.threads) for x in found] == [(p, n) for p in exports for n in (1, 2)]
-    assert [x.seconds for x in found] == [{1: s, 3: s} for s in (1.0, 0.5, 3.0, 1.5)]
-    assert [x.seconds_to_open for x in found] == [102.0] * 4
-    assert [x.file_bytes for x in found] == [5, 5, 11, 11]
+    measurements = measure(exports, LINES, batch_sizes=[1, 3], threads=[1, 2], repetitions=3)
+    assert [(x.path, x.threads) for x in measurements] == [(p, n) for p in exports for n in (1, 2)]
+    assert [x.seconds for x in measurements] == [{1: s, 3: s} for s in (1.0, 0.5, 3.0, 1.5)]
+    assert [x.seconds_to_open for x in measurements] == [102.0] * 4
+    assert [x.file_bytes for x in measurements] == [5, 5, 11, 11]
     palindromes = sum(line == line[::-1] for line in LINES)
-    assert [x.same for x in found] == [len(LINES)] * 2 + [palindromes] * 2
+    assert [x.same for x in measurements] == [len(LINES)] * 2 + [palindromes] * 2
     assert ScriptedProcess.stopped == 4
 
 
@@ -92,7 +92,7 @@ def answered(path, seconds, same, bleu=None):
 
 
 @pytest.mark.parametrize(
-    "of_same, of_bleu, loss, chosen",
+    "same_counts, bleu_scores, loss, chosen",
     [
         ((100, 100, 90), (None,) * 3, 0.5, "b"),
         ((100, 100, 90), (None,) * 3, 10, "c"),
@@ -101,12 +101,12 @@ def answered(path, seconds, same, bleu=None):
         ((100, 90, 80), (31.0, 30.6, 33.4), 0.3, "c"),
     ],
 )
-def test_the_fastest_of_the_good_is_chosen(of_same, of_bleu, loss, chosen):
-    known = zip("abc", (0.003, 0.002, 0.001), of_same, of_bleu, strict=True)
-    found = [answered(*one) for one in known]
-    good, fastest = choose(found, 1, loss)
+def test_the_fastest_of_the_good_is_chosen(same_counts, bleu_scores, loss, chosen):
+    known = zip("abc", (0.003, 0.002, 0.001), same_counts, bleu_scores, strict=True)
+    measurements = [answered(*one) for one in known]
+    good, fastest = choose(measurements, 1, loss)
     assert (good.path, fastest.path) == (chosen, "c")
-    advice = format_measurements(found, loss)[-1]
+    advice = format_measurements(measurements, loss)[-1]
     assert advice.startswith(f"Of one line serve {chosen} ")
     assert ("times as fast" in advice) == (chosen != "c")
 
@@ -124,9 +124,9 @@ def test_an_export_that_fails_with_each_number_of_threads_is_reported_once_witho
 
 
 def test_a_request_has_at_most_all_lines(exports):
-    found = measure(exports, LINES, batch_sizes=[2, 32, 64], threads=[1], repetitions=1)
-    assert all(list(one.seconds) == [2, len(LINES)] for one in found if one.failure is None)
-    assert any(one.failure is None for one in found)
+    measurements = measure(exports, LINES, batch_sizes=[2, 32, 64], threads=[1], repetitions=1)
+    assert all(list(one.seconds) == [2, len(LINES)] for one in measurements if one.failure is None)
+    assert any(one.failure is None for one in measurements)
 
 
 @pytest.mark.parametrize(

@@ -177,13 +177,13 @@ def test_greedy_ids_are_those_of_python(name, made, written):
     for batch, length in ((1, 1), (100, 7)):
         ids = int32(random.integers(1, V, (batch, length)))
         lengths = int32(random.integers(1, length, batch, endpoint=True))
-        found = run(**dict(zip(names, (ids, lengths), strict=True)))
+        outputs = run(**dict(zip(names, (ids, lengths), strict=True)))
         real = np.arange(length) < lengths[:, None]
         prompts, ends = np.where(real, ids, 0), ENDS.get(name, 3)
         expected, scores = generate(model, prompts, "greedy", LENGTHS["max_length"], eos_id=ends)
-        np.testing.assert_array_equal(found["ids"], expected)
-        np.testing.assert_allclose(found["score"], scores, atol=1e-4)
-        rows += found["ids"].tolist()
+        np.testing.assert_array_equal(outputs["ids"], expected)
+        np.testing.assert_allclose(outputs["score"], scores, atol=1e-4)
+        rows += outputs["ids"].tolist()
     assert len(set(map(tuple, rows))) > 9
     nothing = run(**dict(zip(names, (ids[:2], int32([0, 2])), strict=True)))
     assert not nothing["ids"][0].any() and nothing["score"][0] == 0
@@ -202,9 +202,9 @@ def in_steps(run, past, token_ids, cuts, **inputs):
     """The logits of all tokens, some tokens a step."""
     logits, index = [], 0
     for tokens in np.split(token_ids, cuts, axis=1):
-        found = run(token_ids=tokens, index=int32(index), **past, **inputs)
-        logits.append(found.pop("logits"))
-        past = {name.replace("present", "past"): x for name, x in found.items()}
+        outputs = run(token_ids=tokens, index=int32(index), **past, **inputs)
+        logits.append(outputs.pop("logits"))
+        past = {name.replace("present", "past"): x for name, x in outputs.items()}
         index += tokens.shape[1]
     return np.concatenate(logits, axis=1)
 
@@ -228,12 +228,12 @@ def test_encoder_and_steps_equal_one_pass(made, written):
 def test_a_masked_model_gives_features_and_logits(made, written):
     model, token_ids = made("bert"), int32([[3, 1, 4, 1], [5, 9, 2, 6]])
     run, _ = opened(written("bert", "encoder"))
-    found = run(token_ids=token_ids, lengths=int32([4, 2]))
+    outputs = run(token_ids=token_ids, lengths=int32([4, 2]))
     ids = np.where([[True] * 4, [True, True, False, False]], token_ids, 0)
     real = ids != 0
     expected = keras.ops.convert_to_numpy(model({"token_ids": ids}))
-    np.testing.assert_allclose(found["logits"][real], expected[real], atol=1e-4)
-    logits = keras.ops.convert_to_numpy(model.head(found["features"]))
+    np.testing.assert_allclose(outputs["logits"][real], expected[real], atol=1e-4)
+    logits = keras.ops.convert_to_numpy(model.head(outputs["features"]))
     np.testing.assert_allclose(logits[real], expected[real], atol=1e-4)
 
 
@@ -245,9 +245,9 @@ def test_steps_with_a_memory_equal_one_pass(made, written):
     logits = []
     for tokens in np.split(token_ids, (2,), axis=1):
         lengths = int32([tokens.shape[1]] * 2)
-        found = run(token_ids=tokens, lengths=lengths, memory=memory, memory_length=length)
-        logits.append(found["logits"])
-        memory, length = found["next_memory"], found["next_memory_length"]
+        outputs = run(token_ids=tokens, lengths=lengths, memory=memory, memory_length=length)
+        logits.append(outputs["logits"])
+        memory, length = outputs["next_memory"], outputs["next_memory_length"]
     whole = model({"token_ids": token_ids, **model.initial_memory(2)})["logits"]
     np.testing.assert_allclose(np.concatenate(logits, axis=1), whole, atol=1e-4)
 
@@ -294,9 +294,9 @@ def test_an_int8_file_multiplies_bytes_in_its_loop_too(made, tmp_path, caplog):
     # TensorFlow may warn of tables that other tests made.
     assert not [record for record in caplog.records if record.name != "tensorflow"]
     run, session = opened(paths["step"])
-    found = in_steps(run, zeros(session, 3), token_ids, (2, 3, 4))
+    logits = in_steps(run, zeros(session, 3), token_ids, (2, 3, 4))
     expected = keras.ops.convert_to_numpy(model({"token_ids": token_ids}))
-    assert 1e-4 < np.abs(found - expected).max() / np.abs(expected).max() < 0.05
+    assert 1e-4 < np.abs(logits - expected).max() / np.abs(expected).max() < 0.05
     graph = onnx_files.load(paths["greedy"]).graph
     assert not [x for x in graph.initializer if x.data_type == FLOAT and len(x.dims) == 2]
     (body,) = bodies_of_loops(paths["greedy"])

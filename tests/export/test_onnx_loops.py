@@ -69,8 +69,8 @@ def test_loops_in_turn_nested_and_swapping_give_the_same():
         product = product * weights
     np.testing.assert_allclose(before[0], product + weights, rtol=1e-5)
     read_invariants(proto.graph)
-    for found, expected in zip(run(), before, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for output, expected in zip(run(), before, strict=True):
+        np.testing.assert_array_equal(output, expected)
     first, second, swapping = (node for node in proto.graph.node if node.op_type == "Loop")
     assert list(first.input) == ["steps", "true", "x"] and list(first.output) == ["a_out"]
     (inner,) = (n for n in second.attribute[0].g.node if n.op_type == "Loop")

@@ -34,13 +34,13 @@ def variables(directory):
 
 def rounded_by(weight, axis):
     """Round each index of the axis by itself; its greatest magnitude is 127 steps."""
-    found = np.zeros_like(weight, "float64")
+    rounded = np.zeros_like(weight, "float64")
     for index in range(weight.shape[axis]):
         part = np.take(weight, index, axis).astype("float64")
         step = np.abs(part).max() / 127
         place = (slice(None),) * (axis % weight.ndim) + (index,)
-        found[place] = np.round(part / step) * step
-    return found
+        rounded[place] = np.round(part / step) * step
+    return rounded
 
 
 def rounded_model(model, kind="int8"):
@@ -98,11 +98,11 @@ def test_four_bits_have_a_scale_for_each_32_weights(shape):
     groups = -(-weight.size // 32)
     assert codes.shape == (groups, 16) and codes.dtype == np.uint8
     assert scale.shape == (groups, 1) and scale.dtype == np.float16
-    found = np.asarray(restore_int4(tf.constant(codes), tf.constant(scale), shape))
+    restored = np.asarray(restore_int4(tf.constant(codes), tf.constant(scale), shape))
     is_clipped = []
     for group in range(groups):
         part = flat[32 * group : 32 * group + 32].astype("float64")
-        step, own = float(scale[group, 0]), found.reshape(-1)[32 * group : 32 * group + 32]
+        step, own = float(scale[group, 0]), restored.reshape(-1)[32 * group : 32 * group + 32]
         levels = [max(-8, min(7, round(w / step))) if step else 0 for w in part]
         np.testing.assert_allclose(own, np.multiply(levels, step), rtol=1e-6, atol=1e-6)
         widest = max(part, key=abs) / -8
@@ -113,8 +113,8 @@ def test_four_bits_have_a_scale_for_each_32_weights(shape):
     assert any(is_clipped) or groups < 9  # most groups gain nothing
 
 
-def assert_close(found, expected):
-    np.testing.assert_allclose(np.asarray(found)[IS_VALID], expected, atol=1e-4)
+def assert_close(output, expected):
+    np.testing.assert_allclose(np.asarray(output)[IS_VALID], expected, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -168,9 +168,9 @@ def test_a_model_in_bfloat16_gives_the_logits_of_rounded_weights(model, tmp_path
     mixed = models.bert(V, 1, 2, 256, 4096, max_length=16)
     mixed.set_weights(model.get_weights())
     directory = export.saved_model(mixed, tmp_path, quantize="int8")
-    found = tf.saved_model.load(directory).signatures["logits"](**INPUTS)["logits"]
+    output = tf.saved_model.load(directory).signatures["logits"](**INPUTS)["logits"]
     expected = logits(rounded_model(model))
-    difference = np.abs(np.asarray(found)[IS_VALID] - expected).max()
+    difference = np.abs(np.asarray(output)[IS_VALID] - expected).max()
     assert difference < 0.05 * np.abs(expected).max()
 
 

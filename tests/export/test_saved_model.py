@@ -243,14 +243,14 @@ def test_unservable_ops_are_found(tmp_path, capsys):
 
             return tensorflow_text.case_fold_utf8(x)
 
-    for module, found in (
+    for module, op_name in (
         (Compiled(), "_XlaMustCompile"),
         (FromPython(), "EagerPyFunc"),
         (FromText(), "CaseFoldUTF8"),
     ):
-        directory = str(tmp_path / found)
+        directory = str(tmp_path / op_name)
         tf.saved_model.save(module, directory)
-        assert found in export.unservable_ops(directory)
+        assert op_name in export.unservable_ops(directory)
     assert main(["inspect", str(tmp_path / "_XlaMustCompile")]) == 1
     assert "does not run operations in it: _XlaMustCompile." in capsys.readouterr().err
 

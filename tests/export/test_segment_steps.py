@@ -145,8 +145,8 @@ def test_text_becomes_tokens_and_back(model):
     outputs = steps.tokenize(["", "bad", "ax"])
     assert outputs["lengths"].numpy().tolist() == [0, 3, 2]
     assert outputs["token_ids"].numpy().tolist() == [[0, 0, 0, 0], [5, 4, 7, 0], [4, 1, 0, 0]]
-    found = steps.detokenize([[5, 4, 3, 7], [4, 0, 0, 0]])["text"]  # 3 ends a text
-    assert found.numpy().tolist() == [b"bad", b"a"]
+    texts = steps.detokenize([[5, 4, 3, 7], [4, 0, 0, 0]])["text"]  # 3 ends a text
+    assert texts.numpy().tolist() == [b"bad", b"a"]
     assert sorted(steps.signatures) == [
         *("detokenize", "end_tokens", "initial_memory", "serving_default", "step", "tokenize")
     ]
@@ -160,21 +160,21 @@ def test_a_tokenizer_without_an_id_of_padding_reads_and_writes_text(model):
     outputs = steps.tokenize(["bac", "a"])
     rows = zip(outputs["token_ids"].numpy(), outputs["lengths"].numpy(), strict=True)
     assert [row[:n].tolist() for row, n in rows] == [[5, 4, 6], [4]]
-    found = steps.detokenize([[5, 7, 4, 6], [4, 7, 7, 7]])["text"]
-    assert found.numpy().tolist() == [b"bac", b"a"]
+    texts = steps.detokenize([[5, 7, 4, 6], [4, 7, 7, 7]])["text"]
+    assert texts.numpy().tolist() == [b"bac", b"a"]
 
 
 def test_end_tokens_are_those_of_the_tokenizer_or_given(model):
     tokenizer = text.Characters("abcdefghijklm")
-    found = {
+    modules = {
         "default": export.SegmentSteps(model),
         "given": export.SegmentSteps(model, tokenizer, eos_id=[5, 7]),
     }
     tokenizer.eos_id = 7
-    found["tokenizer"] = export.SegmentSteps(model, tokenizer)
+    modules["tokenizer"] = export.SegmentSteps(model, tokenizer)
     tokenizer.eos_id = None
-    found["none"] = export.SegmentSteps(model, tokenizer)
-    ends = {name: steps.end_tokens(2)["token_ids"].numpy() for name, steps in found.items()}
+    modules["none"] = export.SegmentSteps(model, tokenizer)
+    ends = {name: steps.end_tokens(2)["token_ids"].numpy() for name, steps in modules.items()}
     expected = {"default": [3], "given": [5, 7], "tokenizer": [7], "none": [-1]}
     assert {name: rows.tolist() for name, rows in ends.items()} == {
         name: [row, row] for name, row in expected.items()

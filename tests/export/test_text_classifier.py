@@ -36,15 +36,15 @@ def test_a_text_gets_the_label_of_its_highest_probability(parts):
     model = classifier(parts, 3)
     module = export.TextClassifier(model, TOKENIZER, LABELS)
     texts = ["a", "bcd", "eeeeeeeee", ""]
-    found = module.text(texts)
-    assert [label.decode() for label in found["labels"][1].numpy()] == LABELS
+    outputs = module.text(texts)
+    assert [label.decode() for label in outputs["labels"][1].numpy()] == LABELS
     for row, sentence in enumerate(texts):
         (ids,) = TOKENIZER.encode_as_lists([sentence])
         ids = np.append(ids[:4], 3)[None]  # five positions
         logits = np.asarray(model({"token_ids": ids}))[0].astype("float64")
         expected = np.exp(logits) / np.exp(logits).sum()
-        np.testing.assert_allclose(found["probabilities"][row], expected, atol=1e-5)
-        assert found["label"][row].numpy().decode() == LABELS[logits.argmax()]
+        np.testing.assert_allclose(outputs["probabilities"][row], expected, atol=1e-5)
+        assert outputs["label"][row].numpy().decode() == LABELS[logits.argmax()]
 
 
 @pytest.mark.slow
@@ -53,10 +53,10 @@ def test_a_pair_is_read_with_its_segments(parts):
     tokenizer = text.Characters("abcde")
     tokenizer.template = text.Template(middle=(3,), end=(3,), second_segment=1)
     module = export.TextClassifier(model, tokenizer, LABELS)
-    found = module.pair(["a"], ["b"])["probabilities"]
+    probabilities = module.pair(["a"], ["b"])["probabilities"]
     ids = {"token_ids": np.array([[4, 3, 5, 3]]), "segment_ids": np.array([[0, 0, 1, 1]])}
     logits = np.asarray(model(ids))
-    np.testing.assert_allclose(found, np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+    np.testing.assert_allclose(probabilities, np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
     single = np.asarray(model({"token_ids": ids["token_ids"]}))
     assert np.abs(single - logits).max() > 1e-3
 
@@ -66,9 +66,9 @@ def test_one_class_is_a_value_and_no_class_gives_features(parts):
     model = classifier(parts, 1)
     module = export.TextClassifier(model, TOKENIZER)
     assert set(module.signatures) == {"regress", "regress_pair", "ids", "serving_default"}
-    found = module.text(["ab"])
+    outputs = module.text(["ab"])
     expected = np.asarray(model({"token_ids": np.array([[4, 5, 3]])}))[:, 0]
-    np.testing.assert_allclose(found["value"], expected, atol=1e-6)
+    np.testing.assert_allclose(outputs["value"], expected, atol=1e-6)
     model = classifier(parts, None)
     module = export.TextClassifier(model, TOKENIZER)
     features = module.text(["ab"])["features"]
@@ -79,12 +79,12 @@ def test_one_class_is_a_value_and_no_class_gives_features(parts):
 def test_batches_without_rows_and_texts_without_tokens_are_answered(parts):
     model = classifier(parts, 3, pooling="first")
     module = export.TextClassifier(model, TOKENIZER, LABELS)
-    found = module.text(tf.zeros([0], tf.string))
+    outputs = module.text(tf.zeros([0], tf.string))
     shapes = {"label": (0,), "probabilities": (0, 3), "labels": (0, 3)}
-    assert {name: tuple(x.shape) for name, x in found.items()} == shapes
-    found = module.classify(np.zeros((1, 0), "int32"), np.array([0]))
+    assert {name: tuple(x.shape) for name, x in outputs.items()} == shapes
+    outputs = module.classify(np.zeros((1, 0), "int32"), np.array([0]))
     bias = np.asarray(model.head.bias, "float64")
-    np.testing.assert_allclose(found["probabilities"][0], np.exp(bias) / np.exp(bias).sum(), 1e-5)
+    np.testing.assert_allclose(outputs["probabilities"][0], np.exp(bias) / np.exp(bias).sum(), 1e-5)
 
 
 def test_rows_that_the_model_cannot_read_are_refused(parts, assert_ids_are_checked):

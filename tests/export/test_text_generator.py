@@ -46,8 +46,11 @@ def greedy_ids(model, prompt, ends):
 def check_continuations(function, model, tokenizer, strategy, texts=TEXTS):
     """Each sentence alone gives the text that `generate` continues its last tokens with."""
     for sentence in texts:
-        found = function(text=tf.constant([sentence]))
-        continuation, score = found["continuation"].numpy()[0].decode(), found["score"].numpy()[0]
+        outputs = function(text=tf.constant([sentence]))
+        continuation, score = (
+            outputs["continuation"].numpy()[0].decode(),
+            outputs["score"].numpy()[0],
+        )
         if not sentence:
             assert (continuation, score) == ("", 0)
             continue
@@ -59,12 +62,12 @@ def check_continuations(function, model, tokenizer, strategy, texts=TEXTS):
 
 
 def check_log_probabilities(function, model, tokenizer):
-    found = function(text=tf.constant(TEXTS))
+    outputs = function(text=tf.constant(TEXTS))
     for row, sentence in enumerate(TEXTS):
         tokens = tokenizer.encode_as_lists([sentence])[0][: MAX_PROMPT + MAX_LENGTH]
-        assert found["num_tokens"].numpy()[row] == max(len(tokens) - 1, 0)
+        assert outputs["num_tokens"].numpy()[row] == max(len(tokens) - 1, 0)
         expected = log_probability(model, tokens) if len(tokens) else 0
-        assert found["log_probability"].numpy()[row] == pytest.approx(expected, abs=1e-4)
+        assert outputs["log_probability"].numpy()[row] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.slow
@@ -99,15 +102,15 @@ def test_several_end_tokens_end_a_text_and_are_no_part_of_it():
     generator = export.TextGenerator(
         model, tokenizer, max_length=MAX_LENGTH, max_prompt_length=MAX_PROMPT, eos_id=ends
     )
-    found = generator.text(["the cat", "on"])
+    outputs = generator.text(["the cat", "on"])
     for row, prompt in enumerate(prompts):
         ids = greedy_ids(model, prompt, ends)
         assert len(ids) < MAX_LENGTH and ids[-1] in ends[1:]
         expected = tokenizer.decode_as_strings([ids[:-1]])[0]
-        assert found["continuation"][row].numpy().decode() == expected
+        assert outputs["continuation"][row].numpy().decode() == expected
         whole = log_probability(model, np.array([*prompt, *ids]))
         score = whole - log_probability(model, prompt)
-        assert float(found["score"][row]) == pytest.approx(score, abs=1e-4)
+        assert float(outputs["score"][row]) == pytest.approx(score, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +184,9 @@ def test_the_prompt_is_limited_by_the_models_positions(model):
     ids = np.random.default_rng(5).integers(4, 9, (1, 40)).astype("int32")
     generator = export.TokenGenerator(model, Sample(seed=1), max_length=MAX_LENGTH)
     expected, score = generate(model, ids[:, -12:], Sample(seed=1), MAX_LENGTH)
-    found = generator.ids(ids, [40])
-    np.testing.assert_array_equal(found["ids"], expected)
-    np.testing.assert_allclose(found["score"], score, atol=1e-4)
+    outputs = generator.ids(ids, [40])
+    np.testing.assert_array_equal(outputs["ids"], expected)
+    np.testing.assert_allclose(outputs["score"], score, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -193,11 +196,11 @@ def test_id_0_of_a_prompt_is_a_token_of_a_model_without_padding():
     generator = export.TokenGenerator(model, "greedy", 3, MAX_PROMPT)
     rows = [[0, 7, 0], [5], [0, 0]]
     padded = [[*row, *[11] * (3 - len(row))] for row in rows]
-    found = generator.ids(padded, [len(row) for row in rows])
+    outputs = generator.ids(padded, [len(row) for row in rows])
     scores = generator.score_ids(padded, [len(row) for row in rows])
     for place, row in enumerate(rows):
         ids, score = generate(model, [row], "greedy", 3)
-        assert found["ids"][place].numpy().tolist() == ids[0].numpy().tolist()
-        np.testing.assert_allclose(found["score"][place], score[0], rtol=1e-5)
+        assert outputs["ids"][place].numpy().tolist() == ids[0].numpy().tolist()
+        np.testing.assert_allclose(outputs["score"][place], score[0], rtol=1e-5)
         expected = log_probability(model, np.array(row)) if len(row) > 1 else 0
         np.testing.assert_allclose(scores["log_probability"][place], expected, rtol=1e-4)

@@ -32,9 +32,9 @@ def test_a_word_has_the_label_of_its_first_piece(model):
     """The last word of the last text is beyond what the model reads, so it has none."""
     tagger = export.TextTagger(model, text.WordPiece(PIECES), LABELS, max_length=100)
     texts = [" unable  to\tgos", "go", "  ", "go go unable go go"]
-    found = {name: x.numpy() for name, x in tagger.text(texts).items()}
+    outputs = {name: x.numpy() for name, x in tagger.text(texts).items()}
     words = [[b"unable", b"to", b"gos"], [b"go"], [], [b"go", b"go", b"unable", b"go", b"go"]]
-    assert found["words"].tolist() == [row + [b""] * (5 - len(row)) for row in words]
+    assert outputs["words"].tolist() == [row + [b""] * (5 - len(row)) for row in words]
     # [CLS] un ##able to go ##s [SEP], and [CLS] go [SEP]
     rows, places = [[2, 4, 5, 7, 9, 8, 3], [2, 9, 3]], [[1, 3, 4], [1]]
     for row, (ids, firsts) in enumerate(zip(rows, places, strict=True)):
@@ -42,15 +42,15 @@ def test_a_word_has_the_label_of_its_first_piece(model):
         probabilities = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
         count = len(firsts)
         np.testing.assert_allclose(
-            found["probabilities"][row, :count], probabilities.max(axis=-1), atol=1e-5
+            outputs["probabilities"][row, :count], probabilities.max(axis=-1), atol=1e-5
         )
         expected = [LABELS[k].encode() for k in logits.argmax(axis=-1)]
-        assert found["labels"][row, :count].tolist() == expected
-        assert not found["probabilities"][row, count:].any()
-        assert not any(found["labels"][row, count:].tolist())
-    assert not found["probabilities"][2].any()
-    assert [bool(label) for label in found["labels"][3]] == [True] * 4 + [False]
-    assert found["probabilities"][3, 4] == 0
+        assert outputs["labels"][row, :count].tolist() == expected
+        assert not outputs["probabilities"][row, count:].any()
+        assert not any(outputs["labels"][row, count:].tolist())
+    assert not outputs["probabilities"][2].any()
+    assert [bool(label) for label in outputs["labels"][3]] == [True] * 4 + [False]
+    assert outputs["probabilities"][3, 4] == 0
 
 
 def test_labels_that_do_not_fit_are_refused(model):
@@ -70,9 +70,9 @@ def test_an_export_answers_as_python(model, tmp_path, assert_warmup_records_matc
         assert export.inspect(path).tokenizer == "WordPiece"
     assert replay.call_args.kwargs == {"uses_text": True}
     texts = tf.constant(["unable to go", "go"])
-    found, tagger = signatures["tag"](text=texts), export.TextTagger(model, tokenizer, LABELS)
+    outputs, tagger = signatures["tag"](text=texts), export.TextTagger(model, tokenizer, LABELS)
     for name, value in tagger.text(texts).items():
         if name == "probabilities":
-            np.testing.assert_allclose(found[name], value, atol=1e-6)
+            np.testing.assert_allclose(outputs[name], value, atol=1e-6)
         else:
-            np.testing.assert_array_equal(found[name], value)
+            np.testing.assert_array_equal(outputs[name], value)

@@ -32,8 +32,8 @@ def test_outputs_are_those_of_each_row_alone(model, signatures):
     for row, length in enumerate(lengths):
         alone = model({"token_ids": ids[row : row + 1, :length]})[0]
         np.testing.assert_allclose(logits[row, :length], alone, atol=1e-5)
-        found = model.head(features[row : row + 1, :length])[0]
-        np.testing.assert_allclose(found, alone, atol=1e-5)
+        row_logits = model.head(features[row : row + 1, :length])[0]
+        np.testing.assert_allclose(row_logits, alone, atol=1e-5)
     default = signatures["serving_default"](**inputs)["logits"]
     np.testing.assert_array_equal(default, logits)
 
