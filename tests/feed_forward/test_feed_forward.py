@@ -54,8 +54,8 @@ def with_gradients(layer, x):
     return output, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_weights)])
 
 
-def assert_alike(found, expected, atol):
-    for part, whole in zip(found, expected, strict=True):
+def assert_alike(results, expected, atol):
+    for part, whole in zip(results, expected, strict=True):
         part, whole = oracles.numpy_of(part), oracles.numpy_of(whole)
         np.testing.assert_allclose(part, whole, atol=atol * np.abs(whole).max(initial=1.0))
 
@@ -66,9 +66,9 @@ def assert_alike(found, expected, atol):
 def test_chunks_equal_one_pass(chunks, shape):
     """The rows are a multiple of one of these numbers, not of the others, and of any rank."""
     x = oracles.random(*shape)
-    found, expected = (with_gradients(built(chunks=c), x) for c in (chunks, 1))
-    assert len(found) == 6
-    assert_alike(found, expected, 1e-5)
+    results, expected = (with_gradients(built(chunks=c), x) for c in (chunks, 1))
+    assert len(results) == 6
+    assert_alike(results, expected, 1e-5)
 
 
 @pytest.mark.slow
@@ -86,16 +86,16 @@ def test_chunks_in_a_graph_of_unknown_sizes():
 
 
 def test_chunks_with_weights_that_are_frozen_or_adapted():
-    found, expected = built(chunks=3), built()
-    for layer in (found, expected):
+    chunked, expected = built(chunks=3), built()
+    for layer in (chunked, expected):
         layer.trainable = False
-    assert_alike(with_gradients(found, X), with_gradients(expected, X), 1e-5)
-    for layer in (found, expected):
+    assert_alike(with_gradients(chunked, X), with_gradients(expected, X), 1e-5)
+    for layer in (chunked, expected):
         layer.trainable = True
         layer.intermediate.enable_lora(2)
         oracles.scramble(layer)
-    assert len(with_gradients(found, X)) == 7
-    assert_alike(with_gradients(found, X), with_gradients(expected, X), 1e-5)
+    assert len(with_gradients(chunked, X)) == 7
+    assert_alike(with_gradients(chunked, X), with_gradients(expected, X), 1e-5)
 
 
 def test_each_chunk_has_its_own_dropout_reused_by_the_backward_pass():
@@ -129,8 +129,8 @@ def test_gradients_of_many_chunks_are_summed_in_float32():
     x = np.ones((1, length, D), "float32")
     layer, whole = built(chunks=length, dtype="mixed_bfloat16"), built()
     run = tf.function(with_gradients)
-    found, expected = (run(each, x)[2:] for each in (layer, whole))
-    for part, exact in zip(found, expected, strict=True):
+    gradients, expected = (run(each, x)[2:] for each in (layer, whole))
+    for part, exact in zip(gradients, expected, strict=True):
         assert part.dtype == "float32"
         np.testing.assert_allclose(part, exact, atol=0.03 * np.abs(exact).max())
 

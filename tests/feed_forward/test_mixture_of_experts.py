@@ -64,14 +64,14 @@ def expert_output(layer, e, x):
 )
 def test_output_equals_the_formula(make, router, top_k):
     layer = built(make(), top_k=top_k, router=router, use_router_bias=top_k == 2)
-    found, expected = layer(X), np.zeros(X.shape)
+    output, expected = layer(X), np.zeros(X.shape)
     used = set()
     for index in np.ndindex(B, T):
         _, weights = routed(layer, X[index])
         used |= set(weights)
         expected[index] = sum(w * expert_output(layer, e, X[index]) for e, w in weights.items())
     assert len(used) == E
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
 def with_gradients(layer, x, **arguments):
@@ -86,7 +86,7 @@ def with_gradients(layer, x, **arguments):
 def test_gradients_are_those_of_a_loop_over_all_experts():
     """Each expert computes every position there, and a weight of 0 leaves it out."""
     layer = built(FeedForward(F))
-    found = with_gradients(layer, X)
+    results = with_gradients(layer, X)
 
     def every_expert(x):
         logits = ops.matmul(x, layer.router_kernel)
@@ -102,7 +102,7 @@ def test_gradients_are_those_of_a_loop_over_all_experts():
         output = every_expert(x)
         loss = tf.reduce_sum(tf.sin(output))
     gradients = tape.gradient(loss, [x, *(w.value for w in layer.trainable_weights)])
-    for part, whole in zip(found, (output, *gradients), strict=True):
+    for part, whole in zip(results, (output, *gradients), strict=True):
         assert np.abs(whole).max() > 0
         np.testing.assert_allclose(part, whole, atol=1e-5)
 
@@ -117,15 +117,15 @@ def test_an_output_is_the_same_alone_and_in_a_batch():
 
 def test_padding_changes_no_output_and_no_loss():
     layer = built(z_loss=0.1, balance_loss=0.3, top_k=2)
-    found = with_gradients(layer, X, padding_mask=REAL, training=True)
+    results = with_gradients(layer, X, padding_mask=REAL, training=True)
     losses = [float(x) for x in layer.losses]
     other = np.where(REAL[..., None], X, 100 * oracles.random(B, T, D, seed=3)).astype("float32")
     changed = with_gradients(layer, other, padding_mask=REAL, training=True)
-    np.testing.assert_allclose(changed[0], found[0], atol=1e-6)
-    np.testing.assert_array_equal(found[0].numpy()[~REAL], 0)
+    np.testing.assert_allclose(changed[0], results[0], atol=1e-6)
+    np.testing.assert_array_equal(results[0].numpy()[~REAL], 0)
     np.testing.assert_allclose([float(x) for x in layer.losses], losses, rtol=1e-5)
     alone = layer(X[REAL][None], training=True)
-    np.testing.assert_allclose(alone[0], found[0].numpy()[REAL], atol=1e-6)
+    np.testing.assert_allclose(alone[0], results[0].numpy()[REAL], atol=1e-6)
     np.testing.assert_allclose([float(x) for x in layer.losses], losses, rtol=1e-5)
 
 
@@ -144,8 +144,8 @@ def test_losses_equal_the_formulas_and_exist_in_training_only():
     number = REAL.sum()
     balance = E * sum(counts / (K * number) * probabilities / number)
     assert balance > 1
-    found = [float(x) for x in layer.losses]
-    np.testing.assert_allclose(found, [0.3 * balance, 0.1 * squares / number], rtol=1e-5)
+    losses = [float(x) for x in layer.losses]
+    np.testing.assert_allclose(losses, [0.3 * balance, 0.1 * squares / number], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -170,14 +170,14 @@ def test_the_losses_of_two_replicas_are_those_of_one(monkeypatch):
         layer(X[part], padding_mask=REAL[part], training=True)
     totals = [first + second for first, second in zip(*sums, strict=True)]
     monkeypatch.setattr(replicas, "num_replicas", lambda: 2)
-    found = np.zeros(2)
+    losses = np.zeros(2)
     for part in parts:
-        given = iter(totals)
-        monkeypatch.setattr(mixture_of_experts, "replica_sum", lambda value: next(given))
-        monkeypatch.setattr(replicas, "replica_sum", lambda value: next(given))
+        iterator = iter(totals)
+        monkeypatch.setattr(mixture_of_experts, "replica_sum", lambda value: next(iterator))
+        monkeypatch.setattr(replicas, "replica_sum", lambda value: next(iterator))
         layer(X[part], padding_mask=REAL[part], training=True)
-        found += [float(x) / 2 for x in layer.losses]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+        losses += [float(x) / 2 for x in layer.losses]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
 
 
 def groups_of(counts, total):
@@ -202,9 +202,9 @@ def test_blocks_equal_slices_with_gradients(counts, total):
         x, weights = tf.convert_to_tensor(rows), tf.convert_to_tensor(kernels)
         with tf.GradientTape() as tape:
             tape.watch([x, weights])
-            found = run(tf.matmul, x, tf.convert_to_tensor(counts), [weights])
-            loss = tf.reduce_sum(tf.sin(found))
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+            output = run(tf.matmul, x, tf.convert_to_tensor(counts), [weights])
+            loss = tf.reduce_sum(tf.sin(output))
+        np.testing.assert_allclose(output, expected, atol=1e-5)
         results.append(tape.gradient(loss, [x, weights]))
     for result in results[1:]:
         oracles.check_each(result, results[0], atol=1e-4)
@@ -216,8 +216,8 @@ def test_graphs_of_unknown_sizes_and_xla_equal_eager():
     expected = with_gradients(layer, X)
     spec = [tf.TensorSpec((None, None, D))]
     for arguments in ({"input_signature": spec}, {"jit_compile": True}):
-        found = tf.function(lambda x: with_gradients(layer, x), **arguments)(X)
-        oracles.check_each(found, expected, atol=1e-5)
+        results = tf.function(lambda x: with_gradients(layer, x), **arguments)(X)
+        oracles.check_each(results, expected, atol=1e-5)
 
 
 def test_a_shared_layer_is_added():
@@ -250,10 +250,10 @@ def test_dropout_applies_to_the_hidden_layer_in_training_only():
 def test_the_router_is_float32():
     reference, layer = built(), built(dtype="mixed_bfloat16")
     x = ops.convert_to_numpy(ops.cast(ops.cast(X, layer.compute_dtype), "float32"))
-    found = layer(x)
-    assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
+    output = layer(x)
+    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
     scale = np.abs(reference(x)).max()
-    np.testing.assert_allclose(oracles.numpy_of(found), reference(x), atol=2.0**-5 * scale)
+    np.testing.assert_allclose(oracles.numpy_of(output), reference(x), atol=2.0**-5 * scale)
 
 
 def test_a_near_tie_is_decided_in_float32():

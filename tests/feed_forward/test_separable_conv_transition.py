@@ -79,12 +79,12 @@ def test_block_passes_its_mask_to_the_transition():
     stack = Stack(block, 1)
     stack.build(X.shape)
     oracles.scramble(stack)
-    found = np.asarray(stack(X, padding_mask=REAL))
+    output = np.asarray(stack(X, padding_mask=REAL))
     masked = keras.layers.Masking()(X * REAL[..., None])
-    np.testing.assert_allclose(np.asarray(stack(masked))[REAL], found[REAL], atol=1e-6)
+    np.testing.assert_allclose(np.asarray(stack(masked))[REAL], output[REAL], atol=1e-6)
     for b, length in enumerate(REAL.sum(axis=1)):
         alone = stack(X[b : b + 1, :length])
-        np.testing.assert_allclose(found[b, :length], alone[0], atol=1e-5)
+        np.testing.assert_allclose(output[b, :length], alone[0], atol=1e-5)
 
 
 def test_dropout_applies_to_the_hidden_layer_in_training_only():
@@ -135,8 +135,8 @@ def test_masked_slots_have_no_influence_for_any_mask_rank():
     mask = slots[:, length:]
     masks = [{"attention_mask": mask}, {"attention_mask": mask[:, None]}]
     for masked in (*masks, {"padding_mask": slots[:, 0]}):
-        found, _ = layer(X[:, length:], cache=cache, **masked)
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        output, _ = layer(X[:, length:], cache=cache, **masked)
+        np.testing.assert_allclose(output, expected, atol=1e-6)
     with pytest.raises(ValueError, match="`attention_mask` must"):
         layer(X[:, length:], cache=cache, attention_mask=mask[:, :, 1:])
 
