@@ -59,10 +59,10 @@ def oracle(layer, x):
 @pytest.mark.parametrize("tied, div_val", [(False, DIV), ("all_but_first", DIV), (True, 1)])
 def test_output_equals_the_formula(tied, div_val):
     layer = built(CUTOFFS, div_val, tied_projections=tied)
-    found = layer(X)
+    output = layer(X)
     for index in [(0, 0), (1, 5), (2, 36)]:
         expected = oracle(layer, X[index].astype("float64"))
-        np.testing.assert_allclose(found[index], expected, atol=1e-5)
+        np.testing.assert_allclose(output[index], expected, atol=1e-5)
 
 
 def test_one_cluster_equals_the_plain_softmax():
@@ -97,15 +97,15 @@ def test_the_gradient_is_that_of_the_full_table(kind, compiled, cutoffs):
                 tape.watch(x)
                 value = tf.reduce_sum(shares * losses(x, labels))
             # The embedding's own first projection is used by the embedding only.
-            found = tape.gradient(value, [x, *weights], unconnected_gradients="zero")
-            return [tf.convert_to_tensor(x) for x in found]
+            derivatives = tape.gradient(value, [x, *weights], unconnected_gradients="zero")
+            return [tf.convert_to_tensor(x) for x in derivatives]
 
         return (tf.function(run, unknown, jit_compile=True) if compiled else run)(*inputs)
 
-    found = gradients(layer, compiled)
+    layer_gradients = gradients(layer, compiled)
     expected = gradients(lambda x, labels: -tf.gather(layer(x), labels, batch_dims=2))
     assert sum(np.any(x != 0) for x in expected) == len(weights)
-    oracles.check_each(found, expected, atol=1e-5, scaled=True)
+    oracles.check_each(layer_gradients, expected, atol=1e-5, scaled=True)
 
 
 @pytest.mark.slow
@@ -171,9 +171,9 @@ def test_padding_has_no_loss():
 def test_half_precision():
     layer, reference = built(policy="mixed_float16"), built()
     labels = LABELS["some"]
-    for found, expected in [(layer(X), reference(X)), (layer(X, labels), reference(X, labels))]:
-        assert keras.backend.standardize_dtype(found.dtype) == "float32"
-        np.testing.assert_allclose(found, expected, atol=0.02)
+    for output, expected in [(layer(X), reference(X)), (layer(X, labels), reference(X, labels))]:
+        assert keras.backend.standardize_dtype(output.dtype) == "float32"
+        np.testing.assert_allclose(output, expected, atol=0.02)
     # Exponentials of 101 words at a low precision would be off by far more, and so would biases.
     np.testing.assert_allclose(np.exp(layer(X)).sum(-1), 1.0, atol=1e-5)
     np.testing.assert_allclose(layer(0 * X), reference(0 * X), atol=1e-6)

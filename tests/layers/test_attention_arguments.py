@@ -187,8 +187,8 @@ def test_symbolic_shapes():
     assert weights.shape == (None, 2, None, 5) and weights.dtype == "float32"
     model = keras.Model([query, value], [output, weights])
     for batch, length in ((1, 2), (3, 4)):
-        found = model([np.ones((batch, length, 8)), np.ones((batch, 5, 6))])
-        assert [tuple(x.shape) for x in found] == [(batch, length, 9), (batch, 2, length, 5)]
+        outputs = model([np.ones((batch, length, 8)), np.ones((batch, 5, 6))])
+        assert [tuple(x.shape) for x in outputs] == [(batch, length, 9), (batch, 2, length, 5)]
 
 
 def test_any_initializer_of_keras_will_do():

@@ -44,9 +44,9 @@ def test_dropout_is_applied_once_to_each_weight(pattern, implementation):
     places = np.arange(T)
     allowed = np.asarray(pattern.allowed(places, places))
     weights = np.broadcast_to(allowed / allowed.sum(axis=1, keepdims=True), (B, T, T))
-    found = dropped_weights(pattern, rate, implementation)
-    kept = found != 0
-    np.testing.assert_allclose(found[kept], weights[kept] / (1 - rate), rtol=1e-5)
+    after_dropout = dropped_weights(pattern, rate, implementation)
+    kept = after_dropout != 0
+    np.testing.assert_allclose(after_dropout[kept], weights[kept] / (1 - rate), rtol=1e-5)
     count = B * allowed.sum()
     dropped = 1 - kept.sum() / count
     assert abs(dropped - rate) < 4 * np.sqrt(rate * (1 - rate) / count)

@@ -57,7 +57,7 @@ def test_integers_are_read_as_floats():
         layer.build(x.shape, x.shape)
     oracles.scramble(theirs)
     ours.set_weights(theirs.get_weights())
-    found = ours(x, x)
-    assert found.dtype == "float32"
+    output = ours(x, x)
+    assert output.dtype == "float32"
     expected = theirs(*2 * [x.astype("float32")])
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(output, expected, atol=1e-5)

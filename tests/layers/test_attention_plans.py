@@ -34,8 +34,8 @@ def both_plans(pattern, call, **arguments):
     return zip(*(output_and_gradients(layer, X, **call) for layer in layers), strict=True)
 
 
-def assert_equal(found, atol=2e-5):
-    for tiles, matrix in found:
+def assert_equal(pairs, atol=2e-5):
+    for tiles, matrix in pairs:
         scale = max(1.0, np.abs(matrix).max())
         np.testing.assert_allclose(tiles / scale, matrix / scale, atol=atol)
 

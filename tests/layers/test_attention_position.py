@@ -55,12 +55,12 @@ def test_oracle():
     everything = np.ones((T, S), bool)
     defaults = np.tile(np.arange(S - T, S), (B, 1)), np.tile(np.arange(S), (B, 1))
     rng = np.random.default_rng(0)
-    given = rng.integers(0, 30, (B, T)), rng.integers(0, 30, (B, S))
+    positions = rng.integers(0, 30, (B, T)), rng.integers(0, 30, (B, S))
     for places, call in (
         (defaults, {}),
-        (given, {"query_positions": given[0], "key_positions": given[1]}),
-        ((given[0], defaults[1]), {"query_positions": given[0]}),
-        ((defaults[0], given[1]), {"key_positions": given[1]}),
+        (positions, {"query_positions": positions[0], "key_positions": positions[1]}),
+        ((positions[0], defaults[1]), {"query_positions": positions[0]}),
+        ((defaults[0], positions[1]), {"key_positions": positions[1]}),
     ):
         output, scores = layer(X, CONTEXT, return_attention_scores=True, **call)
         expected, weights = attention(layer, X, CONTEXT, *places, everything)

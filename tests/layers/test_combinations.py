@@ -87,8 +87,8 @@ def test_plan_and_matrix_equal_the_formula(row):
     expected, real = formula(layers[1], row)
     largest = np.abs(expected).max()
     assert largest > 0.1
-    for found in (matrix[0], tiles[0]):
-        np.testing.assert_allclose(found[real] / largest, expected[real] / largest, atol=5e-5)
+    for output in (matrix[0], tiles[0]):
+        np.testing.assert_allclose(output[real] / largest, expected[real] / largest, atol=5e-5)
     names = ["input", *(weight.path for weight in layers[0].trainable_weights)]
     for name, one, other in zip(names, tiles[1:], matrix[1:], strict=True):
         scale = max(1.0, np.abs(other).max())

@@ -86,12 +86,12 @@ FAST = ("packed rows", "causal, more keys", "pairs")
 def test_the_kernel_gives_what_the_matrix_gives(case, kernel):
     arguments, inputs, call = CASES[case]
     shapes = [x.shape for x in inputs]
-    found = []
+    results = []
     for plan in ("auto", "dense"):
         layer = built(shapes, implementation=plan, **arguments)
-        found.append([oracles.numpy_of(x) for x in with_gradients(layer, inputs, call)])
+        results.append([oracles.numpy_of(x) for x in with_gradients(layer, inputs, call)])
         assert len(kernel) == 2  # by "auto", not by "dense"
-    oracles.check_each(*found, atol=1e-5, scaled=True)
+    oracles.check_each(*results, atol=1e-5, scaled=True)
 
 
 def test_causality_needs_no_mask_where_queries_and_keys_stand_together(kernel):

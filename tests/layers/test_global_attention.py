@@ -105,8 +105,8 @@ def test_queries_after_earlier_keys_have_their_own_positions():
     np.testing.assert_allclose(layer(X[:, 3:], X), whole[:, 3:], atol=1e-5)
     np.testing.assert_allclose(layer(X[:, 9:], X), whole[:, 9:], atol=1e-5)
     places = np.random.default_rng(0).permutation(T).astype("int32")
-    found = layer(X[:, places], X, query_positions=places)
-    np.testing.assert_allclose(found, whole.numpy()[:, places], atol=1e-5)
+    output = layer(X[:, places], X, query_positions=places)
+    np.testing.assert_allclose(output, whole.numpy()[:, places], atol=1e-5)
 
 
 @pytest.mark.slow

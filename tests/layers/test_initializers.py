@@ -51,15 +51,15 @@ def test_one_seed_draws_the_same():
 def test_no_initializer_is_a_function(monkeypatch, name):
     """Keras compiles `initializer.__call__` for large weights under a distribution on JAX, which
     fails for a function."""
-    found, add_weight = [], keras.layers.Layer.add_weight
+    initializers, add_weight = [], keras.layers.Layer.add_weight
 
     def recorded(layer, shape=None, initializer=None, *arguments, **options):
-        found.append(initializer)
+        initializers.append(initializer)
         return add_weight(layer, shape, initializer, *arguments, **options)
 
     monkeypatch.setattr(keras.layers.Layer, "add_weight", recorded)
     make(name)
-    assert found and not [f for f in found if inspect.isroutine(f)]
+    assert initializers and not [f for f in initializers if inspect.isroutine(f)]
 
 
 SHARDED = """

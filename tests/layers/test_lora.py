@@ -130,8 +130,8 @@ def test_outputs_are_equal_at_first_and_adapters_alone_train():
     paths = layers.add_lora(model, R, targets=["attention/*", "feed_forward/*", "query"])
     assert len(paths) == 9  # of cross-attention the queries alone
     np.testing.assert_array_equal(output(model, X, CONTEXT), before)
-    found = [weight.name for weight in model.trainable_variables]
-    assert len(found) == 2 * 9 and all("lora" in name for name in found)
+    names = [weight.name for weight in model.trainable_variables]
+    assert len(names) == 2 * 9 and all("lora" in name for name in names)
     assert len(model.weights) == count + 2 * 9
 
 
@@ -186,16 +186,16 @@ def test_generation_reads_the_adapters():
     first, _ = generation.generate(model, prompt, max_length=4)
     layers.add_lora(model, R, targets=["attention/*"])
     scramble_adapters(model)
-    found = np.asarray(generation.generate(model, prompt, max_length=4)[0])
-    assert not np.array_equal(found, first)
+    ids = np.asarray(generation.generate(model, prompt, max_length=4)[0])
+    assert not np.array_equal(ids, first)
     text = np.array(prompt)
     for _ in range(4):  # without a cache
         text = np.append(text, output(model, text)[:, -1:, 1:].argmax(-1) + 1, axis=1)
-    for row, whole in zip(found, text[:, 3:], strict=True):
+    for row, whole in zip(ids, text[:, 3:], strict=True):
         length = np.argmax(row == 3) + 1 if 3 in row else len(row)
         np.testing.assert_array_equal(row[:length], whole[:length])
     layers.merge_lora(model)
-    np.testing.assert_array_equal(generation.generate(model, prompt, max_length=4)[0], found)
+    np.testing.assert_array_equal(generation.generate(model, prompt, max_length=4)[0], ids)
 
 
 def test_a_file_of_adapters_makes_the_same_model_of_the_same_weights(adapted, tmp_path):
@@ -261,9 +261,9 @@ def test_a_reversible_stack_gives_adapters_the_gradient_of_the_same_function():
     weights = model.trainable_variables
     with tf.GradientTape() as tape:
         value = loss()
-    found = tape.gradient(value, weights)
+    gradients = tape.gradient(value, weights)
     ways = [oracles.random(*weight.shape, seed=9) for weight in weights]
-    slope = sum(float(ops.sum(g * way)) for g, way in zip(found, ways, strict=True))
+    slope = sum(float(ops.sum(g * way)) for g, way in zip(gradients, ways, strict=True))
     sides = []
     for step in (1e-2, -2e-2):
         for weight, way in zip(weights, ways, strict=True):
@@ -288,8 +288,8 @@ def test_adapters_are_float32_at_least(policy):
     assert np.abs(expected - before).max() > 0.1
     layers.merge_lora(model)
     tolerance = {"mixed_bfloat16": 0.1, "float64": 1e-12}[policy]
-    found = np.asarray(ops.cast(model(X), "float64"))
-    np.testing.assert_allclose(found, expected, atol=tolerance)
+    merged = np.asarray(ops.cast(model(X), "float64"))
+    np.testing.assert_allclose(merged, expected, atol=tolerance)
 
 
 def test_bad_calls_are_refused(tmp_path):

@@ -46,11 +46,11 @@ def trained(kind, **options):
     return output, model.predict(data, verbose=0), weights, moved == is_part
 """
 ON_JAX = """
-found = {kind: trained(kind) for kind in ("stack", "remat", "reversible")}
-errors = [float(abs(x - y).max()) for x, y, _, _ in found.values()]
-ways = [found[kind][2] for kind in ("stack", "remat")]
+results = {kind: trained(kind) for kind in ("stack", "remat", "reversible")}
+errors = [float(abs(x - y).max()) for x, y, _, _ in results.values()]
+ways = [results[kind][2] for kind in ("stack", "remat")]
 errors += [float(abs(x - y).max()) for x, y in zip(*ways)]
-print(json.dumps([max(errors), all(way[3] for way in found.values())]))
+print(json.dumps([max(errors), all(way[3] for way in results.values())]))
 """
 
 

@@ -31,7 +31,7 @@ def test_weights_are_the_head_and_the_table():
     assert any(w is head.embedding.table for w in head.weights)
 
 
-@pytest.mark.parametrize("given", [None, "table"])
-def test_invalid_arguments_raise(given):
+@pytest.mark.parametrize("embedding", [None, "table"])
+def test_invalid_arguments_raise(embedding):
     with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):
-        MaskedTokenHead(given)
+        MaskedTokenHead(embedding)

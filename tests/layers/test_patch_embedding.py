@@ -23,9 +23,9 @@ def test_output_equals_the_formula(class_token):
         for column in (0, 2, 4):
             patch = IMAGES[:, row : row + 2, column : column + 2]
             expected.append(patch.reshape(2, -1) @ kernel + bias)
-    found = layer(IMAGES)
-    np.testing.assert_allclose(found, np.stack(expected, axis=1), atol=1e-5)
-    assert found.shape[1] == layer.num_tokens(IMAGES.shape[1:]) == 6 + class_token
+    output = layer(IMAGES)
+    np.testing.assert_allclose(output, np.stack(expected, axis=1), atol=1e-5)
+    assert output.shape[1] == layer.num_tokens(IMAGES.shape[1:]) == 6 + class_token
 
 
 def test_images_of_other_channels_raise():

@@ -20,10 +20,10 @@ def test_output_equals_the_formula():
     oracles.scramble(layer)
     kernel, bias, start = map(oracles.numpy_of, layer.weights)
     pixels = [[0, 0, 0], [255, 0, 128], [255, 255, 255], [3, 254, 7]]
-    found = layer(np.append([[START]], ids_of(pixels), axis=1))
-    np.testing.assert_allclose(found[0, 0], start, atol=1e-6)
+    output = layer(np.append([[START]], ids_of(pixels), axis=1))
+    np.testing.assert_allclose(output[0, 0], start, atol=1e-6)
     expected = (np.array(pixels) / 127.5 - 1) @ kernel + bias
-    np.testing.assert_allclose(found[0, 1:], expected, atol=1e-5)
+    np.testing.assert_allclose(output[0, 1:], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ def test_output_equals_the_formula(layer):
     )
     np.testing.assert_allclose(layer(X), expected, atol=1e-5)
     places = [7, 2, 3, 11, 5]
-    found = layer(X, query_positions=places, key_positions=places)
+    output = layer(X, query_positions=places, key_positions=places)
     alone = layer.block(X + table(layer, *places), query_positions=places, key_positions=places)
-    np.testing.assert_allclose(found, alone, atol=1e-6)
+    np.testing.assert_allclose(output, alone, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -45,9 +45,9 @@ def test_memory_slots_precede_the_input_positions(layer):
     whole = layer(np.concatenate([MEMORY, X], axis=1))
     np.testing.assert_allclose(layer(X, memory=MEMORY), whole[:, M:], atol=1e-5)
     places = np.array([4, 9, 1, 6, 8, 2, 12, 3])
-    found = layer(X, memory=MEMORY, query_positions=places[M:], key_positions=places)
+    output = layer(X, memory=MEMORY, query_positions=places[M:], key_positions=places)
     whole = layer(np.concatenate([MEMORY, X], axis=1), query_positions=places, key_positions=places)
-    np.testing.assert_allclose(found, whole[:, M:], atol=1e-5)
+    np.testing.assert_allclose(output, whole[:, M:], atol=1e-5)
     mask = np.array([[False] * M, [True] * M])
     masked = layer(X, memory=MEMORY, memory_mask=mask)
     np.testing.assert_allclose(masked[1], layer(X, memory=MEMORY)[1], atol=1e-6)

@@ -69,21 +69,21 @@ def alone(layer):
     real = np.arange(longest) < np.array([[len(places)] for _, places in SPANS])
     for n, (row, places) in enumerate(SPANS):
         rows[n, : len(places)] = X[row, places]
-    of_rows = output_and_gradients(layer, rows, upstream=real[..., None], value_mask=real)
-    of_tokens = np.zeros((2, ROWS, T, D))
+    row_arrays = output_and_gradients(layer, rows, upstream=real[..., None], value_mask=real)
+    token_arrays = np.zeros((2, ROWS, T, D))
     for n, (row, places) in enumerate(SPANS):
-        for found, put in zip(of_rows, of_tokens):
-            put[row, places] = found[n, : len(places)]
-    return [*of_tokens, *of_rows[2:]]
+        for array, put in zip(row_arrays, token_arrays):
+            put[row, places] = array[n, : len(places)]
+    return [*token_arrays, *row_arrays[2:]]
 
 
 @pytest.mark.parametrize("name", slow_but(["nested"], PLANS))
 def test_packed_documents_equal_each_alone_and_do_not_touch_each_other(name):
     layer, real = built(**PLANS[name]), IDS > 0
-    found = output_and_gradients(layer, X, upstream=real[..., None], segment_ids=IDS)
+    results = output_and_gradients(layer, X, upstream=real[..., None], segment_ids=IDS)
     expected = alone(built("dense", **PLANS[name]))
     expected[0][~real] = oracles.numpy_of(layer.output_bias)
-    oracles.check_each(found, expected, atol=2e-5, scaled=True)
+    oracles.check_each(results, expected, atol=2e-5, scaled=True)
     assert all(np.abs(gradient).max() > 1e-3 for gradient in expected[1:3])
     (row, places), changed = SPANS[2], X.copy()
     changed[row, places] += 1
@@ -98,8 +98,8 @@ def test_packed_documents_equal_each_alone_and_do_not_touch_each_other(name):
 def test_the_matrix_of_scores_gives_the_same():
     layers = [built(how, **PLANS["lsh"]) for how in ("blockwise", "dense")]
     call = {"segment_ids": IDS, "value_mask": np.arange(T)[None] % 7 != 3}
-    found = (output_and_gradients(layer, X, **call) for layer in layers)
-    oracles.check_each(*found, atol=2e-5, scaled=True)
+    results = (output_and_gradients(layer, X, **call) for layer in layers)
+    oracles.check_each(*results, atol=2e-5, scaled=True)
     output, scores = layers[0](X, X, **call, return_attention_scores=True)
     np.testing.assert_array_equal(output, layers[0](X, X, **call))
     same = (IDS[:, :, None] == IDS[:, None, :]) & (IDS[:, :, None] > 0)
@@ -111,13 +111,13 @@ def test_the_matrix_of_scores_gives_the_same():
 def test_a_document_longer_than_every_window_is_read_whole():
     length = 2100  # windows reach 1,024 keys, and 2,048 are a row that windows might be enough for
     x, ids = oracles.random(1, length, 3), np.ones((1, length), "int32")
-    found = []
+    outputs = []
     for implementation in ("blockwise", "dense"):
         layer = MultiHeadAttention(1, 2, pattern="causal", implementation=implementation)
         layer.build(x.shape, x.shape)
         layer.set_weights([oracles.random(*w.shape, seed=n) for n, w in enumerate(layer.weights)])
-        found.append(layer(x, x, segment_ids=ids))
-    np.testing.assert_allclose(*found, atol=1e-5)
+        outputs.append(layer(x, x, segment_ids=ids))
+    np.testing.assert_allclose(*outputs, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -131,12 +131,12 @@ def test_a_pattern_of_ones_own_gets_positions_in_the_document():
         def attend(self, inputs, log_weight=False):
             raise AssertionError("its own plan does not know packed rows")
 
-    found = built(pattern=Firsts())(X, X, segment_ids=IDS)
+    output = built(pattern=Firsts())(X, X, segment_ids=IDS)
     layer = built("dense", pattern=Firsts())
     for row, places in SPANS:
         document = X[row : row + 1, places]
         np.testing.assert_allclose(
-            found[row][places[0] : places[-1] + 1], layer(document, document)[0], atol=1e-5
+            output[row][places[0] : places[-1] + 1], layer(document, document)[0], atol=1e-5
         )
 
 
@@ -165,11 +165,11 @@ def test_a_block_passes_segments_on_and_counts_positions_in_documents():
     block = PositionedBlock(block, Learned(17))
     block.build(X.shape)
     oracles.scramble(block)
-    found = block(X, segment_ids=IDS)
+    output = block(X, segment_ids=IDS)
     for row, places in SPANS:
         document = X[row : row + 1, places]
         np.testing.assert_allclose(
-            found[row][places[0] : places[-1] + 1], block(document)[0], atol=1e-5
+            output[row][places[0] : places[-1] + 1], block(document)[0], atol=1e-5
         )
 
 
