@@ -90,7 +90,7 @@ def test_early_exit_equals_all_steps():
 
 @pytest.mark.parametrize("mode", ["eager", slow("graph")])
 def test_the_loop_ends_with_the_last_real_position(mode):
-    layer = built(max_steps=11, bias=4.0, of_block={"kind": Counting})
+    layer = built(max_steps=11, bias=4.0, block_arguments={"kind": Counting})
     last = oracle(layer)[1].max()
     assert 2 < last < 11
     run = layer if mode == "eager" else tf.function(layer)
@@ -102,7 +102,7 @@ def test_the_loop_ends_with_the_last_real_position(mode):
 @pytest.mark.parametrize("bias, steps", [(20.0, 1), slow(-20.0, 3)])
 def test_limits(bias, steps):
     """Halting at once takes one step; never halting takes all steps."""
-    layer = built(3, bias, position="timestep", of_block={"residual": "pre_norm"})
+    layer = built(3, bias, position="timestep", block_arguments={"residual": "pre_norm"})
     layer.halting_unit.kernel.assign(np.zeros((D, 1)))
     plain = Recurrent(layer.block, steps, "timestep")
     plain.build(X.shape)
@@ -183,7 +183,7 @@ def test_each_step_has_its_own_dropout():
 def test_losses_of_the_block_leave_the_loop():
     """The loss of a dynamic span is added at every step taken."""
     pattern = AdaptiveSpan(4, ramp=2, dynamic=True, span_loss=0.5, initial_span=0.3)
-    layer = built(of_block={"pattern": pattern}, max_steps=3, bias=-9.0)
+    layer = built(block_arguments={"pattern": pattern}, max_steps=3, bias=-9.0)
     layer(X)
     expected = sum(float(loss) for loss in layer.losses)
     assert len(layer.losses) == 4 and expected > 0.1

@@ -14,7 +14,7 @@ from keras_attn.memory import SegmentMemory
 @pytest.mark.slow
 @pytest.mark.parametrize("variant, grows", [(VARIANTS[0], False), (VARIANTS[1], True)])
 def test_cached_steps_equal_one_pass(variant, grows):
-    layer = built(3, variant=variant, position="timestep", of_block={"cross": True})
+    layer = built(3, variant=variant, position="timestep", block_arguments={"cross": True})
     whole = layer(X, CONTEXT)
     cache = layer.initial_cache(B, None if grows else T + 2)
     context_cache, start = layer.context_cache(ops.array(CONTEXT)), 0
@@ -28,7 +28,7 @@ def test_cached_steps_equal_one_pass(variant, grows):
 
 @pytest.mark.slow
 def test_segments_with_memory_equal_one_pass():
-    layer, memory = built(3, of_block={"score": "relative"}), SegmentMemory(T)
+    layer, memory = built(3, block_arguments={"score": "relative"}), SegmentMemory(T)
     whole = layer(X)
     state = memory.initial(B, layer.num_layers, D)
     for start, end in ((0, 2), (2, 5)):

@@ -40,7 +40,7 @@ def test_halting_is_the_last_of_the_outputs():
 
 @pytest.mark.slow
 def test_cached_positions_have_the_halting_of_one_pass():
-    layer = built(3, of_block={"cross": True})
+    layer = built(3, block_arguments={"cross": True})
     _, whole = layer(X, CONTEXT, return_halting=True)
     cache, context_cache = layer.initial_cache(B, T), layer.context_cache(ops.array(CONTEXT))
     for start, end in ((0, 2), (2, 5)):

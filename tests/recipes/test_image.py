@@ -90,9 +90,9 @@ def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
     classify = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["classify"]
     test = read_images("digits")["test"]
     images = test.take(range(179)).astype("float32") / 16
-    found = classify(images=tf.constant(images))
-    assert np.mean(found["class"] == test.take_labels(range(179))) == pytest.approx(value)
-    np.testing.assert_allclose(tf.reduce_sum(found["probabilities"], axis=-1), 1, atol=1e-5)
+    outputs = classify(images=tf.constant(images))
+    assert np.mean(outputs["class"] == test.take_labels(range(179))) == pytest.approx(value)
+    np.testing.assert_allclose(tf.reduce_sum(outputs["probabilities"], axis=-1), 1, atol=1e-5)
 
 
 def test_labels_are_those_of_the_images():
@@ -147,8 +147,8 @@ def test_a_pass_reads_each_image_once():
             images, batch_size=2, steps=3, seed=4, encode=lambda x, _: x.ravel()
         )
         for epoch in range(start, 5):
-            found = [int(x) for index in range(len(batches)) for x in batches.batch(epoch, index)]
-            read.setdefault(epoch, []).append(found)
+            numbers = [int(x) for index in range(len(batches)) for x in batches.batch(epoch, index)]
+            read.setdefault(epoch, []).append(numbers)
     assert all(again == first for first, *others in read.values() for again in others)
     stream = [x for epoch in range(5) for x in read[epoch][0]]
     passes = [stream[i : i + 5] for i in range(0, 30, 5)]

@@ -55,8 +55,8 @@ def logits_of(model, source, target):
         s, *_ = lstm(s, weights(layer), *before)
     score = oracles.additive(*weights(model.attention.score))
     everywhere = np.ones((len(target), len(source)), bool)
-    of_attention = oracles.attention_weights(model.attention)
-    (c,), _ = oracles.attention(s[None], x[None], of_attention, everywhere, score)
+    attention_weights = oracles.attention_weights(model.attention)
+    (c,), _ = oracles.attention(s[None], x[None], attention_weights, everywhere, score)
     kernel, bias = weights(model.readout)
     return np.tanh(np.concatenate([s, c], axis=1) @ kernel + bias) @ table.T
 

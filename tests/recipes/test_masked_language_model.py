@@ -64,8 +64,8 @@ def test_the_perplexity_counts_each_masked_token_alike(text, tmp_path):
         log_probs = np.asarray(keras.ops.log_softmax(run.model(inputs)))
         losses.append(-np.take_along_axis(log_probs, targets[..., None], -1)[targets > 0])
     assert len({len(part) for part in losses}) > 1
-    found = run.evaluate()["test"]["perplexity"]
-    assert found == pytest.approx(np.exp(np.concatenate(losses).mean()), rel=1e-4)
+    perplexity = run.evaluate()["test"]["perplexity"]
+    assert perplexity == pytest.approx(np.exp(np.concatenate(losses).mean()), rel=1e-4)
 
 
 @pytest.mark.parametrize("model", ["modern_bert", slow("longformer"), slow("perceiver")])
@@ -75,13 +75,13 @@ def test_other_models_read_both_sides(text, tmp_path, model):
     oracles.scramble(built, scale=0.7)
     ids = np.tile(np.arange(11) % 4 + 4, (3, 1))
     ids[[1, 2], [4, 6]] = 8  # the mask, before and after the place 5
-    found, before, after = np.asarray(built({"token_ids": ids}))[:, 5]
-    assert min(np.abs(found - before).max(), np.abs(found - after).max()) > 1e-4
+    unchanged, before, after = np.asarray(built({"token_ids": ids}))[:, 5]
+    assert min(np.abs(unchanged - before).max(), np.abs(unchanged - after).max()) > 1e-4
 
 
 def test_a_corpus_without_a_test_split_is_refused_before_the_training(text, tmp_path, monkeypatch):
-    def load(found, options, load=Corpus.load):
-        corpus = load(found, options)
+    def load(texts, options, load=Corpus.load):
+        corpus = load(texts, options)
         corpus.ids["test"] = corpus.ids["test"].part(0, 0)
         return corpus
 
@@ -136,8 +136,8 @@ def test_a_process_makes_its_rows_of_the_whole_batch(rows, steps):
     ids = np.random.default_rng(0).integers(4, 97, 53)
     segments = MaskedSegments(ids, options, mask_id=97, first_id=4, steps=steps)
     for index in range(len(segments)):
-        expected, found = rows.cut(segments.batch(1, index)), segments.batch(1, index, rows)
-        keras.tree.map_structure(np.testing.assert_array_equal, found, expected)
+        expected, batch = rows.cut(segments.batch(1, index)), segments.batch(1, index, rows)
+        keras.tree.map_structure(np.testing.assert_array_equal, batch, expected)
 
 
 def test_a_process_reads_no_other_rows():

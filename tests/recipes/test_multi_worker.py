@@ -77,8 +77,8 @@ def test_a_killed_process_ends_both_and_both_resume(calm, prepared, data, tmp_pa
     assert not (out / "card.json").exists()
     finished(workers(data, out))
     for name in ("loss", "bits_per_character", "val_loss"):
-        found, expected = ([row[name] for row in card(o)["history"]] for o in (out, calm[0]))
-        assert found == pytest.approx(expected, abs=1e-4), name
+        values, expected = ([row[name] for row in card(o)["history"]] for o in (out, calm[0]))
+        assert values == pytest.approx(expected, abs=1e-4), name
     assert card(out)["results"]["test"]["value"] == pytest.approx(
         card(calm[0])["results"]["test"]["value"], abs=1e-4
     )
@@ -86,11 +86,11 @@ def test_a_killed_process_ends_both_and_both_resume(calm, prepared, data, tmp_pa
 
 def check_losses(out, expected):
     """Compare the losses in the files of two runs."""
-    found, expected = (
+    history, expected = (
         np.genfromtxt(o / "history.csv", delimiter=",", names=True) for o in (out, expected)
     )
     for name in ("loss", "val_loss"):
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(history[name], expected[name], atol=1e-4, err_msg=name)
 
 
 @needs_jax

@@ -24,8 +24,8 @@ def test_sentences_are_ranked_by_the_cosine_of_their_centred_means(tmp_path, cap
     path.write_text("abcd .!" * 400 + " ".join(SENTENCES))
     out = str(tmp_path / "run")
     assert recipe_runs.run("masked_language_model", *SMALL, "--text", path, "--out", out) == 0
-    found = nearest.nearest(out, SENTENCES[2], SENTENCES, count=4)
-    assert found[0] == (pytest.approx(1, abs=1e-5), SENTENCES[2])
+    neighbours = nearest.nearest(out, SENTENCES[2], SENTENCES, count=4)
+    assert neighbours[0] == (pytest.approx(1, abs=1e-5), SENTENCES[2])
 
     tokenizer = text.load(f"{out}/tokenizer.model")
     encode = tf.saved_model.load(f"{out}/export/1").signatures["encode"]
@@ -37,9 +37,9 @@ def test_sentences_are_ranked_by_the_cosine_of_their_centred_means(tmp_path, cap
     centred = np.array(means) - np.mean(means, axis=0)
     norms = np.linalg.norm(centred, axis=1)
     expected = centred @ centred[2] / norms / norms[2]
-    given = {sentence: similarity for similarity, sentence in found}
-    assert [given[x] for x in SENTENCES] == pytest.approx(expected, abs=1e-4)
-    assert [x for x, _ in found] == sorted(given.values(), reverse=True)
+    similarities = {sentence: similarity for similarity, sentence in neighbours}
+    assert [similarities[x] for x in SENTENCES] == pytest.approx(expected, abs=1e-4)
+    assert [x for x, _ in neighbours] == sorted(similarities.values(), reverse=True)
 
     capsys.readouterr()
     assert nearest.main([out, SENTENCES[2], "--text", str(path), "--count", "1"]) == 0

@@ -126,7 +126,7 @@ def test_options_of_a_recipe_are_frozen_and_explained(recipe, capsys):
 
 def test_the_command_of_a_card_gives_the_options_on_it():
     """Command lines of published results keep their meaning."""
-    found = 0
+    num_cards = 0
     for path in sorted(ROOT.glob("recipes/*/cards/*.json")):
         card = json.loads(path.read_text(encoding="utf-8"))
         if "command" not in card:  # of an experiment, each of whose runs has its own
@@ -138,8 +138,8 @@ def test_the_command_of_a_card_gives_the_options_on_it():
             per_run = ("out", "seed", "steps") if recipe == "recipes.control" else ()
             for name in set(parsed) & set(card["options"]) - set(per_run):
                 assert parsed[name] == card["options"][name], f"{path}: {name}"
-            found += 1
-    assert found > 30
+            num_cards += 1
+    assert num_cards > 30
 
 
 def test_options_are_read_without_importing_keras():

@@ -79,10 +79,10 @@ def test_each_document_is_once_in_the_split_of_its_hash(prepared):
         documents = text.TokenFiles(prepared, split).documents
         rows = [documents[i] for i in range(len(documents))]
         assert all(row[-1] == tokenizer.eos_id for row in rows)
-        found = tokenizer.decode_as_strings(rows)
-        assert sorted(found) == sorted(expected[split])
+        texts = tokenizer.decode_as_strings(rows)
+        assert sorted(texts) == sorted(expected[split])
         characters = text.Manifest.read(prepared).total(split, "characters")
-        assert characters == sum(len(one) + 1 for one in found)
+        assert characters == sum(len(one) + 1 for one in texts)
     report = json.loads((prepared / "report.json").read_text())
     assert (report["documents"], report["repeats"]) == (64, 11)
     assert (report["files"], report["problems"]) == (15, {})
@@ -225,7 +225,7 @@ def test_a_corpus_of_other_options_or_files_is_refused_without_hashes(
     (tmp_path / "a.txt").write_text("another corpus")
     tokenizer = tmp_path / "tokenizer"
     tokenizer.write_bytes((prepared / "tokenizer.model").read_bytes())
-    for given, message in (
+    for options, message in (
         (["--valid", "0.3"], "give another --out. Received: valid=0.2, now 0.3."),
         (["--data-dir", f"{tmp_path}"], "made of files with other names or sizes; give another"),
         (
@@ -233,7 +233,7 @@ def test_a_corpus_of_other_options_or_files_is_refused_without_hashes(
             "Received: tokenizer='characters', now another file.",
         ),
     ):
-        assert main(arguments(corpus, prepared, *given)) == 2
+        assert main(arguments(corpus, prepared, *options)) == 2
         said = capsys.readouterr().err
         assert message in said and not re.search("[0-9a-f]{64}", said)
     assert content(prepared) == before
@@ -243,8 +243,8 @@ def test_a_text_that_changes_between_the_passes_is_refused(tmp_path, monkeypatch
     folder = write_corpus(tmp_path / "texts")
     choose = steps.choose_documents_and_tokenizer
 
-    def change(*found):
-        choose(*found)
+    def change(*inputs):
+        choose(*inputs)
         (folder / "more" / "41.txt").write_text(DOCUMENTS[41].replace("document", "monument"))
 
     monkeypatch.setattr(steps, "choose_documents_and_tokenizer", change)
@@ -253,7 +253,7 @@ def test_a_text_that_changes_between_the_passes_is_refused(tmp_path, monkeypatch
 
 
 def test_a_wrong_option_is_refused_before_anything_is_read(capsys):
-    for given, message in {
+    for options, message in {
         "--runner FlinkRunner": "unrecognized arguments: --runner FlinkRunner",
         "--worker 2 --workers 2": "--worker must be below --workers 2",
         "--valid 0.6 --test 0.5": "must leave a share for training",
@@ -261,7 +261,7 @@ def test_a_wrong_option_is_refused_before_anything_is_read(capsys):
         "--engine beam --workers 2": "--engine beam and --workers exclude each other",
     }.items():
         with pytest.raises(SystemExit):
-            main(["--data-dir", "none", *given.split()])
+            main(["--data-dir", "none", *options.split()])
         assert message in capsys.readouterr().err
 
 

@@ -23,8 +23,8 @@ def read(folder, paths=None, documents="file", field="text", problems=None, sour
     """The documents of files, and the problems in them."""
     problems = Problems() if problems is None else problems
     sources = [Source(path) for path in paths] if sources is None else sources
-    found = [text for (text,) in Documents(str(folder), sources, documents, (field,), problems)]
-    return found, problems.counts
+    texts = [text for (text,) in Documents(str(folder), sources, documents, (field,), problems)]
+    return texts, problems.counts
 
 
 TEXT = "one\ntwo\n\n \t\nthree\n\n\nfour\nfive"
@@ -42,8 +42,8 @@ def test_a_text_is_a_document_or_has_one_for_each_paragraph_or_line(tmp_path, do
     (tmp_path / "a.txt").write_text(TEXT)
     with gzip.open(tmp_path / "b.gz", "wt") as file:
         file.write(TEXT)
-    found, problems = read(tmp_path, ["a.txt", "b.gz"], documents)
-    assert (found, problems) == (2 * expected, {})
+    texts, problems = read(tmp_path, ["a.txt", "b.gz"], documents)
+    assert (texts, problems) == (2 * expected, {})
 
 
 def one(*places):
@@ -58,8 +58,8 @@ def test_what_cannot_be_read_is_counted_and_named(tmp_path):
     whole = gzip.compress(json.dumps({"text": "c"}).encode() + b"\n" + bytes(range(200)) * 50)
     (tmp_path / "d.jsonl.gz").write_bytes(whole[:-20])
     (tmp_path / "e.gz").write_bytes(b"no gzip")
-    found, problems = read(tmp_path, ["a.jsonl", "b.txt", "c.txt", "d.jsonl.gz", "e.gz"])
-    assert found[:3] == ["a", "b", "c"]
+    texts, problems = read(tmp_path, ["a.jsonl", "b.txt", "c.txt", "d.jsonl.gz", "e.gz"])
+    assert texts[:3] == ["a", "b", "c"]
     broken = problems.pop("lines that are no JSON object")
     assert broken["first"][:3] == [f"a.jsonl, line {number}" for number in (2, 3, 8)]
     not_utf8 = problems.pop("documents that are not UTF-8")
@@ -91,18 +91,18 @@ def test_long_texts_are_cut_without_loss(tmp_path, monkeypatch):
     lines = ["some words of a line ", "é" * 41, "", "x " * 31, "end"]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     for documents in ("file", "lines"):
-        found, problems = read(tmp_path, ["a.txt"], documents)
-        assert problems == {} and all(len(piece.encode()) <= 23 for piece in found)
+        texts, problems = read(tmp_path, ["a.txt"], documents)
+        assert problems == {} and all(len(piece.encode()) <= 23 for piece in texts)
         whole = "\n".join(lines)
-        assert "".join(found) == (whole if documents == "file" else whole.replace("\n\n", "\n"))
+        assert "".join(texts) == (whole if documents == "file" else whole.replace("\n\n", "\n"))
 
 
 def test_a_line_of_json_that_is_too_long_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LONGEST_LINE", 31)
     objects = [{"text": "a"}, {"text": "b" * 99}, {"text": "c"}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, objects)))
-    found, problems = read(tmp_path, ["a.jsonl"])
-    assert found == ["a", "c"]
+    texts, problems = read(tmp_path, ["a.jsonl"])
+    assert texts == ["a", "c"]
     assert problems == {"lines of more than 64 MiB": one("a.jsonl, line 2")}
 
 
@@ -119,12 +119,12 @@ def test_the_parts_of_a_large_file_hold_its_documents(tmp_path_factory, lines, s
     for path in ("a.txt", "b.jsonl"):
         parts = divide(str(folder), [path], documents, size)
         whole, _ = read(folder, [path], documents)
-        found = [
+        texts = [
             document
             for part in parts
             for document in read(folder, None, documents, sources=part)[0]
         ]
-        assert found == whole
+        assert texts == whole
 
 
 def test_small_files_share_a_part(tmp_path):
@@ -147,8 +147,8 @@ def test_the_first_of_equal_documents_is_kept(most):
     for key in np.concatenate(parts):
         expected.append(key.tobytes() not in seen)
         seen.add(key.tobytes())
-    found = kept([len(part) for part in parts], lambda index: parts[index], most)
-    assert found.tolist() == expected
+    is_kept = kept([len(part) for part in parts], lambda index: parts[index], most)
+    assert is_kept.tolist() == expected
 
 
 LINES = ["The first  line ", "", " a second one, of more words", "x" * 40, "éa ß\tend"]
@@ -189,5 +189,5 @@ def test_long_lines_are_encoded_in_pieces(monkeypatch):
     line = "the cat sat on the mat " * 9
     expected = encode(line)
     monkeypatch.setattr(encoding, "LONGEST_LINE", 17)
-    found = encode(line)
-    assert found[0].tolist() == expected[0].tolist() and found[1] == expected[1]
+    output = encode(line)
+    assert output[0].tolist() == expected[0].tolist() and output[1] == expected[1]

@@ -21,8 +21,8 @@ PAIRS = [(f"eins {i}" * (1 + i % 7), f"one {i * i % 101}{i}" * (1 + i % 5)) for 
 
 def prepare(data, out, *more, languages="--source de --target en"):
     how = "--tokenizer characters --valid 0.2 --test 0.1 --part 0.003"
-    given = ["--data-dir", f"{data}", "--out", f"{out}", *languages.split(), *how.split(), *more]
-    return main(given if "--processes" in more else [*given, "--processes", "1"])
+    options = ["--data-dir", f"{data}", "--out", f"{out}", *languages.split(), *how.split(), *more]
+    return main(options if "--processes" in more else [*options, "--processes", "1"])
 
 
 def write(folder, name, pairs):
@@ -58,10 +58,10 @@ def content(folder):
 
 
 def test_lines_with_the_same_number_are_pairs(prepared):
-    found = [
+    pairs = [
         pair for split in ("train", "valid", "test") for pair in PreparedPairs(prepared, split)
     ]
-    assert sorted(found) == sorted(PAIRS)
+    assert sorted(pairs) == sorted(PAIRS)
     report = json.loads((prepared / "report.json").read_text())
     assert (report["files"], report["documents"], report["repeats"]) == (4, 219, 8)
     counts = {kind: (x["count"], x["first"]) for kind, x in report["problems"].items()}
@@ -119,12 +119,12 @@ def test_parts_begin_at_the_same_line_of_both_files(tmp_path, monkeypatch, size,
         assert b"".join(whole[source.start : source.stop] for source in sources) == whole
         for one, other in itertools.pairwise(sources):
             assert one.stop == other.start
-    found = []
+    pairs = []
     for part in parts:
         sides = [(tmp_path / x.path).read_text()[x.start : x.stop].splitlines() for x in part]
         assert len(sides) == 2  # more only of small files
-        found += zip(*sides, strict=True)
-    assert found == PAIRS and (len(parts) > 20) == (size < 10**6)
+        pairs += zip(*sides, strict=True)
+    assert pairs == PAIRS and (len(parts) > 20) == (size < 10**6)
 
 
 def shorter(folder):
@@ -172,11 +172,18 @@ def test_wrong_files_are_one_sentence(make, tmp_path, capsys):
 
 
 def test_other_languages_and_an_unfinished_corpus_are_named(data, tmp_path, capsys):
-    given = ["--data-dir", f"{data}", "--out", f"{tmp_path / 'out'}", "--source=de", "--target=en"]
-    plan.read_parts(plan.make_plan(RecipeOptions.parse(given)))
+    options = [
+        "--data-dir",
+        f"{data}",
+        "--out",
+        f"{tmp_path / 'out'}",
+        "--source=de",
+        "--target=en",
+    ]
+    plan.read_parts(plan.make_plan(RecipeOptions.parse(options)))
     with pytest.raises(ValueError, match="is not finished; the same command of recipes.prepare"):
         files.find(tmp_path / "out", "train.de")
-    assert main([*given[:4], "--source=en", "--target=de"]) == 2
+    assert main([*options[:4], "--source=en", "--target=de"]) == 2
     received = "Received: source='de', now 'en', target='en', now 'de'."
     assert f"with other options; give another --out. {received}" in capsys.readouterr().err
 

@@ -19,9 +19,9 @@ from recipes.prepare.__main__ import main
 def arguments(tmp_path):
     """Function of more arguments, which returns those of a small corpus of one part."""
     (tmp_path / "a.txt").write_text("\n".join(f"document {number}" for number in range(53)))
-    given = ["--data-dir", tmp_path / "a.txt", "--out", tmp_path / "out"]
+    options = ["--data-dir", tmp_path / "a.txt", "--out", tmp_path / "out"]
     how = "--documents lines --tokenizer characters --processes 1"
-    return lambda more="": [*map(str, given), *how.split(), *more.split()]
+    return lambda more="": [*map(str, options), *how.split(), *more.split()]
 
 
 def meanwhile(monkeypatch, act):

@@ -58,8 +58,8 @@ def test_prepared_pairs_give_the_batches_of_the_text(prepared, tmp_path):
     for one, other in zip(*batches, strict=True):
         assert len(one) == len(other) > 2
         for epoch, index in ((0, 0), (1, len(one) - 1), (2, len(one) // 2)):
-            found = one.batch(epoch, index), other.batch(epoch, index)
-            keras.tree.map_structure(np.testing.assert_array_equal, *found)
+            outputs = one.batch(epoch, index), other.batch(epoch, index)
+            keras.tree.map_structure(np.testing.assert_array_equal, *outputs)
 
 
 def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys):

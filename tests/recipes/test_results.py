@@ -52,13 +52,13 @@ def test_a_command_stays_in_its_cell():
 
 
 def test_each_split_has_its_number(tmp_path):
-    found = card(0.25)
-    found["results"] = {
+    record = card(0.25)
+    record["results"] = {
         name: {"metric": "sequence_accuracy", "value": value}
         for name, value in (("trained lengths", 1.0), ("length 15", 0.5))
     }
     path = tmp_path / "copy.json"
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(record))
     row = results.row("copy", results.read(path))
     assert row[5] == "1.000 sequence accuracy (trained lengths), 0.500 (length 15)"
 
@@ -93,7 +93,7 @@ def test_a_file_that_is_no_card_is_reported(files, tmp_path, capsys):
 def test_the_rows_of_the_page_are_those_of_their_cards():
     """Minutes are not compared: they depend on the machine."""
     lines = (ROOT / "recipes/README.md").read_text(encoding="utf-8").splitlines()
-    rows = [(found.group(1), line) for line in lines if (found := ROW.match(line))]
+    rows = [(match.group(1), line) for line in lines if (match := ROW.match(line))]
     assert rows
     for path, line in rows:
         card = results.read(ROOT / "recipes" / path)

@@ -32,8 +32,8 @@ def test_each_token_but_the_first_is_scored_once(length, context, stride, batch_
 
 def read(batches, epochs):
     """The batches of the epochs, each token with the one after it."""
-    found = [batches.batch(epoch, index) for epoch in epochs for index in range(len(batches))]
-    return [(inputs["token_ids"], labels) for inputs, labels in found]
+    pairs = [batches.batch(epoch, index) for epoch in epochs for index in range(len(batches))]
+    return [(inputs["token_ids"], labels) for inputs, labels in pairs]
 
 
 def test_streams_are_read_over_and_over():
@@ -83,7 +83,7 @@ def test_processes_make_the_rows_of_one(processes):
                 for part in range(processes)
             ]
             together = keras.tree.map_structure(lambda *x: np.concatenate(x), *parts)
-            for found, expected in zip(
+            for output, expected in zip(
                 keras.tree.flatten(together), keras.tree.flatten(whole), strict=True
             ):
-                assert len(found) == 8 and (found[:6] == expected).all() and not found[6:].any()
+                assert len(output) == 8 and (output[:6] == expected).all() and not output[6:].any()

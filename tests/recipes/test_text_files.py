@@ -31,12 +31,12 @@ def test_files_of_each_kind_hold_the_same_text(tmp_path, monkeypatch, block):
         path.write_bytes(content)
         ends = "\n" if "json" in name else ""
         expected = "".join(part + ends for part in PARTS)
-        found = TextFiles([path, path])
+        text_files = TextFiles([path, path])
         assert text_of(path, path) == expected * 2
-        assert [*found.lines()] == (expected * 2).split("\n")
-        assert found.count() == 2 * len(expected)
+        assert [*text_files.lines()] == (expected * 2).split("\n")
+        assert text_files.count() == 2 * len(expected)
         for cut in ((0, 5), (3, 11), (12, 99), (4, 4)):
-            assert "".join(found.part(*cut).blocks()) == (expected * 2)[slice(*cut)]
+            assert "".join(text_files.part(*cut).blocks()) == (expected * 2)[slice(*cut)]
 
 
 @pytest.mark.parametrize("name, content", [("a.txt", "one\n"), ("a.jsonl", '{"text": "one"}')])
@@ -98,10 +98,10 @@ def test_a_split_is_a_file_or_a_folder_of_files(tmp_path):
     with pytest.raises(ValueError, match="test has no file that ends in .txt or .jsonl"):
         read_text(tmp_path)
     (tmp_path / "test" / "d.txt").write_text("four")
-    found = read_text(tmp_path)
-    texts = {split: "".join(part.blocks()) for split, part in found.splits().items()}
+    corpus = read_text(tmp_path)
+    texts = {split: "".join(part.blocks()) for split, part in corpus.splits().items()}
     assert texts == {"train": "one\ntwo\n", "valid": "three", "test": "four"}
-    assert [*found.hashes] == ["train/a.jsonl", "train/b.txt", "valid/c.txt.gz", "test/d.txt"]
+    assert [*corpus.hashes] == ["train/a.jsonl", "train/b.txt", "valid/c.txt.gz", "test/d.txt"]
 
 
 def test_the_last_tenth_of_one_file_is_held_out(tmp_path):

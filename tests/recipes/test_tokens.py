@@ -73,10 +73,10 @@ def test_saved_tokens_are_read_again(tmp_path, monkeypatch):
 
 
 def test_a_corpus_that_is_not_saved_leaves_nothing(tmp_path):
-    found = corpus(tmp_path)
-    directory = found.tokens.directory
+    text_corpus = corpus(tmp_path)
+    directory = text_corpus.tokens.directory
     assert os.path.exists(directory)
-    found.tokens.discard()
+    text_corpus.tokens.discard()
     assert not os.path.exists(directory) and not (tmp_path / "out").exists()
 
 
@@ -87,9 +87,9 @@ def test_saved_pairs_keep_their_rows(tmp_path, monkeypatch):
     again = pairs(tmp_path, {**PAIRS, "test": []})
     assert not trained
     for split in ("train", "val"):
-        found = [[side.tolist() for side in pair] for pair in again.ids[split]]
+        ids = [[side.tolist() for side in pair] for pair in again.ids[split]]
         rows = map(first.tokens.tokenizer.encode_as_lists, PAIRS[split])
-        assert found == [[side.tolist() for side in pair] for pair in rows]
+        assert ids == [[side.tolist() for side in pair] for pair in rows]
     assert again.tokens.vocabulary_size == first.tokens.vocabulary_size == 4 + len(" abcdefg")
 
 
@@ -104,11 +104,11 @@ def test_saved_pairs_keep_their_rows(tmp_path, monkeypatch):
 def test_tokens_of_another_text_are_made_anew(tmp_path, monkeypatch, splits, options):
     corpus(tmp_path).tokens.save()
     trained = record_training(monkeypatch)
-    found = corpus(tmp_path, splits, options)
+    text_corpus = corpus(tmp_path, splits, options)
     assert len(trained) == 1
-    assert len(found.ids["valid"]) == len(splits["valid"])
-    found.tokens.save()
-    assert corpus(tmp_path, splits, options).tokens.manifest == found.tokens.manifest
+    assert len(text_corpus.ids["valid"]) == len(splits["valid"])
+    text_corpus.tokens.save()
+    assert corpus(tmp_path, splits, options).tokens.manifest == text_corpus.tokens.manifest
 
 
 def test_several_processes_need_tokens_that_one_has_made(tmp_path):
@@ -143,10 +143,13 @@ def test_a_prepared_corpus_is_read_where_it_is(tmp_path):
         prepared(tmp_path / "c"),
         dataclasses.replace(OPTIONS, out=str(tmp_path / "o")),
     )
-    found = Corpus.load(read_text(folder), options)
-    assert found.ids["train"][:].tolist() == [4, 5, 6, 3] * 2
-    assert found.characters_per_token("test") == 3 / 4 and found.tokens.vocabulary_size == 7
-    found.tokens.save()
+    text_corpus = Corpus.load(read_text(folder), options)
+    assert text_corpus.ids["train"][:].tolist() == [4, 5, 6, 3] * 2
+    assert (
+        text_corpus.characters_per_token("test") == 3 / 4
+        and text_corpus.tokens.vocabulary_size == 7
+    )
+    text_corpus.tokens.save()
     assert os.listdir(tmp_path / "o") == ["tokenizer.model"]
     identity = read_text(folder).identity(options)
     shutil.rmtree(folder)

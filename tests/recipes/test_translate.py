@@ -181,10 +181,10 @@ def test_a_model_that_does_not_fit_is_refused(capsys, broken, tmp_path, options,
     ],
 )
 def test_the_model_and_the_preset_follow_from_each_other(options, model, preset):
-    found = recipe_runs.parse("translate", *options)
-    assert found.model == model
-    assert found.preset is None if model == "lstm" else found.preset.startswith(preset or model)
-    assert found.more == (("hidden_dim=7", "dropout=0") if model == "lstm" else ())
+    parsed = recipe_runs.parse("translate", *options)
+    assert parsed.model == model
+    assert parsed.preset is None if model == "lstm" else parsed.preset.startswith(preset or model)
+    assert parsed.more == (("hidden_dim=7", "dropout=0") if model == "lstm" else ())
 
 
 @pytest.mark.slow
@@ -198,8 +198,8 @@ def test_an_lstm_trains_on_dates_and_exports(monkeypatch, tmp_path):
     entries = card(tmp_path / "run")
     losses = [row["loss"] for row in entries["history"]]
     assert len(losses) == 2 and losses[1] < losses[0]
-    found = [row["val_exact_match"] for row in entries["history"]]
-    assert found[0] is None and 0 <= found[1] <= 1
+    exact_matches = [row["val_exact_match"] for row in entries["history"]]
+    assert exact_matches[0] is None and 0 <= exact_matches[1] <= 1
     assert set(entries["results"]) == {"val", "test"}
     signature = tf.saved_model.load(str(tmp_path / "run/export/1")).signatures["serving_default"]
     assert signature(text=tf.constant(["5 January 1950"]))["translation"].shape == (1,)

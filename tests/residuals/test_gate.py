@@ -40,13 +40,13 @@ def sigmoid(x):
 def matrices(layer):
     """The paper's names and what stands for them; kernels hold their matrices side by side."""
     kernels = [w for w in layer.weights if w.name.endswith("kernel")]
-    found = {}
+    matrix_by_name = {}
     for names, kernel in zip(NAMES[layer.kind], kernels, strict=True):
         names = names.split()
         assert kernel.shape == (D, len(names) * D)
         parts = np.split(oracles.numpy_of(kernel), len(names), axis=1)
-        found.update(zip(names, parts, strict=True))
-    return found
+        matrix_by_name.update(zip(names, parts, strict=True))
+    return matrix_by_name
 
 
 def gated(layer, x, y):

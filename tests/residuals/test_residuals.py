@@ -39,12 +39,12 @@ def test_statistics_are_in_float32():
     x = (100 + oracles.random(1, 3, 512)).astype("float32")
     layer = PostNorm(dtype="float16")
     low = keras.ops.cast(x, "float16")
-    found = oracles.numpy_of(layer(low, keras.ops.zeros_like(low)))
+    output = oracles.numpy_of(layer(low, keras.ops.zeros_like(low)))
     exact = oracles.layer_norm(oracles.numpy_of(low), 1.0, 0.0, 1e-6)
-    assert np.abs(found - exact).max() < 4 * 2**-10
+    assert np.abs(output - exact).max() < 4 * 2**-10
 
 
-@pytest.mark.parametrize("given", ["sandwich", None, PostNorm, keras.layers.Dense(3)])
-def test_invalid_arguments_raise(given):
+@pytest.mark.parametrize("residual", ["sandwich", None, PostNorm, keras.layers.Dense(3)])
+def test_invalid_arguments_raise(residual):
     with pytest.raises(ValueError, match="residual.*Received: residual=.*post_norm, pre_norm"):
-        residuals.get(given)
+        residuals.get(residual)

@@ -83,11 +83,11 @@ def test_a_stack_of_re_zero_blocks_starts_as_the_identity_and_learns_its_factors
 @EACH
 def test_half_precision(make):
     reference, layer = built(make), built(make, dtype="mixed_float16")
-    found = layer.after(*(keras.ops.cast(x, "float16") for x in (X, Y)))
-    assert keras.backend.standardize_dtype(found.dtype) == "float16"
+    output = layer.after(*(keras.ops.cast(x, "float16") for x in (X, Y)))
+    assert keras.backend.standardize_dtype(output.dtype) == "float16"
     expected = oracles.numpy_of(reference.after(X, Y))
     tolerance = 2.0**-8 * np.abs(expected).max()
-    np.testing.assert_allclose(oracles.numpy_of(found), expected, atol=tolerance)
+    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
 
 
 @EACH

@@ -105,7 +105,7 @@ class OfPlaces(Bias):
 @pytest.mark.slow
 def test_each_block_has_positions_of_its_own():
     """Outputs and gradients are those of the matrix, with positions in the documents."""
-    x, found, pattern = oracles.random(1, 41, 6), [], PerHead([Local(3), Strided(4)])
+    x, results, pattern = oracles.random(1, 41, 6), [], PerHead([Local(3), Strided(4)])
     documents = {"segment_ids": np.repeat([[1, 2]], [19, 22], axis=1)}
     for implementation in ("blockwise", "dense"):
         score = DotProduct() + OfPlaces()
@@ -116,9 +116,9 @@ def test_each_block_has_positions_of_its_own():
         with tf.GradientTape() as tape:
             y = layer(x, x, **documents)
             loss = ops.sum(y * oracles.random(*y.shape))
-        found.append((y, tape.gradient(loss, score.terms[1].row)))
-    assert np.abs(found[0][1]).max() > 0.1
-    oracles.check_each(*found, atol=1e-6)
+        results.append((y, tape.gradient(loss, score.terms[1].row)))
+    assert np.abs(results[0][1]).max() > 0.1
+    oracles.check_each(*results, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_heads", [1, 6, 8, 12])
@@ -162,19 +162,19 @@ def test_without_effect_the_score_is_a_dot_product(make):
 def test_positions_are_subtracted_as_integers():
     """Also where float32 cannot tell neighbours apart."""
     layer, positions = built(SCORES["cap of a sum"]), np.arange(3, 3 + T, dtype="int32")
-    found = [
+    logits = [
         layer(QUERY, KEY[:, :, :T], query_positions=positions + n, key_positions=positions + n)
         for n in (0, 2**25)
     ]
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*logits)
 
 
 def test_a_masked_key_has_no_weight_under_a_cap():
     """Capping after the mask would turn its logit into one of moderate size."""
     layer = MultiHeadAttention(N, H, score=SoftCap(DotProduct(), 1.0))
     x, real = oracles.random(B, T, N * H), np.arange(T)[None] < np.array([[3], [T]])
-    _, found = layer(x, x, value_mask=real, return_attention_scores=True)
-    np.testing.assert_array_equal(found[0, :, :, 3:], 0)
+    _, weights = layer(x, x, value_mask=real, return_attention_scores=True)
+    np.testing.assert_array_equal(weights[0, :, :, 3:], 0)
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_distances_are_exact_in_low_precision(name, policy):
         "key_positions": np.arange(3995, 3995 + S, dtype="int32"),
     }
     query, key = (oracles.numpy_of(ops.cast(x, dtype)).astype("float32") for x in (QUERY, KEY))
-    found = layer(ops.cast(query, dtype), ops.cast(key, dtype), **positions)
+    logits = layer(ops.cast(query, dtype), ops.cast(key, dtype), **positions)
     expected = np.asarray(exact(query, key, **positions))
     scale = 2.0**-5 if dtype == "bfloat16" else 2.0**-8
-    np.testing.assert_allclose(oracles.numpy_of(found), expected, atol=scale * 8)
+    np.testing.assert_allclose(oracles.numpy_of(logits), expected, atol=scale * 8)
 
 
 def test_a_bias_of_ones_own_has_a_number_for_each_distance():

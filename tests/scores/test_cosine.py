@@ -50,9 +50,13 @@ def test_a_vector_of_zeros_scores_zero_and_has_no_gradient():
         logits = score(query, key)
         total = tf.reduce_sum(tf.square(logits - 1))
     assert not logits.numpy()[:, :, 0].any() and not logits.numpy()[..., -1].any()
-    of_query, of_key = (x.numpy() for x in tape.gradient(total, [query, key]))
-    assert np.isfinite(of_query).all() and np.isfinite(of_key).all()
-    assert not of_query[:, :, 0].any() and of_query[:, :, 1].any() and not of_key[:, :, -1].any()
+    query_gradient, key_gradient = (x.numpy() for x in tape.gradient(total, [query, key]))
+    assert np.isfinite(query_gradient).all() and np.isfinite(key_gradient).all()
+    assert (
+        not query_gradient[:, :, 0].any()
+        and query_gradient[:, :, 1].any()
+        and not key_gradient[:, :, -1].any()
+    )
 
 
 @pytest.mark.parametrize(

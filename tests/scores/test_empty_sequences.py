@@ -19,17 +19,17 @@ def attention(pattern):
 def test_empty_sequences_have_outputs_of_their_shape():
     layer = attention(Local(3))
     for batch, length, num_keys in SHAPES:
-        found = layer(np.ones((batch, length, 8)), np.ones((batch, num_keys, 8)))
-        assert found.shape == (batch, length, 8) and np.isfinite(np.asarray(found)).all()
+        output = layer(np.ones((batch, length, 8)), np.ones((batch, num_keys, 8)))
+        assert output.shape == (batch, length, 8) and np.isfinite(np.asarray(output)).all()
 
 
 @pytest.mark.slow
 def test_a_graph_of_any_length_takes_empty_sequences():
     layer = attention("dense")
-    of_any = tf.TensorSpec([None, None, 8])
-    run = tf.function(layer, input_signature=[of_any, of_any], autograph=False)
+    spec = tf.TensorSpec([None, None, 8])
+    run = tf.function(layer, input_signature=[spec, spec], autograph=False)
     for batch, length, num_keys in SHAPES:
-        given = np.ones((batch, length, 8), "float32"), np.ones((batch, num_keys, 8), "float32")
-        found = np.asarray(run(*given))
-        assert found.shape == (batch, length, 8)
-        np.testing.assert_allclose(found, layer(*given), atol=1e-6)
+        inputs = np.ones((batch, length, 8), "float32"), np.ones((batch, num_keys, 8), "float32")
+        output = np.asarray(run(*inputs))
+        assert output.shape == (batch, length, 8)
+        np.testing.assert_allclose(output, layer(*inputs), atol=1e-6)

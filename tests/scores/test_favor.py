@@ -21,13 +21,13 @@ def built(count, **arguments):
 def test_logits_equal_the_formula():
     score = built(11, seed=1)
     w = oracles.numpy_of(score.projection)
-    found = oracles.numpy_of(score(QUERY, KEY))
-    for b, n, t, s in np.ndindex(found.shape):
+    logits = oracles.numpy_of(score(QUERY, KEY))
+    for b, n, t, s in np.ndindex(logits.shape):
         products = []
         for x in (QUERY[b, n, t], KEY[b, n, s]):
             x = x.astype("float64")
             products.append(np.exp(w @ x / H**0.25 - x @ x / (2 * H**0.5)) / 11**0.5)
-        assert abs(found[b, n, t, s] - np.log(products[0] @ products[1])) < 1e-4
+        assert abs(logits[b, n, t, s] - np.log(products[0] @ products[1])) < 1e-4
 
 
 def test_features_are_orthogonal_and_as_long_as_normal_vectors():

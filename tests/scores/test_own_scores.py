@@ -51,9 +51,9 @@ def test_a_score_of_ones_own_reads_positions_of_any_form():
     x, ids = oracles.random(1, 7, 6), np.array([[1, 1, 1, 2, 2, 2, 2]])
     options = {"score": Nearest(), "pattern": Strided(3)}
     layer = MultiHeadAttention(2, H, **options, implementation="dense")
-    found = layer(x, x, segment_ids=ids)
+    output = layer(x, x, segment_ids=ids)
     parts = [layer(part, part) for part in (x[:, :3], x[:, 3:])]
-    np.testing.assert_allclose(found, np.concatenate(parts, axis=1), atol=1e-6)
+    np.testing.assert_allclose(output, np.concatenate(parts, axis=1), atol=1e-6)
     tiles = MultiHeadAttention(2, H, **options, implementation="blockwise")
     tiles.build(x.shape, x.shape)
     tiles.set_weights(layer.get_weights())

@@ -17,8 +17,8 @@ def test_a_version_overrides_all_options_but_the_threads(tmp_path):
     (tmp_path / "batching_params.pbtxt").write_text(
         'max_batch_size { value: 5 } num_batch_threads { value: 7 } thread_pool_name { value: "a" }'
     )
-    found = read_own_batching_options(tmp_path, COMMON)
-    assert found == dataclasses.replace(
+    options = read_own_batching_options(tmp_path, COMMON)
+    assert options == dataclasses.replace(
         BatchingOptions(max_batch_size=5), num_batch_threads=3, thread_pool_name="common"
     )
     (tmp_path / "batching_params.pbtxt").write_text("max_batch_size { value: 0 }")

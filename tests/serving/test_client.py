@@ -59,9 +59,9 @@ def test_numbers_of_every_dtype_keep_their_value(client):
         "flag": [True, False, True],
     }
     flags = [not flag for flag in ends["flag"]]
-    found = client.predict(ends, "types")
-    assert found == {**ends, "flag": flags}
-    assert set(map(type, found["flag"])) == {bool}
+    answer = client.predict(ends, "types")
+    assert answer == {**ends, "flag": flags}
+    assert set(map(type, answer["flag"])) == {bool}
     arrays = {
         "double": np.array(ends["double"]),
         "long": np.array(ends["long"]),

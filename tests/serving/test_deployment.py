@@ -44,8 +44,8 @@ def compose():
 
 @pytest.fixture(scope="module")
 def container():
-    (found,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
-    return found
+    (spec,) = manifests()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    return spec
 
 
 def test_the_shipped_batching_parameters_are_valid():
@@ -71,15 +71,15 @@ def test_compose_mounts_every_file_it_names(compose, model):
 
 
 def test_kubernetes_objects_refer_to_each_other(container, model):
-    found = manifests()
+    objects = manifests()
     assert load("kustomization.yaml")["resources"] == ["kubernetes.yaml"]
     (generated,) = load("kustomization.yaml")["configMapGenerator"]
     assert set(generated["files"]) == CONFIGS
-    pod = found["Deployment"]["spec"]["template"]
+    pod = objects["Deployment"]["spec"]["template"]
     sources = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     assert sources["config"]["configMap"]["name"] == generated["name"]
     claim = sources["models"]["persistentVolumeClaim"]["claimName"]
-    assert claim == found["PersistentVolumeClaim"]["metadata"]["name"]
+    assert claim == objects["PersistentVolumeClaim"]["metadata"]["name"]
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     flags = parse_flags(container["args"])
     named = [flags.model_config_file, flags.batching_parameters_file, flags.monitoring_config_file]
@@ -88,10 +88,10 @@ def test_kubernetes_objects_refer_to_each_other(container, model):
     }
     assert model.base_path.startswith(f"{mounts['models']}/")
     labels = pod["metadata"]["labels"]
-    assert found["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    assert found["Service"]["spec"]["selector"].items() <= labels.items()
-    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
-    deployment = found["Deployment"]
+    assert objects["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert objects["Service"]["spec"]["selector"].items() <= labels.items()
+    target = objects["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    deployment = objects["Deployment"]
     assert target == {
         "apiVersion": deployment["apiVersion"],
         "kind": "Deployment",
@@ -100,16 +100,16 @@ def test_kubernetes_objects_refer_to_each_other(container, model):
 
 
 def test_kubernetes_probes_ask_for_the_model_status(container, model):
-    found = manifests()
+    objects = manifests()
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert set(ports.values()) == IMAGE_PORTS
-    for port in found["Service"]["spec"]["ports"]:
+    for port in objects["Service"]["spec"]["ports"]:
         assert ports[port["targetPort"]] == port["port"]
     for probe in ("startupProbe", "readinessProbe"):
         get = container[probe]["httpGet"]
         assert (ports[get["port"]], get["path"]) == (8501, f"/v1/models/{model.name}")
     assert ports[container["livenessProbe"]["tcpSocket"]["port"]] == 8501
-    pod = found["Deployment"]["spec"]["template"]
+    pod = objects["Deployment"]["spec"]["template"]
     scraped = pod["metadata"]["annotations"]
     monitoring = read_config(FOLDER / "monitoring.config", MonitoringConfig).prometheus_config
     assert monitoring.enable and scraped["prometheus.io/path"] == monitoring.path
@@ -118,9 +118,9 @@ def test_kubernetes_probes_ask_for_the_model_status(container, model):
     pause = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
     longest = parse_flags(container["args"]).rest_api_timeout_in_ms / 1000
     assert longest <= pause < pod["spec"]["terminationGracePeriodSeconds"]
-    scale = found["HorizontalPodAutoscaler"]["spec"]
+    scale = objects["HorizontalPodAutoscaler"]["spec"]
     assert 1 < scale["minReplicas"] < scale["maxReplicas"]
-    assert "replicas" not in found["Deployment"]["spec"]
+    assert "replicas" not in objects["Deployment"]["spec"]
     assert container["resources"]["requests"]["cpu"]  # what the autoscaler's percentage is of
 
 

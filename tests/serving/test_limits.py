@@ -92,8 +92,8 @@ def test_a_small_body_with_a_large_content_is_refused(limited, size):
     assert limited.request("POST", path, small, headers)[0] == 200
     status, _, answer = limited.request("POST", path, body, headers)
     assert status == 413
-    found = re.search(rb"at most 4000 bytes. Received: (\d+) or more", answer)
-    assert 4000 < int(found[1]) <= 1 << 16  # not all of the content was decompressed
+    match = re.search(rb"at most 4000 bytes. Received: (\d+) or more", answer)
+    assert 4000 < int(match[1]) <= 1 << 16  # not all of the content was decompressed
 
 
 def test_gzip_data_that_are_damaged_are_refused_in_one_sentence():

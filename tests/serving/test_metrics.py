@@ -48,25 +48,25 @@ def test_requests_runs_batches_and_loads_are_counted(start_server, toys, tmp_pat
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
         with server.channel() as channel:
             prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=30)
-        found = samples(server, "/m")
+        metrics = samples(server, "/m")
         assert server.request("GET", "/monitoring/prometheus/metrics")[0] == 404
 
-    assert found[key(PREFIX + "request_count", model_name="toy", status="OK")] == 4
-    assert found[key(PREFIX + "request_count", model_name="toy", status="INVALID_ARGUMENT")] == 1
-    assert not any(("model_name", "made-up") in labels for _, labels in found)
+    assert metrics[key(PREFIX + "request_count", model_name="toy", status="OK")] == 4
+    assert metrics[key(PREFIX + "request_count", model_name="toy", status="INVALID_ARGUMENT")] == 1
+    assert not any(("model_name", "made-up") in labels for _, labels in metrics)
     rest = {"model_name": "toy", "API": "predict", "entrypoint": "REST"}
     grpc = {"model_name": "toy", "API": "Predict", "entrypoint": "GRPC"}
     runtime = {"model_name": "toy", "API": "Predict", "runtime": "TF1"}
-    assert found[key(PREFIX + "request_latency_count", **rest)] == 3
-    assert found[key(PREFIX + "request_latency_count", **grpc)] == 1
-    assert found[key(PREFIX + "runtime_latency_count", **runtime)] == 4
+    assert metrics[key(PREFIX + "request_latency_count", **rest)] == 3
+    assert metrics[key(PREFIX + "request_latency_count", **grpc)] == 1
+    assert metrics[key(PREFIX + "runtime_latency_count", **runtime)] == 4
     # Microseconds: the runs are part of the requests, and take longer than one.
-    spent = sum(found[key(PREFIX + "request_latency_sum", **labels)] for labels in (rest, grpc))
-    assert 4 < found[key(PREFIX + "runtime_latency_sum", **runtime)] < spent < 60e6
-    assert found[key(PREFIX + "batching_session:processed_batch_size_sum")] == 7
-    assert found[key(PREFIX + "batching_session:wrapped_run_count")] == 4
+    spent = sum(metrics[key(PREFIX + "request_latency_sum", **labels)] for labels in (rest, grpc))
+    assert 4 < metrics[key(PREFIX + "runtime_latency_sum", **runtime)] < spent < 60e6
+    assert metrics[key(PREFIX + "batching_session:processed_batch_size_sum")] == 7
+    assert metrics[key(PREFIX + "batching_session:wrapped_run_count")] == 4
     attempts = ":tensorflow:cc:saved_model:load_attempt_count"
-    assert found[key(attempts, model_path=str(base / "1"), status="success")] == 1
+    assert metrics[key(attempts, model_path=str(base / "1"), status="success")] == 1
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_characters_of_several_tokens_are_sent_whole(prompt, tokens, expected):
         return {"text": [bytes(token_ids[0].tolist()).decode(errors="replace").encode()]}
 
     text = _Text(detokenize, list(prompt))
-    found = [text.add(token, i == len(tokens)) for i, token in enumerate(tokens, start=1)]
-    assert found == expected
+    pieces = [text.add(token, i == len(tokens)) for i, token in enumerate(tokens, start=1)]
+    assert pieces == expected
 
 
 def test_tokens_are_sampled_at_the_temperature():
@@ -80,8 +80,8 @@ def test_tokens_are_sampled_at_the_temperature():
     request = StreamRequest(temperature=2.0)
     draws = [_choose(logits, request, random) for _ in range(1500)]
     expected = np.exp(logits / 2) / np.exp(logits / 2).sum()
-    found = np.bincount([token for token, _ in draws], minlength=3) / 1500
-    np.testing.assert_allclose(found, expected, atol=0.04)
+    frequencies = np.bincount([token for token, _ in draws], minlength=3) / 1500
+    np.testing.assert_allclose(frequencies, expected, atol=0.04)
     log_probs = logits - np.log(np.exp(logits).sum())
     assert all(score == pytest.approx(log_probs[token], rel=1e-5) for token, score in draws)
 
@@ -93,9 +93,9 @@ def test_tokens_are_sampled_at_the_temperature():
 def test_tokens_are_drawn_from_those_that_sampling_keeps(arguments):
     random, logits = np.random.default_rng(0), np.array([0.0, 2.0, -1.0, 1.5, 1.0], np.float32)
     request = StreamRequest(temperature=1.5, **arguments)
-    found = {_choose(logits, request, random)[0] for _ in range(200)}
+    tokens = {_choose(logits, request, random)[0] for _ in range(200)}
     shares, _ = generation.Sample(1.5, **arguments).distribution(logits[None])
-    assert found == {*np.flatnonzero(shares[0])}
+    assert tokens == {*np.flatnonzero(shares[0])}
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_events_are_sent_one_by_one(api, manager):
 
 def test_errors_before_the_first_token_have_their_status(api, manager):
     for document, status in (({"text": 3}, 400), ({"token_ids": [70] * 300}, 400)):
-        found, kind, pieces = asyncio.run(ask(api, document))
-        assert (found, kind) == (status, "application/json")
+        code, kind, pieces = asyncio.run(ask(api, document))
+        assert (code, kind) == (status, "application/json")
         assert list(json.loads(pieces[0][0])) == ["error"]
     assert manager.users == 0
 
@@ -278,8 +278,8 @@ def started(start_server, tmp_path):
 def test_the_client_streams_from_a_server(started, waiting, capsys):
     url = f"http://{started.host}:{started.rest_port}/v1/models/steps"
     with clients.RestClient(url) as client:
-        found = [token.token_id for token in client.stream([70], max_tokens=6)]
-        assert found == continued([70], 6)
+        ids = [token.token_id for token in client.stream([70], max_tokens=6)]
+        assert ids == continued([70], 6)
         opened = client.stream("F", max_tokens=150)
         assert next(opened) == (71, "G", pytest.approx(LOG_PROBABILITY, rel=1e-5))
         opened.close()  # the server ends the request

@@ -22,14 +22,14 @@ def block(kind=TransformerBlock, cross=False, score="scaled_dot", pattern="causa
     )
 
 
-def built(max_steps=MOST, bias=None, of_block=(), **arguments):
+def built(max_steps=MOST, bias=None, block_arguments=(), **arguments):
     """Return a layer whose positions take different numbers of steps."""
-    of_block = dict(of_block)
+    block_arguments = dict(block_arguments)
     if bias is None:
         sooner = arguments.get("position") and arguments.get("variant", "graves") != "graves"
         bias = -2.5 if sooner else 0.5
-    layer = ACT(block(**of_block), max_steps, halting_bias=bias, **arguments)
-    layer.build(X.shape, *([CONTEXT.shape] if of_block.get("cross") else []))
+    layer = ACT(block(**block_arguments), max_steps, halting_bias=bias, **arguments)
+    layer.build(X.shape, *([CONTEXT.shape] if block_arguments.get("cross") else []))
     oracles.scramble(layer, seed=2, scale=0.5)
     layer.halting_unit.set_weights([oracles.random(D, 1, scale=2), np.array([bias])])
     return layer

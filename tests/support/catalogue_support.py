@@ -170,7 +170,7 @@ def cached(model):
 
 
 def _in_segments(model, inputs, name):
-    found, state = [], {}
+    parts, state = [], {}
     if is_stateful(model):
         model.reset()
     else:
@@ -180,8 +180,8 @@ def _in_segments(model, inputs, name):
         if isinstance(outputs, dict):
             state = {key: outputs.pop(key) for key in [*outputs] if "memory" in key}
             (outputs,) = outputs.values()
-        found.append(ops.convert_to_numpy(outputs))
-    return np.concatenate(found, axis=1)
+        parts.append(ops.convert_to_numpy(outputs))
+    return np.concatenate(parts, axis=1)
 
 
 def saved_model(model):
@@ -253,8 +253,8 @@ def train_once(model, inputs):
     weights = [
         [v.value for v in vs] for vs in (model.trainable_variables, model.non_trainable_variables)
     ]
-    found = jax.jit(jax.value_and_grad(loss))(*weights)
-    return all(np.isfinite(x).all() for x in jax.tree.leaves(found))
+    loss_and_gradients = jax.jit(jax.value_and_grad(loss))(*weights)
+    return all(np.isfinite(x).all() for x in jax.tree.leaves(loss_and_gradients))
 
 
 def support_of(name):
@@ -264,27 +264,27 @@ def support_of(name):
         return {"tensorflow": trains}
     model = scrambled(make(name))
     runs = bool(np.isfinite(call(model, inputs_of(model)[0])).all())
-    found = {"causal": causality(model), "cached": cached(model), "tensorflow": runs}
+    support = {"causal": causality(model), "cached": cached(model), "tensorflow": runs}
     if name in NOT_CAUSAL:
         argument, block = NOT_CAUSAL[name]
         other = scrambled(masked_model(block()))
-        found["causal_with"] = {argument: causality(other)}
+        support["causal_with"] = {argument: causality(other)}
     exports = {"saved_model": saved_model(model), "onnx": onnx(model)}
-    return {**found, **exports, "ctranslate2": ctranslate2(model)}
+    return {**support, **exports, "ctranslate2": ctranslate2(model)}
 
 
 ON_JAX = """
 import json, sys
 from catalogue_support import NAMES, trains_here
 names = sys.argv[1:] or NAMES
-found = {}
+trains = {}
 for name in names:
     try:
-        found[name] = trains_here(name)
+        trains[name] = trains_here(name)
     except Exception as error:
         print(name, repr(error)[:300], file=sys.stderr)
-        found[name] = False
-print(json.dumps(found))
+        trains[name] = False
+print(json.dumps(trains))
 """
 
 

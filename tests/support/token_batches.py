@@ -17,8 +17,8 @@ def batches():
 def token_bits(labels, logits):
     """-log_2 softmax(logits)(label) of each token (B, T), in float64."""
     logits = logits.astype("float64")
-    of_labels = np.take_along_axis(logits, labels[..., None], -1)[..., 0]
-    return (np.log(np.exp(logits).sum(-1)) - of_labels) / np.log(2)
+    label_logits = np.take_along_axis(logits, labels[..., None], -1)[..., 0]
+    return (np.log(np.exp(logits).sum(-1)) - label_logits) / np.log(2)
 
 
 def real_tokens():

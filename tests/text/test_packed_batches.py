@@ -23,15 +23,15 @@ def made(pairs=PAIRS, tokens_per_batch=5 * ROW, **arguments):
 
 def segments_of(ids, numbers):
     """The tokens of each segment of a row by its number, which must count up from 1."""
-    found = {number: ids[numbers == number].tolist() for number in np.unique(numbers) if number}
-    assert list(found) == list(range(1, len(found) + 1))
+    segments = {number: ids[numbers == number].tolist() for number in np.unique(numbers) if number}
+    assert list(segments) == list(range(1, len(segments) + 1))
     # One after another, and padding at the end.
     whole = np.concatenate(
-        [*(np.full(len(x), k) for k, x in found.items()), [0] * (numbers == 0).sum()]
+        [*(np.full(len(x), k) for k, x in segments.items()), [0] * (numbers == 0).sum()]
     )
     np.testing.assert_array_equal(numbers, whole)
     assert np.all(ids[numbers == 0] == PAD) and np.all(ids[numbers > 0] != PAD)
-    return found
+    return segments
 
 
 def rows_of(batches):
@@ -59,8 +59,8 @@ def epoch_of(batches, epoch):
 
 @pytest.mark.parametrize("shuffle, epoch", [(False, 0), (True, 3)])
 def test_every_pair_comes_once_and_whole_in_segments_of_one_number(shuffle, epoch):
-    found = sorted(pair for row in epoch_of(made(shuffle=shuffle), epoch) for pair in row)
-    assert found == [(s.tolist(), t.tolist()) for s, t in zip(*PAIRS, strict=True)]
+    pairs = sorted(pair for row in epoch_of(made(shuffle=shuffle), epoch) for pair in row)
+    assert pairs == [(s.tolist(), t.tolist()) for s, t in zip(*PAIRS, strict=True)]
 
 
 def test_epochs_are_a_function_of_seed_and_epoch():
@@ -126,7 +126,7 @@ def test_rows_of_one_side_are_nearly_full():
 def test_texts_of_a_language_model():
     """A mark, the text; the text, a mark: as the target side of pairs."""
     batches = PackedBatches(None, PAIRS[1], 5 * ROW, ROW)
-    found = []
+    unmarked_texts = []
     for i in range(len(batches)):
         inputs, labels = batches[i]
         assert sorted(inputs) == ["segment_ids", "token_ids"]
@@ -136,8 +136,8 @@ def test_texts_of_a_language_model():
             texts, labels_of = segments_of(ids, numbers), segments_of(label, numbers)
             for number, text in texts.items():
                 assert [*text[1:], EOS] == labels_of[number] and text[0] == BOS
-                found.append(text[1:])
-    assert sorted(found) == [target.tolist() for target in PAIRS[1]]
+                unmarked_texts.append(text[1:])
+    assert sorted(unmarked_texts) == [target.tolist() for target in PAIRS[1]]
 
 
 def test_dataset_gives_the_same_batches_of_one_shape_and_advances():

@@ -15,16 +15,16 @@ from keras_attn.text.batches.permutation import Permutations
 @settings(deadline=None, max_examples=20)
 @given(st.integers(1, 400), st.integers(0, 9))
 def test_each_number_occurs_once(n, seed):
-    found = Permutation(n, [seed, n])(np.arange(n))
-    assert sorted(found.tolist()) == list(range(n))
+    numbers = Permutation(n, [seed, n])(np.arange(n))
+    assert sorted(numbers.tolist()) == list(range(n))
 
 
 def test_the_largest_range_is_invertible_on_a_sample():
     n = 2**62
     places = np.unique(np.random.default_rng(0).integers(0, n, 5003))
-    found = Permutation(n, 7)(places)
-    assert len(np.unique(found)) == len(places)
-    assert found.min() >= 0 and found.max() < n
+    numbers = Permutation(n, 7)(places)
+    assert len(np.unique(numbers)) == len(places)
+    assert numbers.min() >= 0 and numbers.max() < n
 
 
 def test_a_place_depends_on_the_seed_and_on_nothing_else():
@@ -38,8 +38,8 @@ def test_a_place_depends_on_the_seed_and_on_nothing_else():
 def test_neighbours_go_anywhere():
     """Each tenth of the numbers goes to each tenth equally often, within five deviations."""
     n = 10_007
-    found = Permutation(n, 1)(np.arange(n))
-    counts = np.histogram2d(np.arange(n), found, bins=10)[0]
+    numbers = Permutation(n, 1)(np.arange(n))
+    counts = np.histogram2d(np.arange(n), numbers, bins=10)[0]
     assert (abs(counts - n / 100) < 5 * np.sqrt(n / 100)).all()
 
 
@@ -53,8 +53,8 @@ def test_many_ranges_are_permuted_at_once():
     sizes = np.array([1, 2, 3, 64, 65, 257, 257])
     ranges = np.repeat(np.arange(7), sizes)
     index = np.concatenate([np.arange(n) for n in sizes])
-    found = Permutations(sizes, [3, 5])(ranges, index)
-    parts = np.split(found, np.cumsum(sizes))[:-1]
+    numbers = Permutations(sizes, [3, 5])(ranges, index)
+    parts = np.split(numbers, np.cumsum(sizes))[:-1]
     for part, n in zip(parts, sizes.tolist(), strict=True):
         assert sorted(part.tolist()) == list(range(n))
     assert (parts[5] == parts[6]).sum() < 10  # ranges of one size have orders of their own

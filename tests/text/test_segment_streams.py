@@ -44,11 +44,11 @@ def test_each_text_is_read_whole_once_and_in_order(data):
     num_rows, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
     texts = distinct(*lengths)
     streams = SegmentStreams(texts, num_rows, width)
-    found = [pair for row in read(streams, num_rows) for pair in row]
-    assert len(found) == len(texts)
+    pairs = [pair for row in read(streams, num_rows) for pair in row]
+    assert len(pairs) == len(texts)
     segments = sum(-(-(length - 1) // width) for length in lengths)
     assert len(streams) == segments or num_rows > 1 and len(streams) <= segments
-    for inputs, targets in found:
+    for inputs, targets in pairs:
         text = next(text for text in texts if text[0] == inputs[0])
         assert inputs == text[:-1].tolist() and targets == text[1:].tolist()
 

@@ -54,10 +54,10 @@ def test_slices_are_those_of_the_joined_array(folder):
     for start in range(-19, 20, 2):
         assert start not in range(-18, 18) or files[start] == WHOLE[start]
         for stop in range(-19, 20, 2):
-            found = files[start:stop]
-            assert found.tolist() == WHOLE[start:stop].tolist() and found.dtype == "int32"
+            ids = files[start:stop]
+            assert ids.tolist() == WHOLE[start:stop].tolist() and ids.dtype == "int32"
             part = files.part(start, stop)
-            assert len(part) == len(found) and part[1:3].tolist() == found[1:3].tolist()
+            assert len(part) == len(ids) and part[1:3].tolist() == ids[1:3].tolist()
 
 
 def test_documents_are_read_as_they_were_written(folder):
@@ -74,8 +74,8 @@ def test_documents_are_read_as_they_were_written(folder):
 def test_pairs_keep_both_sides(tmp_path):
     pairs = [([4, 5], [6]), ([], [7, 8, 9]), ([4], [])]
     files = text.TokenFiles(corpus(tmp_path / "c", [pairs[:1], pairs[1:]], sides=2))
-    found = [tuple(side.tolist() for side in files.documents[i]) for i in range(3)]
-    assert found == pairs
+    documents = [tuple(side.tolist() for side in files.documents[i]) for i in range(3)]
+    assert documents == pairs
     assert files.documents.lengths(0, 3).tolist() == [[2, 1], [0, 3], [1, 0]]
 
 

@@ -146,9 +146,9 @@ def test_python_gives_the_ids_and_texts_of_the_graph_operations(tokenizer, texts
     ]
     expected, lengths = tokenizer.encode(tf.constant(texts, tf.string, [len(texts)]), max_length)
     rows = tokenizer.template.around(tokenizer._split_in_python(texts), max_length)
-    ids, found = pad(rows, tokenizer.pad_id)
-    assert ids.tolist() == expected.numpy().tolist() and found.tolist() == lengths.numpy().tolist()
-    assert ids.dtype == found.dtype == np.int32
+    ids, sizes = pad(rows, tokenizer.pad_id)
+    assert ids.tolist() == expected.numpy().tolist() and sizes.tolist() == lengths.numpy().tolist()
+    assert ids.dtype == sizes.dtype == np.int32
     assert tokenizer.decode_as_strings(ids) == decoded(tokenizer, expected)
     assert tokenizer.decode_as_strings([*ids, []]) == [*decoded(tokenizer, expected), ""]
     strange = np.random.default_rng(len(texts)).integers(-3, tokenizer.vocabulary_size + 3, (5, 9))
