@@ -85,8 +85,8 @@ import json, jax, numpy as np
 from keras_attn.layers import TokenEmbedding
 layer, ids = TokenEmbedding(13, 7), jax.numpy.array([[1, 12]])
 layer.build((None, None))
-found = jax.jit(lambda: layer(ids))()
-print(json.dumps(bool(np.array_equal(found, layer(ids)))))
+output = jax.jit(lambda: layer(ids))()
+print(json.dumps(bool(np.array_equal(output, layer(ids)))))
 """
 
 

@@ -25,13 +25,13 @@ def test_output_equals_the_formula():
 
 def test_logits_are_float32_in_half_precision():
     keras.config.set_dtype_policy("mixed_float16")
-    found = built()(X)
+    logits = built()(X)
     keras.config.set_dtype_policy("float32")
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    np.testing.assert_allclose(found, built()(X), atol=0.05)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    np.testing.assert_allclose(logits, built()(X), atol=0.05)
 
 
-@pytest.mark.parametrize("given", [None, "table"])
-def test_invalid_arguments_raise(given):
+@pytest.mark.parametrize("embedding", [None, "table"])
+def test_invalid_arguments_raise(embedding):
     with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):
-        TokenHead(given)
+        TokenHead(embedding)

@@ -91,7 +91,7 @@ def test_two_replicas_train_as_one(kind, monkeypatch):
     layer, parts = built(kind), [slice(0, 2), slice(2, B)]
     wanted = gradients(layer, X, Y)
 
-    def of_replicas(layer, x, y):
+    def mean_loss(layer, x, y):
         losses = []
         for part in parts:
             # The rows of all replicas, in the order in which the layer asks for them.
@@ -104,13 +104,13 @@ def test_two_replicas_train_as_one(kind, monkeypatch):
 
     monkeypatch.setattr(replicas, "num_replicas", lambda: 2)
     monkeypatch.setattr(replicas, "replica_sum", lambda count: tf.constant(float(B)))
-    of_two = gradients(layer, X, Y, of_replicas)
-    for one, other in zip(of_two, wanted, strict=True):
+    replica_results = gradients(layer, X, Y, mean_loss)
+    for one, other in zip(replica_results, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     # With negatives of its own rows only, the mean of the replicas is another loss.
     bias = -1.3 if kind == "sigmoid" else 0.0
     own = sum(oracle(kind, X[p], Y[p], 0.7, bias)[0] * len(X[p]) for p in parts) / B
-    assert abs(own - float(of_two[0])) > 0.1
+    assert abs(own - float(replica_results[0])) > 0.1
 
 
 IN_REPLICAS = """

@@ -154,12 +154,12 @@ def test_labels_outside_the_vocabulary_give_nan_in_a_graph():
 def test_tensors_of_unknown_rank_are_refused():
     """TensorFlow makes them of labels or weights whose rank has changed between two batches."""
     labels, logits = example()
-    loss, of_any_rank = LabelSmoothedCrossentropy(), [tf.TensorSpec(None)]
+    loss, signature = LabelSmoothedCrossentropy(), [tf.TensorSpec(None)]
     for name, call in {
         "y_true": lambda x: loss(x, logits),
         "sample_weight": lambda x: loss(labels, logits, x),
     }.items():
-        traced = tf.function(call, of_any_rank, autograph=False)
+        traced = tf.function(call, signature, autograph=False)
         with pytest.raises(ValueError, match=f"`{name}` must have the same number of axes"):
             traced.get_concrete_function()
 

@@ -66,9 +66,9 @@ def check_state(memory, state, counts):
     assert state["memory"].shape == (B, L, memory.num_slots, D)
     assert state["compressed_memory_length"].numpy().tolist() == numbers
     assert state["memory_length"].numpy().tolist() == [len(row[0]) for row in kept]
-    for found, row in zip(state["memory"].numpy(), kept, strict=True):
+    for row_memory, row in zip(state["memory"].numpy(), kept, strict=True):
         for layer, slots in enumerate(row):
-            filled = found[layer, memory.num_slots - len(slots) :]
+            filled = row_memory[layer, memory.num_slots - len(slots) :]
             np.testing.assert_allclose(filled, np.reshape(slots, (-1, D)), atol=1e-5)
 
 
@@ -99,11 +99,11 @@ def test_empty_slots_have_no_influence():
     state, hidden = read(memory, RAGGED[:, :2]), HIDDEN.swapaxes(1, 2)
     empty = np.arange(memory.num_slots) < memory.num_slots - state["memory_length"].numpy()[:, None]
     assert empty.any()
-    found = []
+    memories = []
     for garbage in (0.0, np.nan):
         slots = np.where(empty[:, None, :, None], garbage, state["memory"]).astype("float32")
-        found.append(memory.extend({**state, "memory": slots}, hidden)["memory"])
-    np.testing.assert_array_equal(*found)
+        memories.append(memory.extend({**state, "memory": slots}, hidden)["memory"])
+    np.testing.assert_array_equal(*memories)
 
 
 def test_a_reset_row_begins_anew():
@@ -201,8 +201,8 @@ def test_fit_trains_the_compression_and_keeps_the_memory(tmp_path):
     assert trained.state["compressed_memory_length"].numpy().tolist() == [3, 3]
     trained.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    for found, expected in zip(again.get_weights(), trained.get_weights(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for restored, expected in zip(again.get_weights(), trained.get_weights(), strict=True):
+        np.testing.assert_array_equal(restored, expected)
     assert type(again.model.memory) is CompressiveMemory
     np.testing.assert_array_equal(again.predict_on_batch(ids), trained.predict_on_batch(ids))
 

@@ -19,8 +19,8 @@ FILLED = np.array([[True] * M, [False] * 5 + [True] * 2])
 
 
 def built(**arguments):
-    given = {"value_dim": HV, "pattern": "causal", "top_k": 3, **arguments}
-    layer = KNNAttention(N, H, **given)
+    settings = {"value_dim": HV, "pattern": "causal", "top_k": 3, **arguments}
+    layer = KNNAttention(N, H, **settings)
     layer.build((B, T, D))
     oracles.scramble(layer, scale=0.8)
     return layer
@@ -28,15 +28,15 @@ def built(**arguments):
 
 def heads(layer, x):
     """Return normalised queries and keys, and values, (B, N, T, H) each, in float64."""
-    found = []
+    projected = []
     for name, norm in (("query", layer.qk_norm), ("key", layer.key_norm), ("value", None)):
         kernel, bias = (oracles.numpy_of(getattr(layer, f"{name}_{k}")) for k in ("kernel", "bias"))
         y = np.array([oracles.project(row.astype("float64"), kernel, bias) for row in x])
         if norm is not None:
             scale = np.sqrt(np.mean(y**2, axis=-1, keepdims=True) + norm.epsilon)
             y = y / scale * oracles.numpy_of(norm.scale)
-        found.append(y)
-    return found
+        projected.append(y)
+    return projected
 
 
 def looked_up(layer, query, memory, filled):
@@ -53,16 +53,18 @@ def expected(layer, memory=MEMORY, filled=FILLED):
     output = np.zeros((B, T, D)) + bias
     for b, n, t in np.ndindex(B, N, T):
         own = key[b, n, : t + 1] @ query[b, n, t] / np.sqrt(H)
-        found, values = looked_up(layer, query[b, n, t], memory[b, n].astype("float64"), filled[b])
+        memory_logits, values = looked_up(
+            layer, query[b, n, t], memory[b, n].astype("float64"), filled[b]
+        )
         near, far = value[b, n, : t + 1], values
         if layer.join == "softmax":
-            weights = np.exp(np.concatenate([own, found]))
+            weights = np.exp(np.concatenate([own, memory_logits]))
             head = weights / weights.sum() @ np.concatenate([near, far])
         else:
-            gate = 1 / (1 + np.exp(-oracles.numpy_of(layer.gate)[n])) if len(found) else 0.0
+            gate = 1 / (1 + np.exp(-oracles.numpy_of(layer.gate)[n])) if len(memory_logits) else 0.0
             head = (1 - gate) * (np.exp(own) / np.exp(own).sum()) @ near
-            if len(found):
-                head = head + gate * (np.exp(found) / np.exp(found).sum()) @ far
+            if len(memory_logits):
+                head = head + gate * (np.exp(memory_logits) / np.exp(memory_logits).sum()) @ far
         output[b, t] += head @ kernel[n]
     return output
 
@@ -93,8 +95,8 @@ def test_empty_slots_have_no_influence(join):
     layer = built(join=join)
     nothing = np.zeros((B, M), bool)
     for garbage in (np.nan, 1e3):
-        found, _ = read(layer, np.full_like(MEMORY, garbage), nothing)
-        np.testing.assert_allclose(found, layer(X, X), atol=1e-6)
+        output, _ = read(layer, np.full_like(MEMORY, garbage), nothing)
+        np.testing.assert_allclose(output, layer(X, X), atol=1e-6)
     garbage = np.where(FILLED[:, None, :, None], MEMORY, np.nan).astype("float32")
     np.testing.assert_array_equal(read(layer, garbage)[0], read(layer)[0])
 
@@ -102,8 +104,8 @@ def test_empty_slots_have_no_influence(join):
 def test_sinks_take_their_share_beside_a_memory():
     settings = {"join": "softmax", "implementation": "blockwise"}
     layer = built(**settings, sinks=True)
-    found, _ = read(layer, filled=np.zeros((B, M), bool))
-    np.testing.assert_allclose(found, layer(X, X), atol=1e-6)
+    output, _ = read(layer, filled=np.zeros((B, M), bool))
+    np.testing.assert_allclose(output, layer(X, X), atol=1e-6)
     none = built(**settings)
     none.set_weights([w.numpy() for w in layer.weights if "sink" not in w.path])
     layer.sink_logits.assign([-50.0] * N)

@@ -11,8 +11,8 @@ B, L, D = 2, 3, 2
 
 
 def test_the_last_slots_are_filled():
-    found = np.asarray(filled_slots(np.array([0, 2, 5]), 5)).astype(int)
-    np.testing.assert_array_equal(found, [[0, 0, 0, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]])
+    filled = np.asarray(filled_slots(np.array([0, 2, 5]), 5)).astype(int)
+    np.testing.assert_array_equal(filled, [[0, 0, 0, 0, 0], [0, 0, 0, 1, 1], [1, 1, 1, 1, 1]])
     assert filled_slots(np.array([0, 0]), 0).shape == (2, 0)
 
 
@@ -23,11 +23,11 @@ def test_the_last_real_states_are_kept(data):
     states = oracles.random(B, L, length, D)
     real = np.array(data.draw(st.lists(st.booleans(), min_size=2 * length, max_size=2 * length)))
     real = real.reshape(B, length).astype(bool)
-    found = keep_last(states, num_slots, real)
-    assert found.shape == (B, L, num_slots, D)
+    memory = keep_last(states, num_slots, real)
+    assert memory.shape == (B, L, num_slots, D)
     for b in range(B):
         places = [s for s in range(length) if real[b, s]][-num_slots:] if num_slots else []
-        kept = np.asarray(found)[b, :, num_slots - len(places) :]
+        kept = np.asarray(memory)[b, :, num_slots - len(places) :]
         np.testing.assert_array_equal(kept, states[b][:, places])
 
 
@@ -41,8 +41,8 @@ def test_unknown_length_without_padding(length, num_slots):
         autograph=False,
     )
     kept = min(length, num_slots)
-    for found in (keep_last(states, num_slots), unknown(states)):
-        assert found.shape == (B, L, num_slots, D)
+    for memory in (keep_last(states, num_slots), unknown(states)):
+        assert memory.shape == (B, L, num_slots, D)
         np.testing.assert_array_equal(
-            found[:, :, num_slots - kept :], everything[:, :, num_slots - kept :]
+            memory[:, :, num_slots - kept :], everything[:, :, num_slots - kept :]
         )

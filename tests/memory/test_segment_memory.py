@@ -27,9 +27,9 @@ def shared(residual):
 
 @pytest.mark.parametrize("residual, memory_length", [("post", 3), slow("pre", 1)])
 def test_output_equals_the_formula(residual, memory_length):
-    found, _ = run(shared(residual), X, RAGGED, memory_length)
+    output, _ = run(shared(residual), X, RAGGED, memory_length)
     expected = segments.oracle(shared(residual), X, RAGGED, memory_length, residual == "pre")
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(output, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_output_equals_the_formula(residual, memory_length):
 def test_memory_as_long_as_the_pattern_equals_one_pass(pattern, memory_length, plan):
     """Blocks at fixed positions need memories and segments of whole blocks."""
     stack = built(pattern=pattern(), implementation=plan, layers=2)
-    found, _ = run(stack, X, same_cuts([4, 4, 3]), memory_length, masked=False)
-    np.testing.assert_allclose(found, stack(X), atol=2e-4)
+    output, _ = run(stack, X, same_cuts([4, 4, 3]), memory_length, masked=False)
+    np.testing.assert_allclose(output, stack(X), atol=2e-4)
 
 
 def test_memory_without_a_length_counts_as_full():
     stack = built(layers=1)
-    found, _ = stack(X[:, 4:], memory=X[:, None, :4])
-    np.testing.assert_allclose(found, stack(X)[:, 4:], atol=1e-5)
+    output, _ = stack(X[:, 4:], memory=X[:, None, :4])
+    np.testing.assert_allclose(output, stack(X)[:, 4:], atol=1e-5)
 
 
 def test_empty_memory_equals_no_memory():
@@ -91,16 +91,16 @@ def test_padding_has_no_influence():
     stack, memory = shared("post"), SegmentMemory(6)
     _, state = run(stack, X, RAGGED, 6)
     real = np.arange(T) < np.array([[5], [11], [0]])
-    found = []
+    results = []
     for garbage in (0.0, 1e3):
         x = np.where(real[..., None], X, garbage).astype("float32")
         output, read = stack(x, padding_mask=real, **state)
         after = memory.extend(state, read, real)
         assert after["memory_length"].numpy().tolist() == [6, 6, 6]
-        found.append((np.asarray(output)[real], np.asarray(after["memory"])))
-    for before, after in zip(*found, strict=True):
+        results.append((np.asarray(output)[real], np.asarray(after["memory"])))
+    for before, after in zip(*results, strict=True):
         np.testing.assert_array_equal(after, before)
-    np.testing.assert_array_equal(found[0][1][2], state["memory"][2])
+    np.testing.assert_array_equal(results[0][1][2], state["memory"][2])
 
 
 def test_masked_positions_leave_no_gaps_in_the_memory():
@@ -225,8 +225,8 @@ def test_cross_attention_works_with_a_memory():
     context = oracles.random(B, 4, 5)
     block.build(X.shape, context.shape)
     oracles.scramble(block)
-    found = block(X[:, 4:], context, memory=X[:, :4])
-    np.testing.assert_allclose(found, block(X, context)[:, 4:], atol=1e-5)
+    output = block(X[:, 4:], context, memory=X[:, :4])
+    np.testing.assert_allclose(output, block(X, context)[:, 4:], atol=1e-5)
 
 
 def test_value():

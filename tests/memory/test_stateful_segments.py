@@ -113,10 +113,10 @@ def test_validation_and_training_do_not_mix():
     history = validated.fit(
         cut(IDS), cut(LABELS), batch_size=B, validation_data=validation, verbose=0
     ).history
-    for found, expected in zip(validated.weights, alone.weights, strict=True):
-        np.testing.assert_array_equal(found, expected)
-    found = alone.evaluate(*validation, batch_size=B, verbose=0)
-    np.testing.assert_allclose(found, history["val_loss"][-1], rtol=1e-6)
+    for weight, expected in zip(validated.weights, alone.weights, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    loss = alone.evaluate(*validation, batch_size=B, verbose=0)
+    np.testing.assert_allclose(loss, history["val_loss"][-1], rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -129,12 +129,12 @@ def test_reset_separates_episodes_of_one_row(model, whole, whole_batch):
         reset = [x[0] for x in reset]
     ids = np.split(IDS, 4, 1)
     dataset = tf.data.Dataset.from_tensor_slices({"token_ids": ids, "reset": reset})
-    found = np.concatenate(np.split(model.predict(dataset, verbose=0), 4), axis=1)
+    output = np.concatenate(np.split(model.predict(dataset, verbose=0), 4), axis=1)
     plain = CausalLanguageModel(model.model.embedding, model.model.depth)
     anew = np.asarray(plain({"token_ids": IDS[:, 6:]}))
     expected = np.array(whole)
     expected[begins, 6:] = anew[begins]
-    np.testing.assert_allclose(found, expected, atol=2e-4)
+    np.testing.assert_allclose(output, expected, atol=2e-4)
     assert np.abs(expected - whole).max() > 0.02
 
 
@@ -176,8 +176,8 @@ def test_memory_is_saved_and_restored(tmp_path):
     assert type(again) is StatefulSegments and again.batch_size == B
     assert lengths(again) == [3] * B
     assert again.state["memory"].dtype == model.model.depth.compute_dtype
-    for found, expected in zip(again.variables, model.variables, strict=True):
-        np.testing.assert_array_equal(oracles.numpy_of(found), oracles.numpy_of(expected))
+    for variable, expected in zip(again.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(oracles.numpy_of(variable), oracles.numpy_of(expected))
     np.testing.assert_array_equal(again(IDS[:, 3:]), model(IDS[:, 3:]))
     model.save_weights(tmp_path / "model.weights.h5")
     again.reset()
