@@ -58,12 +58,12 @@ def t5(s, feed_forward=None):
     feed_forward = feed_forward or plain
     num_layers, n, d, f, size = sizes(s)
     attention, bias = projections(d, n, size), (32, n)
-    found = [(s["vocabulary_size"], d), (d,), (d,)]
+    shapes = [(s["vocabulary_size"], d), (d,), (d,)]
     for index in range(num_layers):
         feed = feed_forward(d, f, index)
-        found += attention + feed + [bias, (d,), (d,)]
-        found += 2 * attention + feed + [bias, (d,), (d,), (d,)]
-    return found + ([] if s.get("tied", True) else [(d, s["vocabulary_size"])])
+        shapes += attention + feed + [bias, (d,), (d,)]
+        shapes += 2 * attention + feed + [bias, (d,), (d,), (d,)]
+    return shapes + ([] if s.get("tied", True) else [(d, s["vocabulary_size"])])
 
 
 def switch_transformer(s):

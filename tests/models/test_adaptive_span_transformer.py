@@ -74,9 +74,9 @@ def test_span_loss_is_added_in_every_layer():
 
 def test_span_summary_of_static_spans_needs_no_text(model):
     set_spans(model, 2.0, 5.0)
-    found = model.span_summary()
-    assert len(found) == formulas.L
-    np.testing.assert_allclose(found[1]["spans"], [2.0, 5.0], rtol=1e-5)
+    summary = model.span_summary()
+    assert len(summary) == formulas.L
+    np.testing.assert_allclose(summary[1]["spans"], [2.0, 5.0], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -93,17 +93,17 @@ def test_steps_with_dynamic_spans_equal_one_pass(dynamic_model):
 def test_span_summary_of_dynamic_spans_is_measured_on_a_text(dynamic_model):
     """By the first layer's formula: z = max_span sigmoid(w x + b) of the embedded tokens."""
     model = dynamic_model
-    found = model.span_summary(formulas.IDS)
-    assert len(found) == formulas.L and np.all(found[0]["spans"] != found[1]["spans"])
+    summary = model.span_summary(formulas.IDS)
+    assert len(summary) == formulas.L and np.all(summary[0]["spans"] != summary[1]["spans"])
     first = model.depth.blocks[0].attention.pattern
     expected = first.span_summary(model.embedding(formulas.IDS))
-    np.testing.assert_allclose(found[0]["spans"], expected["spans"], rtol=1e-6)
+    np.testing.assert_allclose(summary[0]["spans"], expected["spans"], rtol=1e-6)
     with pytest.raises(ValueError, match="`token_ids`. Received: token_ids=None"):
         model.span_summary()
     for ids in (formulas.IDS[0], formulas.IDS[:, :0], {"token_ids": formulas.IDS}):
         with pytest.raises(ValueError, match=r"token ids \(B, T\), of at least one token"):
             model.span_summary(ids)
     from_lists = model.span_summary(formulas.IDS.tolist())
-    np.testing.assert_array_equal(from_lists[0]["spans"], found[0]["spans"])
+    np.testing.assert_array_equal(from_lists[0]["spans"], summary[0]["spans"])
     with pytest.raises(ValueError, match="pattern `AdaptiveSpan`.*Causal"):
         shared("gpt").span_summary()

@@ -113,8 +113,8 @@ def test_adaptive_softmax_head_trains_decodes_and_loads(tmp_path):
     np.testing.assert_allclose(again({"token_ids": IDS[:, :-1]}), logits, atol=1e-6)
     constants, cache = model.start({"token_ids": IDS}, max_length=T)
     for start, end in ((0, 4), (4, T - 1)):
-        found, cache = model.step(IDS[:, start:end], constants, cache, ops.arange(start, end))
-        np.testing.assert_allclose(found, logits[:, start:end], atol=1e-4)
+        step_logits, cache = model.step(IDS[:, start:end], constants, cache, ops.arange(start, end))
+        np.testing.assert_allclose(step_logits, logits[:, start:end], atol=1e-4)
 
 
 def test_invalid_arguments_raise(model):

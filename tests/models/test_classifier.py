@@ -36,13 +36,13 @@ def test_the_mean_is_that_of_real_tokens():
 def test_the_last_token_decides_and_padding_does_not():
     """Each row without its padding, by the layers one by one."""
     model = classifier()
-    found = np.asarray(model(IDS))
+    logits = np.asarray(model(IDS))
     kernel, bias = map(oracles.numpy_of, model.head.weights)
     for row, length in enumerate(LENGTHS):
         table = oracles.numpy_of(model.embedding.table)
         x = (table[IDS[row, :length]] * np.sqrt(6)).astype("float32")
         hidden = np.asarray(model.encoder(x[None]))[0, -1]
-        np.testing.assert_allclose(found[row], hidden @ kernel + bias, atol=1e-5)
+        np.testing.assert_allclose(logits[row], hidden @ kernel + bias, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -67,8 +67,8 @@ def test_a_row_of_padding_has_finite_logits_and_gradients():
 @pytest.mark.parametrize("pooling", ["first", "last", "mean"])
 def test_texts_without_tokens_have_the_logits_of_no_features(pooling):
     model = classifier(pooling=pooling)
-    found = np.asarray(model(np.zeros((2, 0), "int32")))
-    np.testing.assert_allclose(found, np.tile(model.head.bias, (2, 1)), atol=1e-6)
+    logits = np.asarray(model(np.zeros((2, 0), "int32")))
+    np.testing.assert_allclose(logits, np.tile(model.head.bias, (2, 1)), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -89,6 +89,6 @@ def test_an_export_of_ids_reads_lengths(tmp_path):
     classify = tf.saved_model.load(str(tmp_path / "1")).signatures["classify"]
     beyond = np.arange(5) >= np.array(LENGTHS)[:, None]
     ids = np.where(beyond, 8, IDS).astype("int32")
-    found = classify(token_ids=tf.constant(ids), lengths=tf.constant(LENGTHS))
+    outputs = classify(token_ids=tf.constant(ids), lengths=tf.constant(LENGTHS))
     expected = keras.ops.softmax(model(IDS))
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-6)

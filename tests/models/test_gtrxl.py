@@ -82,12 +82,12 @@ def oracle(model, cuts, memory_length):
 def test_short_memory_equals_the_formula(model):
     """A memory of 2 slots forgets, so one pass gives another output."""
     short = SequenceModel(S, model.embedding, model.depth, SegmentMemory(2), model.heads)
-    found, state = [], None
+    policies, state = [], None
     for states in np.split(STATES, [3, 5], axis=1):
         policy, state = run(short, states, state)
-        found.append(policy)
+        policies.append(policy)
     expected = oracle(model, [3, 5], memory_length=2)
-    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=1e-4)
+    np.testing.assert_allclose(np.concatenate(policies, axis=1), expected, atol=1e-4)
 
 
 def test_closed_gates_hide_the_past():
@@ -105,13 +105,13 @@ STARTS[0, [2, 5]] = STARTS[1, 0] = True
 def test_episodes_inside_a_segment_equal_episodes_alone(model):
     """The next segment is checked too: the memory holds nothing of an earlier episode."""
     _, before = run(model, oracles.random(B, 3, S, seed=1))
-    found, state = [], before
+    policies, state = [], before
     for states, starts in zip(
         np.split(STATES, [3], axis=1), np.split(STARTS, [3], axis=1), strict=True
     ):
         policy, state = run(model, states, state, starts=starts)
-        found.append(policy)
-    found = np.concatenate(found, axis=1)
+        policies.append(policy)
+    policies = np.concatenate(policies, axis=1)
     for b in range(B):
         own = {name: value[b : b + 1] for name, value in before.items()}
         for episode in np.split(np.arange(T), np.flatnonzero(STARTS[b])):
@@ -120,7 +120,7 @@ def test_episodes_inside_a_segment_equal_episodes_alone(model):
             if STARTS[b, episode[0]]:
                 own = None
             expected, own = run(model, STATES[b : b + 1, episode], own)
-            np.testing.assert_allclose(found[b, episode], expected[0], atol=1e-4)
+            np.testing.assert_allclose(policies[b, episode], expected[0], atol=1e-4)
         assert int(state["memory_length"][b]) == int(own["memory_length"][0])
         n = int(own["memory_length"][0])
         np.testing.assert_allclose(
@@ -133,12 +133,12 @@ def test_padding_has_no_influence_and_is_not_remembered(model):
     # A start in the padding means nothing.
     more = {"starts": np.arange(T)[None] == np.array([[5], [2], [0]])}
     padded = np.where(real[..., None], STATES, 1e6).astype("float32")
-    found, state = run(model, padded, padding_mask=real, **more)
+    policy, state = run(model, padded, padding_mask=real, **more)
     assert state["memory_length"].numpy().tolist() == [4, 5, 0]
     for b, length in enumerate([4, 7]):
         own = {name: x[b : b + 1, :length] for name, x in more.items()}
         expected, after = run(model, STATES[b : b + 1, :length], **own)
-        np.testing.assert_allclose(found[b, :length], expected[0], atol=1e-4)
+        np.testing.assert_allclose(policy[b, :length], expected[0], atol=1e-4)
         filled = int(after["memory_length"][0])
         np.testing.assert_allclose(
             state["memory"][b, :, M - filled :], after["memory"][0, :, M - filled :], atol=1e-4

@@ -42,8 +42,8 @@ def test_output_equals_the_formula(block, whole):
     )
     np.testing.assert_array_equal(tokens.decode(expected), IMAGES)
     if whole:
-        found = np.stack([values[:, row, column] for row, column in order], axis=1)
-        np.testing.assert_array_equal(tokens.values(IMAGES), found)
+        pixels = np.stack([values[:, row, column] for row, column in order], axis=1)
+        np.testing.assert_array_equal(tokens.values(IMAGES), pixels)
 
 
 def test_invalid_ids_decode_to_the_nearest_value():

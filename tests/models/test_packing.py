@@ -157,7 +157,7 @@ def test_gradients_are_those_of_padded_rows(name):
     """The losses include those that layers add, such as the ponder loss."""
     # Under seed 0 no unit of a feed-forward layer is positive, and its gradient is 0.
     model, loss = formulas.scrambled(MODELS[name](), seed=1), LabelSmoothedCrossentropy()
-    found = []
+    results = []
     for pack in (packed, padded):
         labels = packed(LABELS)[0] if pack is packed else padded(LABELS)
         with tf.GradientTape() as tape:
@@ -165,9 +165,9 @@ def test_gradients_are_those_of_padded_rows(name):
             value += sum(model.losses)
         weights = [weight.value for weight in model.trainable_weights]
         grads = tape.gradient(value, weights)
-        found.append([float(value), *map(tf.convert_to_tensor, grads)])
-    oracles.check_each(*found, atol=2e-5)
-    assert all(np.any(grad != 0) for grad in found[0])
+        results.append([float(value), *map(tf.convert_to_tensor, grads)])
+    oracles.check_each(*results, atol=2e-5)
+    assert all(np.any(grad != 0) for grad in results[0])
 
 
 def test_segment_inputs_are_not_inputs_of_the_graph():

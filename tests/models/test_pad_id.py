@@ -58,8 +58,8 @@ def test_any_id_can_be_padding(build):
             {"source_ids": ids, "target_ids": names[TEXT]}
             for ids, names in ((PADDED, np.arange(V)), (RENAMED[PADDED], RENAMED))
         ]
-    logits, found = np.asarray(model(inputs[0])), np.asarray(again(inputs[1]))[..., RENAMED]
-    np.testing.assert_allclose(found, logits, atol=1e-5)
+    logits, new_logits = np.asarray(model(inputs[0])), np.asarray(again(inputs[1]))[..., RENAMED]
+    np.testing.assert_allclose(new_logits, logits, atol=1e-5)
     other = {name: np.where(ids == 11, 4, ids) for name, ids in inputs[0].items()}
     real = REAL if build is models.bert else slice(None)
     assert np.abs(np.asarray(model(other)) - logits)[real].max() > 1e-3
@@ -73,8 +73,8 @@ def test_a_target_may_start_with_the_id_of_padding():
     target = np.array([[11, 5, 9, 11], [11, 11, 11, 11]])
     start = np.where(np.arange(4) == 0, 2, target)
     inputs = {"source_ids": PADDED, "target_ids": target}
-    logits, found = (model({**inputs, "target_ids": ids}) for ids in (target, start))
-    np.testing.assert_array_equal(logits, found)
+    logits, start_logits = (model({**inputs, "target_ids": ids}) for ids in (target, start))
+    np.testing.assert_array_equal(logits, start_logits)
     np.testing.assert_array_equal(logits._keras_mask, [[1, 1, 1, 0], [1, 0, 0, 0]])
     weights = [
         np.asarray(model.cross_attention({**inputs, "target_ids": x})) for x in (target, start)

@@ -152,8 +152,8 @@ def test_weight_shapes_follow_from_the_sizes(abstract, builder):
     """
     for name, (build, sizes) in PRESETS.items():
         if build.__name__ == builder:
-            found = sorted(tuple(w.shape) for w in abstract(name, num_layers=2).weights)
-            assert found == sorted(expected_shapes(build, {**sizes, L: 2})), name
+            shapes = sorted(tuple(w.shape) for w in abstract(name, num_layers=2).weights)
+            assert shapes == sorted(expected_shapes(build, {**sizes, L: 2})), name
 
 
 def head_of_bert(s):
@@ -262,8 +262,8 @@ def test_parameter_counts_are_the_published_ones():
 def test_parameter_counts_of_gtrxl(abstract, residual, published):
     depth = abstract("gtrxl", residual=residual, num_layers=2).depth
     others = PRESETS["gtrxl"][1][L] - 2
-    found = count(depth.weights) + others * count(depth.blocks[-1].weights)
-    assert 0 < published - found / M < 0.35
+    num_parameters = count(depth.weights) + others * count(depth.blocks[-1].weights)
+    assert 0 < published - num_parameters / M < 0.35
 
 
 def test_the_papers_rates_epsilons_and_activations(abstract):

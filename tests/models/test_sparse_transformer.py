@@ -67,8 +67,8 @@ def test_output_equals_the_formula(factors, first, second):
         "per_head": [np.stack([one, other])] * 2,
         "full": [np.tri(formulas.T, dtype=bool)] * 2,
     }[factors]
-    found = model({"token_ids": formulas.IDS})
-    np.testing.assert_allclose(found, oracle(model, masks), atol=1e-4)
+    output = model({"token_ids": formulas.IDS})
+    np.testing.assert_allclose(output, oracle(model, masks), atol=1e-4)
 
 
 @pytest.mark.slow
@@ -76,8 +76,8 @@ def test_image_with_channels_and_narrow_keys_equals_the_formula():
     """The stride is a row of the image."""
     model = built(image_shape=(3, 2, 2), key_dim=2)
     mask = formulas.allowed(near) | formulas.allowed(column)
-    found = model({"token_ids": formulas.IDS})
-    np.testing.assert_allclose(found, oracle(model, [mask] * 2), atol=1e-4)
+    output = model({"token_ids": formulas.IDS})
+    np.testing.assert_allclose(output, oracle(model, [mask] * 2), atol=1e-4)
     assert model.depth.blocks[0].attention.value_dim == formulas.D // formulas.N
 
 

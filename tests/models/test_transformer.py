@@ -91,8 +91,8 @@ def test_a_head_gives_the_logits_of_all_passes():
     packed = model({**IDS, **{name: ids.astype("int32") for name, ids in segments.items()}})
     np.testing.assert_allclose(np.asarray(packed)[real], logits[real], atol=1e-5)
     constants, cache = model.start(IDS, max_length=4)
-    found, _ = model.step(TARGET, constants, cache, ops.arange(4))
-    np.testing.assert_allclose(np.asarray(found)[real], logits[real], atol=1e-5)
+    step_logits, _ = model.step(TARGET, constants, cache, ops.arange(4))
+    np.testing.assert_allclose(np.asarray(step_logits)[real], logits[real], atol=1e-5)
     again = EncoderDecoder.from_config(model.get_config())
     assert again.head.embedding is again.embedding
     again.set_weights(model.get_weights())

@@ -23,31 +23,31 @@ PASSES = {
 
 @pytest.mark.parametrize("name", PASSES)
 def test_output_equals_the_formula(name):
-    found, expected, real = whole_pass(name), PASSES[name](built(name)), IDS != 0
+    output, expected, real = whole_pass(name), PASSES[name](built(name)), IDS != 0
     tolerance = 4e-6 * np.abs(expected[real]).max()  # padding may attend to padding
-    np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(output[real], expected[real], rtol=0, atol=tolerance)
 
 
 def test_without_segments_a_text_is_the_first_one():
     model, real = built("bert"), IDS != 0
-    found = np.asarray(model({"token_ids": IDS}))
-    np.testing.assert_allclose(found[real], whole_passes.bert(model, IDS)[real], atol=1e-4)
+    output = np.asarray(model({"token_ids": IDS}))
+    np.testing.assert_allclose(output[real], whole_passes.bert(model, IDS)[real], atol=1e-4)
 
 
 def test_bert_lets_every_token_attend_to_every_other():
     ids = np.repeat(IDS[:1], 11, axis=0)
     changed = np.where(np.eye(11, dtype=bool), ids % 12 + 1, ids)
-    found = np.asarray(built("bert")({"token_ids": np.concatenate([ids[:1], changed])}))
-    assert np.all(np.any(found[1:] != found[0], axis=-1))
+    output = np.asarray(built("bert")({"token_ids": np.concatenate([ids[:1], changed])}))
+    assert np.all(np.any(output[1:] != output[0], axis=-1))
 
 
 @pytest.mark.slow
 def test_berts_encoder_gives_features_that_its_head_scores_by_the_table():
     model = built("bert")
     features = keras.Model(model.input, model.get_layer("encoder").output)
-    found = features({"token_ids": IDS, "segment_ids": IDS % 2})
-    assert found.shape == (*IDS.shape, 8)
-    np.testing.assert_allclose(model.head(found), whole_pass("bert"), atol=1e-5)
+    encoded = features({"token_ids": IDS, "segment_ids": IDS % 2})
+    assert encoded.shape == (*IDS.shape, 8)
+    np.testing.assert_allclose(model.head(encoded), whole_pass("bert"), atol=1e-5)
     assert model.head.embedding is model.embedding
 
 
@@ -57,8 +57,8 @@ def test_gates_of_gpt_oss_are_bounded():
     layer = built("gpt_oss").depth.blocks[0].feed_forward.expert
     gate, x = np.array([-9.0, 0.5, 7.0, 9.0]), np.array([-9.0, 2.0, 7.0, 9.0])
     g, h = np.minimum(gate, 7), np.clip(x, -7, 7)
-    found = layer.join(ops.convert_to_tensor(gate), ops.convert_to_tensor(x))
-    np.testing.assert_allclose(found, g / (1 + np.exp(-1.702 * g)) * (h + 1), rtol=1e-6)
+    output = layer.join(ops.convert_to_tensor(gate), ops.convert_to_tensor(x))
+    np.testing.assert_allclose(output, g / (1 + np.exp(-1.702 * g)) * (h + 1), rtol=1e-6)
 
 
 def test_decisions_depend_on_what_was_known_before_them():
@@ -72,17 +72,17 @@ def test_decisions_depend_on_what_was_known_before_them():
     inputs = {name: x.copy() for name, x in inputs.items()}
     for row, name in enumerate(("actions", "states", "returns"), start=1):
         inputs[name][row, 3] += 1.0
-    found = np.asarray(model(inputs))
-    moved = np.abs(found[1:] - found[0]).max(axis=-1) > 1e-6
+    output = np.asarray(model(inputs))
+    moved = np.abs(output[1:] - output[0]).max(axis=-1) > 1e-6
     for row, first in zip(moved, (4, 3, 3), strict=True):
         assert not row[:first].any() and row[first:].all()
     steps = np.tile(np.arange(7, dtype="int32"), (4, 1))
     padded = {name: np.pad(x, ((0, 0), (0, 2), (0, 0))[: x.ndim]) for name, x in inputs.items()}
     mask = np.tile(np.arange(9) < 7, (4, 1))
     padded_rows = np.asarray(model({**padded, "padding_mask": mask}))[:, :7]
-    np.testing.assert_allclose(padded_rows, found, atol=1e-5)
-    np.testing.assert_allclose(model({**inputs, "steps": steps}), found, atol=1e-6)
-    assert np.abs(np.asarray(model({**inputs, "steps": steps + 1})) - found).max() > 1e-3
+    np.testing.assert_allclose(padded_rows, output, atol=1e-5)
+    np.testing.assert_allclose(model({**inputs, "steps": steps}), output, atol=1e-6)
+    assert np.abs(np.asarray(model({**inputs, "steps": steps + 1})) - output).max() > 1e-3
 
 
 def test_discrete_actions_are_logits():
@@ -90,19 +90,19 @@ def test_discrete_actions_are_logits():
         5, 4, discrete=True, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7
     )
     actions = np.array([[0, 3, 1]], "int32")
-    found = model(
+    logits = model(
         {"returns": np.ones((1, 3)), "states": oracles.random(1, 3, 5), "actions": actions}
     )
-    assert found.shape == (1, 3, 4) and model.head.activation is keras.activations.linear
+    assert logits.shape == (1, 3, 4) and model.head.activation is keras.activations.linear
 
 
 @pytest.mark.slow
 def test_latents_read_a_set():
     """Without positions in the input, its order does not matter."""
     model, x = built("perceiver"), oracles.random(2, 7, 8)
-    found = np.asarray(model.encoder(x))
-    np.testing.assert_allclose(model.encoder(x[:, ::-1]), found, atol=1e-5)
-    assert np.abs(np.diff(found, axis=1)).min() > 0  # each position writes its own
+    latents = np.asarray(model.encoder(x))
+    np.testing.assert_allclose(model.encoder(x[:, ::-1]), latents, atol=1e-5)
+    assert np.abs(np.diff(latents, axis=1)).min() > 0  # each position writes its own
 
 
 def test_t5_starts_with_the_deviations_of_the_paper():
@@ -114,8 +114,8 @@ def test_t5_starts_with_the_deviations_of_the_paper():
         (attention.output_kernel, 1 / 64),
         (model.encoder.blocks[0].feed_forward.output_dense.kernel, 1 / 48),
     ):
-        found = weight.numpy().var()
-        assert abs(found / variance - 1) < 5 * np.sqrt(2 / weight.numpy().size)
+        measured_variance = weight.numpy().var()
+        assert abs(measured_variance / variance - 1) < 5 * np.sqrt(2 / weight.numpy().size)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def rotate(x, base, yarn=None):
 def t5_bias(layer, bidirectional, num_queries, num_keys, num_buckets=32, max_distance=128):
     """Return (N, T, S), with the buckets of the authors' code."""
     table = weight(layer.score.terms[1].table)
-    found = np.zeros((table.shape[1], num_queries, num_keys))
+    bias = np.zeros((table.shape[1], num_queries, num_keys))
     for i, j in np.ndindex(num_queries, num_keys):
         first, side, distance = 0, num_buckets, max(i - j, 0)
         if bidirectional:
@@ -71,8 +71,8 @@ def t5_bias(layer, bidirectional, num_queries, num_keys, num_buckets=32, max_dis
         if distance >= exact:
             far = math.log(distance / exact) / math.log(max_distance / exact) * (side - exact)
             distance = min(exact + int(far), side - 1)
-        found[:, i, j] = table[first + distance]
-    return found
+        bias[:, i, j] = table[first + distance]
+    return bias
 
 
 def attend(layer, x, context, mask, scale, base=None, cap=None, bias=0.0, yarn=None):
@@ -110,7 +110,7 @@ def clipped_experts(layer, x):
     """Return the weighted outputs of the best k experts, whose gate is clipped on one side."""
     parts = layer.router_kernel, layer.router_bias, *layer.kernels, *layer.biases
     router, router_bias, *parts = map(weight, parts)
-    found = np.zeros_like(x)
+    output = np.zeros_like(x)
     for place in np.ndindex(x.shape[:2]):
         logits = x[place] @ router + router_bias
         chosen = np.argsort(-logits)[: layer.top_k]
@@ -120,8 +120,8 @@ def clipped_experts(layer, x):
             gate = np.minimum(x[place] @ into_gate + gate_bias, 7.0)
             up = np.clip(x[place] @ into_up + up_bias, -7.0, 7.0)
             hidden = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
-            found[place] += share * (hidden @ out + out_bias)
-    return found
+            output[place] += share * (hidden @ out + out_bias)
+    return output
 
 
 def gpt_oss(model, ids, window, yarn, base=150000):

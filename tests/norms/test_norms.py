@@ -63,10 +63,10 @@ def test_statistics_are_float32_for_small_and_large_inputs(size, policy, toleran
         (layer_norm, oracles.layer_norm(exact, *oracles.norm_weights(layer_norm), 1e-12)),
         (rms, rms_norm(exact, oracles.numpy_of(rms.scale), 1e-12)),
     ):
-        found = layer(x)
-        assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
+        output = layer(x)
+        assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
         atol = tolerance * np.abs(expected).max()
-        np.testing.assert_allclose(oracles.numpy_of(found), expected, atol=atol)
+        np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=atol)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0])

@@ -25,10 +25,10 @@ def test_a_position_beyond_the_grid_is_beyond_the_first_axis():
 def test_positions_of_a_grid():
     x = oracles.random(2, 5, 3)
     np.testing.assert_array_equal(grid_positions(x, None, (2, 3)), np.arange(5))
-    given = np.array([[4, 1, 0, 2, 3], [0, 0, 1, 1, 5]])
-    found = grid_positions(x, given, (2, 3))
-    np.testing.assert_array_equal(found, given)
-    assert found.dtype == "int32"
+    positions = np.array([[4, 1, 0, 2, 3], [0, 0, 1, 1, 5]])
+    output = grid_positions(x, positions, (2, 3))
+    np.testing.assert_array_equal(output, positions)
+    assert output.dtype == "int32"
     with pytest.raises(ValueError, match="length 5, a table of 2 x 2"):
         grid_positions(x, None, (2, 2))
     with pytest.raises(ValueError, match=r"`positions`.*\(5,\).*\(4,\)"):

@@ -109,8 +109,8 @@ def test_rows_of_one_position_become_heads_without_its_axis():
     x = oracles.random(3, 2 * (5 + 5 + 7))
     q, k, v = rows_to_heads(x, [(2, 5), (2, 5), (2, 7)], like=x)
     groups = x.reshape(3, 2, 17)
-    for found, start, end in ((q, 0, 5), (k, 5, 10), (v, 10, 17)):
-        np.testing.assert_array_equal(found, groups[:, :, None, start:end])
+    for heads, start, end in ((q, 0, 5), (k, 5, 10), (v, 10, 17)):
+        np.testing.assert_array_equal(heads, groups[:, :, None, start:end])
 
 
 def test_head_size():

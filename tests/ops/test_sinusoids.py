@@ -17,8 +17,8 @@ def test_oracle(layout, dim):
 
 def test_max_wavelength():
     expected = [oracles.sinusoids(p, 8, max_wavelength=100) for p in range(20)]
-    found = sinusoids(np.arange(20), 8, max_wavelength=100)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    output = sinusoids(np.arange(20), 8, max_wavelength=100)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
 
 
 def test_concat_is_a_permutation_of_the_papers_table_and_tensor2tensor_is_not():
