@@ -76,8 +76,8 @@ def built(tmp_path_factory):
     done = run_python("-c", BUILD, *OPTIONS, "--output-directory", folder, cwd=pages.ROOT)
     assert done.returncode == 0, done.stderr
     paths = [path for path in folder.rglob("*.html") if path.name != "index.html"]
-    found = {path.relative_to(folder).as_posix(): Page(path) for path in paths}
-    return SimpleNamespace(pages=found, printed=done.stdout + done.stderr)
+    pages_by_path = {path.relative_to(folder).as_posix(): Page(path) for path in paths}
+    return SimpleNamespace(pages=pages_by_path, printed=done.stdout + done.stderr)
 
 
 def path_of(module):
@@ -114,8 +114,8 @@ def test_links_lead_to_names(built):
             target, name = urldefrag(link)
             if not target.startswith(("http:", "https:")):
                 linked = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-                found = built.pages.get(linked if target else path)
-                if found is None or name and name not in found.ids:
+                linked_page = built.pages.get(linked if target else path)
+                if linked_page is None or name and name not in linked_page.ids:
                     broken.append(f"{path}: {link}")
     assert broken == []
 

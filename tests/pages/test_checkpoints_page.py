@@ -75,10 +75,10 @@ class Reader:
             self.start([word for word in words[3:] if not word.startswith("--rest_api_port")])
         elif words[:3] == ["python", "-m", "serving.client"]:
             url = f"http://127.0.0.1:{self.server.rest_port}"
-            given = [word.replace("http://localhost:8501", url) for word in words[3:]]
+            arguments = [word.replace("http://localhost:8501", url) for word in words[3:]]
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                assert importlib.import_module("serving.client.__main__").main(given) == 0
-            self.answers[given[1].rpartition("/")[2]] = printed.getvalue()
+                assert importlib.import_module("serving.client.__main__").main(arguments) == 0
+            self.answers[arguments[1].rpartition("/")[2]] = printed.getvalue()
         elif words[0] == "curl":
             _, option, body, url = words
             path = url.removeprefix("http://localhost:8501")
@@ -119,8 +119,8 @@ def test_the_commands_of_a_section_run_in_order(section, tmp_path, monkeypatch):
 
 def check_translations(answers):
     first, _ = answers["translate"].splitlines()
-    (found,) = answers["/v1/models/translate:predict"]["predictions"]
-    assert (found["translation"] if isinstance(found, dict) else found) == first
+    (prediction,) = answers["/v1/models/translate:predict"]["predictions"]
+    assert (prediction["translation"] if isinstance(prediction, dict) else prediction) == first
 
 
 def check_features(answers):

@@ -37,13 +37,13 @@ def read_options(module, arguments, monkeypatch):
     else:
         parse, parsers = argparse.ArgumentParser.parse_known_args, []
 
-        def stop(parser, *given):
+        def stop(parser, *args):
             parsers.append(parser)
-            found = parse(parser, *given)
+            parsed = parse(parser, *args)
             if parser is not parsers[0]:
-                return found  # of a subcommand
-            if found[1]:
-                parser.error(f"unknown arguments: {found[1]}")
+                return parsed  # of a subcommand
+            if parsed[1]:
+                parser.error(f"unknown arguments: {parsed[1]}")
             raise Parsed
 
         monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", stop)

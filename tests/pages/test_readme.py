@@ -38,8 +38,8 @@ def measured(card):
     return item
 
 
-def span(found, digits=2):
-    return f"{min(found):.{digits}f} to {max(found):.{digits}f} times as fast as"
+def span(speedups, digits=2):
+    return f"{min(speedups):.{digits}f} to {max(speedups):.{digits}f} times as fast as"
 
 
 def test_the_headlines_are_those_of_their_cards():

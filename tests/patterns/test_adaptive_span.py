@@ -118,9 +118,9 @@ def test_oracle(case, sizes):
         spans = spans_of(pattern, oracles.numpy_of(tensors[3]))
         expected, weights = formula(pattern, *map(oracles.numpy_of, tensors[:3]), spans, padding)
         operands = operands_of(*tensors, None if padding is None else tf.constant(padding))
-        output, found = by_matrix(pattern, operands, tensors[3])
+        output, matrix_weights = by_matrix(pattern, operands, tensors[3])
         np.testing.assert_allclose(output, expected, atol=1e-5)
-        np.testing.assert_allclose(found, weights, atol=1e-5)
+        np.testing.assert_allclose(matrix_weights, weights, atol=1e-5)
         planned, log_weight = by_plan(pattern, operands, tensors[3], log_weight=True)
         np.testing.assert_allclose(planned, expected, atol=1e-5)
         assert np.all(planned.numpy()[weights.sum(-1) == 0] == 0)
@@ -142,9 +142,9 @@ def test_gradients_by_finite_differences(case):
     """Of the spans' weights, by the loops in float64; of all else, plan against matrix."""
     pattern = built(**case)
     tensors = inputs_of(29, 29)
-    _, found = gradients(pattern, by_plan, tensors)
+    _, plan_gradients = gradients(pattern, by_plan, tensors)
     _, wanted = gradients(pattern, by_matrix, tensors)
-    oracles.check_each(found, wanted, atol=2e-5)
+    oracles.check_each(plan_gradients, wanted, atol=2e-5)
     arrays = [oracles.numpy_of(x) for x in tensors]
 
     def loss():
@@ -152,7 +152,7 @@ def test_gradients_by_finite_differences(case):
         return (formula(pattern, *arrays[:3], spans)[0] * np.cos(np.arange(HV))).sum()
 
     step = 1e-3
-    for variable, gradient in zip(pattern.weights, found[4:], strict=True):
+    for variable, gradient in zip(pattern.weights, plan_gradients[4:], strict=True):
         before = variable.numpy()
         for place in list(np.ndindex(before.shape))[:4]:
             if not pattern.dynamic and before[place] in (0.0, 1.0):
@@ -169,8 +169,8 @@ def test_gradients_by_finite_differences(case):
 
 
 def test_a_span_of_zero_can_grow():
-    _, found = gradients(built([0.0] * N), by_plan, inputs_of(13, 13))
-    assert np.all(np.abs(found[4].numpy()) > 1e-3)
+    _, plan_gradients = gradients(built([0.0] * N), by_plan, inputs_of(13, 13))
+    assert np.all(np.abs(plan_gradients[4].numpy()) > 1e-3)
 
 
 # Tracing takes seconds and grows with the number of windows: one, and the whole sequence.
@@ -187,10 +187,10 @@ def test_one_graph_for_every_length_and_span():
     for length, num_keys in ((1, 1), (11, 17), (61, 61)):
         tensors = inputs_of(length, num_keys)
         real = tf.constant(np.random.default_rng(0).random((B, 1, num_keys)) < 0.8)
-        output, found = run(*tensors, real)
+        output, plan_gradients = run(*tensors, real)
         expected, wanted = gradients(pattern, by_matrix, tensors, real)
         np.testing.assert_allclose(output, expected, atol=1e-5)
-        oracles.check_each(found, wanted, atol=3e-5)
+        oracles.check_each(plan_gradients, wanted, atol=3e-5)
 
 
 @pytest.mark.slow
@@ -253,28 +253,28 @@ def test_no_key_no_attention():
     pattern, tensors = built(**DYNAMIC_OF_OTHERS), inputs_of(29, 29)
     real = np.ones((B, 1, 29), bool)
     real[1] = False
-    output, found = gradients(pattern, by_plan, tensors, tf.constant(real))
+    output, plan_gradients = gradients(pattern, by_plan, tensors, tf.constant(real))
     assert np.all(output[:, :, 0] == 0) and np.all(output[1] == 0)
-    assert np.all(found[0][:, :, 0] == 0)
-    for gradient in found:
+    assert np.all(plan_gradients[0][:, :, 0] == 0)
+    for gradient in plan_gradients:
         assert np.all(np.isfinite(gradient))
-    for gradient in found[:4]:
+    for gradient in plan_gradients[:4]:
         assert np.all(gradient[1] == 0)
 
 
 def test_span_summary():
-    found = built([0.0, 0.5, 0.25]).span_summary()
-    np.testing.assert_allclose(found["spans"], [0, 12, 6])
-    assert (found["mean"], found["max"]) == (6.0, 12.0) and "queries" not in found
-    assert (found["ramp"], found["max_span"]) == (RAMP, MAX_SPAN)
+    summary = built([0.0, 0.5, 0.25]).span_summary()
+    np.testing.assert_allclose(summary["spans"], [0, 12, 6])
+    assert (summary["mean"], summary["max"]) == (6.0, 12.0) and "queries" not in summary
+    assert (summary["ramp"], summary["max_span"]) == (RAMP, MAX_SPAN)
     pattern, inputs = built(dynamic=True), oracles.random(B, 7, D)
     spans = spans_of(pattern, inputs)
-    found = pattern.span_summary(inputs)
-    np.testing.assert_allclose(found["spans"], spans.mean((0, 2)), rtol=1e-5)
+    summary = pattern.span_summary(inputs)
+    np.testing.assert_allclose(summary["spans"], spans.mean((0, 2)), rtol=1e-5)
     np.testing.assert_allclose(
-        [found["mean"], found["max"]], [spans.mean(), spans.max()], rtol=1e-5
+        [summary["mean"], summary["max"]], [spans.mean(), spans.max()], rtol=1e-5
     )
-    np.testing.assert_allclose(found["queries"], np.reshape(spans, (B, -1, 7)), rtol=1e-5)
+    np.testing.assert_allclose(summary["queries"], np.reshape(spans, (B, -1, 7)), rtol=1e-5)
 
 
 def test_the_soft_mask_is_float32():

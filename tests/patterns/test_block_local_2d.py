@@ -37,8 +37,8 @@ def order_by_definition(image, block):
 def test_order(image, block, flange):
     order = block_raster_order(image, block)
     assert order.dtype == "int32" and sorted(order) == list(range(image[0] * image[1]))
-    found = [divmod(int(pixel), image[1]) for pixel in order]
-    assert found == order_by_definition(image, block)
+    pixels = [divmod(int(pixel), image[1]) for pixel in order]
+    assert pixels == order_by_definition(image, block)
 
 
 def test_order_of_limits():

@@ -114,8 +114,8 @@ def test_plan_and_matrix_are_the_truth(arguments, length, padded):
             output = way(pattern, q, v, real)
             total = tf.reduce_sum(output * upstream)
         np.testing.assert_allclose(output, expected, atol=1e-5)
-        found = tape.gradient(total, [q, v], unconnected_gradients="zero")
-        gradients.append([x.numpy() for x in found])
+        way_gradients = tape.gradient(total, [q, v], unconnected_gradients="zero")
+        gradients.append([x.numpy() for x in way_gradients])
     for ours, autodiff in zip(*gradients, strict=True):
         assert np.isfinite(ours).all()
         np.testing.assert_allclose(ours, autodiff, atol=1e-5)
@@ -137,8 +137,8 @@ def test_gradients_in_a_graph_of_unknown_lengths():
 
     expected = step(tf.constant(query), tf.constant(value))
     unknown = [tf.TensorSpec((None, N, None, size)) for size in (H, HV)]
-    found = tf.function(step, unknown, autograph=False)(query, value)
-    oracles.check_each(found, expected, atol=1e-5)
+    results = tf.function(step, unknown, autograph=False)(query, value)
+    oracles.check_each(results, expected, atol=1e-5)
 
 
 def full(query, value, causal):
@@ -173,8 +173,8 @@ def test_padding_changes_nothing():
     longer = [np.concatenate([x, 7 * oracles.random(*x.shape)], axis=2) for x in (query, value)]
     real = np.broadcast_to(np.arange(22) < 11, (B, 1, 22))
     for way in (plan, matrix):
-        found = way(pattern, *longer, real)[:, :, :11]
-        np.testing.assert_allclose(found, way(pattern, query, value), atol=1e-5)
+        output = way(pattern, *longer, real)[:, :, :11]
+        np.testing.assert_allclose(output, way(pattern, query, value), atol=1e-5)
 
 
 def test_a_query_attends_to_itself_only_where_there_is_no_other_key():
@@ -241,9 +241,9 @@ def test_half_precision():
     pattern = LSH(CHUNK, 2)
     expected = plan(pattern, tf.cast(query, "float32"), tf.cast(value, "float32"))
     for way in (plan, matrix):
-        found = way(pattern, query, value)
-        assert found.dtype == "float16"
-        np.testing.assert_allclose(tf.cast(found, "float32"), expected, atol=0.01)
+        output = way(pattern, query, value)
+        assert output.dtype == "float16"
+        np.testing.assert_allclose(tf.cast(output, "float32"), expected, atol=0.01)
 
 
 @pytest.mark.slow

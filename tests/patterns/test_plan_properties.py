@@ -128,10 +128,10 @@ def tensors_of(function, length):
 @pytest.mark.parametrize("case", ["causal", "big bird"])
 def test_no_tensor_of_the_graph_is_a_matrix_of_scores(case):
     length = 256
-    found = list(tensors_of(lambda x: CASES[case][0].plan.attend(x)[0], length))
-    assert max(math.prod(shape) for _, shape in found) < length * length
+    tensors = list(tensors_of(lambda x: CASES[case][0].plan.attend(x)[0], length))
+    assert max(math.prod(shape) for _, shape in tensors) < length * length
     # Nor does a loop pile up what its steps computed, for the way back.
-    assert not {"TensorListPushBack", "StackPushV2"} & {op for op, _ in found}
+    assert not {"TensorListPushBack", "StackPushV2"} & {op for op, _ in tensors}
 
 
 def test_the_matrix_is_seen_where_there_is_one():

@@ -36,10 +36,10 @@ class ByDistance(ScoreLayer):
         distance = i[..., :, None] - j[..., None, :]
         if table is not None:
             places = (distance - distances.start) // distances.step
-            found = ops.take(table, places, axis=1)
+            bias = ops.take(table, places, axis=1)
         else:
-            found = self.scale[:, :, None] * ops.sin(ops.cast(distance, query.dtype))
-        return ops.matmul(query, ops.swapaxes(key, 2, 3)) + found
+            bias = self.scale[:, :, None] * ops.sin(ops.cast(distance, query.dtype))
+        return ops.matmul(query, ops.swapaxes(key, 2, 3)) + bias
 
 
 def make_score(name):
@@ -145,14 +145,14 @@ def check(run, sets, formula, length, num_keys, padded, atol=1e-5, dtype="float3
         real = padding(num_keys)
         allowed = allowed & real[:, None, None]
         tensors.append(tf.constant(real[:, None]))
-    found = [oracles.numpy_of(x) for x in run(*tensors)]
+    results = [oracles.numpy_of(x) for x in run(*tensors)]
     wanted = expected(allowed, formula, *(oracles.numpy_of(x) for x in tensors[:4]))
     names = ("output", "query", "key", "value", *("weights" for _ in wanted[4:]))
-    for name, x, y in zip(names, found, wanted, strict=True):
+    for name, x, y in zip(names, results, wanted, strict=True):
         scale = max(1.0, np.abs(y).max())
         np.testing.assert_allclose(x / scale, y / scale, atol=atol, rtol=0, err_msg=name)
     empty = ~np.broadcast_to(allowed.any(-1), (B, N, length))
-    for result in found[:2]:
+    for result in results[:2]:
         assert np.all(result[empty] == 0)
 
 

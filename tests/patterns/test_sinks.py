@@ -36,14 +36,14 @@ def built(kind, pattern=None, **arguments):
 def test_oracle_positions_in_the_cache(kind):
     """Plain causal attention over the keys in the cache, whose positions are 0, 1, 2, ..."""
     causal = built(kind, Causal())
-    found = [np.asarray(built(kind, implementation=way)(X, X)) for way in ("dense", "blockwise")]
+    outputs = [np.asarray(built(kind, implementation=way)(X, X)) for way in ("dense", "blockwise")]
     for i in (G, G + W - 1, G + W, T - 1):
         kept = [j for j in range(i + 1) if j < G or j > i - W]
         expected = causal(X[:, kept], X[:, kept])[:, -1]
-        for output in found:
+        for output in outputs:
             np.testing.assert_allclose(output[:, i], expected, atol=2e-5)
     own_distances = np.asarray(built(kind, Local(W) | Global(G, causal=True))(X, X))
-    far = np.abs(own_distances - found[0])
+    far = np.abs(own_distances - outputs[0])
     assert far[:, : G + W].max() < 2e-5 < far[:, G + W :].max()
 
 

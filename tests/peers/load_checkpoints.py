@@ -23,7 +23,7 @@ def load(folder):
     config = transformers.AutoConfig.from_pretrained(folder)
     kind = getattr(transformers, config.architectures[0])
     model, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    text = json.dumps({name: sorted(map(str, found)) for name, found in report.items()})
+    text = json.dumps({name: sorted(map(str, entries)) for name, entries in report.items()})
     pathlib.Path(folder, "report.json").write_text(text)
     golden_writer.main(folder, f"{folder}/keras_attn_golden.npz")
     if config.model_type != "reformer":  # whose backward pass refuses a model without dropout
@@ -35,8 +35,8 @@ def descend(model, config, folder):
     with np.load(f"{folder}/keras_attn_golden.npz") as file:
         inputs = {k.removeprefix("input_"): x for k, x in file.items() if k.startswith("input_")}
         mask = file["mask"]
-    given = {k: torch.tensor(x) for k, x in golden_writer.their_inputs(inputs, config).items()}
-    outputs = golden_writer.main_output(model(**given))
+    tensors = {k: torch.tensor(x) for k, x in golden_writer.their_inputs(inputs, config).items()}
+    outputs = golden_writer.main_output(model(**tensors))
     factors = np.random.RandomState(1).standard_normal(outputs.shape).astype("float32")
     (outputs * torch.tensor(factors * mask[..., None])).sum().backward()
     with torch.no_grad():

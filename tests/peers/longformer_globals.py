@@ -20,10 +20,10 @@ def load(folder):
     count = int(pathlib.Path(folder).name[-1])
 
     def their_inputs(inputs, config):
-        given = plain_inputs(inputs, config)
-        is_global = np.arange(given["input_ids"].shape[1]) < count
-        mask = np.broadcast_to(is_global, given["input_ids"].shape).astype("int64")
-        return {**given, "global_attention_mask": mask}
+        model_inputs = plain_inputs(inputs, config)
+        is_global = np.arange(model_inputs["input_ids"].shape[1]) < count
+        mask = np.broadcast_to(is_global, model_inputs["input_ids"].shape).astype("int64")
+        return {**model_inputs, "global_attention_mask": mask}
 
     golden_writer.their_inputs = their_inputs
     load_checkpoints.load(folder)

@@ -41,7 +41,7 @@ def main(results):
             "c": torch.tensor([0.5]).bfloat16(),
         }
         torch.save(tensors, path)
-        found = {k: read() for k, (_, read) in tensor_files.list_tensors(folder).items()}
+        arrays = {k: read() for k, (_, read) in tensor_files.list_tensors(folder).items()}
         damages = {
             "code": lambda: path.write_bytes(pickle.dumps(Code(ran))),
             "code beside tensors": lambda: torch.save({**tensors, "d": Code(ran)}, path),
@@ -56,9 +56,9 @@ def main(results):
                 sentence = ""
             except ValueError as error:
                 sentence = str(error)
-            found[f"refused {kind}"] = np.array(sentence)
-        found["has_run"] = np.array(ran.exists())
-    np.savez(results, **{f"pickles/{k}": x for k, x in found.items()})
+            arrays[f"refused {kind}"] = np.array(sentence)
+        arrays["has_run"] = np.array(ran.exists())
+    np.savez(results, **{f"pickles/{k}": x for k, x in arrays.items()})
 
 
 if __name__ == "__main__":

@@ -106,8 +106,8 @@ def test_output_loss_and_gradients(authors, max_span, ramp, parts, implementatio
     np.testing.assert_allclose(output, expected, atol=1e-5)
     span = layer.attn.adaptive_span
     np.testing.assert_allclose(sum(ours.losses), span.get_loss().item(), rtol=1e-6)
-    found = tape.gradient(loss, [ours.score.embeddings.value, ours.pattern.span.value])
+    gradients = tape.gradient(loss, [ours.score.embeddings.value, ours.pattern.span.value])
     wanted = by_distance(vectors.grad.numpy()), span._mask.current_val.grad.numpy()[:, 0, 0]
-    for a, b in zip(found, wanted, strict=True):
+    for a, b in zip(gradients, wanted, strict=True):
         scale = max(1.0, np.abs(b).max())
         np.testing.assert_allclose(a / scale, b / scale, atol=2e-5)

@@ -36,10 +36,10 @@ def test_window_conventions(options, pattern, padded):
         real[1, -W - 2 :] = False
     peer = local_attention.LocalAttention(W, autopad=True, use_rotary_pos_emb=False, **options)
     theirs = peer(*(torch.tensor(x) for x in (query, key, value)), mask=torch.tensor(real))
-    given = AttentionInputs(
+    inputs = AttentionInputs(
         query, key, value, *default_positions(T, T), DotProduct(), key_mask=real[:, None]
     )
-    ours, _ = pattern.plan.attend(given)
+    ours, _ = pattern.plan.attend(inputs)
     # A padded query is not computed by the peer as by us, and is nobody's business.
     theirs, ours = (np.moveaxis(np.asarray(x), 1, 2)[real] for x in (theirs, ours))
     np.testing.assert_allclose(ours, theirs, atol=2e-6)

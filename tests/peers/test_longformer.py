@@ -25,16 +25,16 @@ FILE = "model.safetensors"
 def folders(tmp_path_factory):
     """The folder of each case, which transformers has loaded."""
     require("torch", "transformers")
-    out, found = tmp_path_factory.mktemp("globals"), {}
+    out, paths = tmp_path_factory.mktemp("globals"), {}
     for name, count in CASES:
         config, weights, _ = checkpoint_folders.load_golden(name)
         start = checkpoint_folders.write_folder(out / f"start {name}", config, weights)
-        found[name, count] = out / f"{name} {count}"
-        to_hugging_face(from_hugging_face(start)[0], found[name, count])
-    command = [PYTHON, ROOT / "tests/peers/longformer_globals.py", *found.values()]
+        paths[name, count] = out / f"{name} {count}"
+        to_hugging_face(from_hugging_face(start)[0], paths[name, count])
+    command = [PYTHON, ROOT / "tests/peers/longformer_globals.py", *paths.values()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return found
+    return paths
 
 
 def golden(folder):

@@ -10,13 +10,13 @@ pytestmark = pytest.mark.slow
 
 
 def test_tensors_are_read_and_code_is_not_run():
-    found = peers.results_of(Path(__file__).with_name("read_pickles.py"), "pickles")
-    np.testing.assert_array_equal(found["a"], np.arange(6.0).reshape(2, 3))
-    np.testing.assert_array_equal(found["b"], [1.5, 2.5])
-    np.testing.assert_array_equal(found["c"], [0.5])
-    assert {found[name].dtype for name in "abc"} == {np.dtype("float32")}
-    assert not found["has_run"]
+    arrays = peers.results_of(Path(__file__).with_name("read_pickles.py"), "pickles")
+    np.testing.assert_array_equal(arrays["a"], np.arange(6.0).reshape(2, 3))
+    np.testing.assert_array_equal(arrays["b"], [1.5, 2.5])
+    np.testing.assert_array_equal(arrays["c"], [0.5])
+    assert {arrays[name].dtype for name in "abc"} == {np.dtype("float32")}
+    assert not arrays["has_run"]
     for kind in ("code", "code beside tensors", "cut", "empty", "a list"):
-        sentence = str(found[f"refused {kind}"])
+        sentence = str(arrays[f"refused {kind}"])
         assert sentence.startswith("The file 'pytorch_model.bin' "), kind
         assert " Received: folder=" in sentence and "\n" not in sentence, kind

@@ -38,8 +38,8 @@ def theirs(buckets, num_rounds, causal, across_buckets):
         for x in (QUERY, VALUE)
     )
     rounds = np.arange(num_rounds)[:, None] * (buckets.max() + 1)
-    given = torch.tensor((buckets + rounds).reshape(B * N, -1), dtype=torch.int64)
-    layer.hash_vectors = lambda *args, **kwargs: given
+    hashes = torch.tensor((buckets + rounds).reshape(B * N, -1), dtype=torch.int64)
+    layer.hash_vectors = lambda *args, **kwargs: hashes
     output = layer(query, value)[0]
     output.backward(torch.tensor(UPSTREAM.reshape(output.shape), dtype=torch.float64))
     results = output.detach(), query.grad, value.grad

@@ -57,17 +57,17 @@ PADDING_ROWS = {
 def written(tmp_path_factory):
     """The models by golden file, and the folder of their folders, loaded by transformers."""
     require("torch", "transformers")
-    out, found = tmp_path_factory.mktemp("written"), {}
+    out, models = tmp_path_factory.mktemp("written"), {}
     for name in NAMES:
         config, weights, _ = checkpoint_folders.load_golden(name)
         folder = checkpoint_folders.write_folder(tmp_path_factory.mktemp(name), config, weights)
-        found[name], _ = from_hugging_face(folder)
-        to_hugging_face(found[name], out / name)
+        models[name], _ = from_hugging_face(folder)
+        to_hugging_face(models[name], out / name)
     folders = [str(folder) for folder in sorted(out.iterdir())]
     command = [PYTHON, ROOT / "tests/peers/load_checkpoints.py", *folders]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return found, out
+    return models, out
 
 
 def difference(model, folder):
