@@ -53,12 +53,12 @@ def test_candidates_are_all_that_is_allowed_each_once(pattern, count):
     for num_keys in (1, 13):
         allowed = np.asarray(pattern.allowed(np.arange(num_keys), np.arange(num_keys)))
         for position in range(0, num_keys, 3):
-            found = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))
-            assert found.dtype == "int32" and len(found) <= count
-            found = found[(found >= 0) & (found < num_keys)]
-            assert len(set(found)) == len(found)
-            assert set(np.flatnonzero(allowed[position])) <= set(found)
-    assert len(found) <= len(np.asarray(pattern.kept_keys.positions(np.int32(0), M))) == count
+            positions = np.asarray(pattern.kept_keys.positions(np.int32(position), num_keys))
+            assert positions.dtype == "int32" and len(positions) <= count
+            positions = positions[(positions >= 0) & (positions < num_keys)]
+            assert len(set(positions)) == len(positions)
+            assert set(np.flatnonzero(allowed[position])) <= set(positions)
+    assert len(positions) <= len(np.asarray(pattern.kept_keys.positions(np.int32(0), M))) == count
 
 
 # Each pattern with one of both kinds of cache.
@@ -118,9 +118,9 @@ def test_several_new_keys_and_given_slots_read_all(index):
     for pattern in (Strided(8), Fixed(10, 2), Local(5)):
         _, read = read_cache(cache, old[:, :, :2], old[:, :, :2], pattern)
         assert read.key.shape[2] == whole
-    given = np.arange(30 if index else 31)
-    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (None, given))
-    assert read.key.shape[2] == len(given)
+    slots = np.arange(30 if index else 31)
+    _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (None, slots))
+    assert read.key.shape[2] == len(slots)
     rows = np.zeros((1, 1), int)
     _, read = read_cache(cache, old[:, :, :1], old[:, :, :1], Strided(8), (rows, None))
-    assert read.key.shape[2] == len(given)
+    assert read.key.shape[2] == len(slots)

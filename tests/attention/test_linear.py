@@ -141,8 +141,8 @@ def test_padding_of_a_prompt_does_not_enter_the_sums():
     """The columns of a mask are positions from 0 on."""
     layer, real = built(), REAL[:2, :T]
     real = np.concatenate([real, real[:1]])
-    found = decode(layer, [7, 1, 3, 2], value_mask=real)
-    np.testing.assert_allclose(found, layer(X, X, value_mask=real), atol=1e-5)
+    output = decode(layer, [7, 1, 3, 2], value_mask=real)
+    np.testing.assert_allclose(output, layer(X, X, value_mask=real), atol=1e-5)
 
 
 @pytest.mark.slow

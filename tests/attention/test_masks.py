@@ -29,16 +29,16 @@ def test_a_mask_of_any_rank_means_its_last_axes(data):
     full = {2: (length, keys), 3: (batch, length, keys), 4: tuple(sizes)}[rank]
     shape = tuple(data.draw(st.sampled_from([1, size])) for size in full)
     mask = np.random.default_rng(data.draw(st.integers(0, 9))).random(shape) < 0.5
-    found = np.broadcast_to(spread_attention_mask(mask, *sizes), sizes)
+    spread_mask = np.broadcast_to(spread_attention_mask(mask, *sizes), sizes)
     for b, n, t, s in np.ndindex(*sizes):
         index = {2: (t, s), 3: (b, t, s), 4: (b, n, t, s)}[rank]
-        assert found[b, n, t, s] == np.broadcast_to(mask, full)[index]
+        assert spread_mask[b, n, t, s] == np.broadcast_to(mask, full)[index]
 
 
 def test_padding_is_a_mask_of_keys():
     mask = np.array([[True, True, False]])
-    found = np.broadcast_to(spread_padding_mask(mask, 2, 3), (2, 5, 4, 3))
-    assert np.all(found == [True, True, False])
+    spread_mask = np.broadcast_to(spread_padding_mask(mask, 2, 3), (2, 5, 4, 3))
+    assert np.all(spread_mask == [True, True, False])
     assert spread_padding_mask(None, 2, 3) is None
     assert spread_attention_mask(None, 2, 3, 4, 5) is None
 
@@ -46,8 +46,8 @@ def test_padding_is_a_mask_of_keys():
 def test_masks_one_after_the_other():
     x, y = np.zeros((2, 1, 5)), np.zeros((2, 2, 5))
     mask = np.array([[True, False], [False, True]])
-    found = join_masks((x, None, "first"), (y, mask, "second"))
-    np.testing.assert_array_equal(found, [[True, True, False], [True, False, True]])
+    joined_mask = join_masks((x, None, "first"), (y, mask, "second"))
+    np.testing.assert_array_equal(joined_mask, [[True, True, False], [True, False, True]])
     np.testing.assert_array_equal(join_masks((x, [[False]], ""), (y, None, ""))[:, 0], [False] * 2)
     assert join_masks((x, None, ""), (y, None, "")) is None
     with pytest.raises(ValueError, match=r"`second` must have shape \(2, 2\)"):

@@ -54,19 +54,19 @@ def test_a_part_without_keys_changes_no_bit():
     some = attend_logits_with_logsumexp(LOGITS, VALUE, np.ones((T, S), bool))
     none = attend_logits_with_logsumexp(LOGITS + 50, VALUE, np.zeros((T, S), bool))
     for parts in ([some, none], [none, some]):
-        for found, expected in zip(merge_by_logsumexp(parts), some, strict=True):
-            np.testing.assert_array_equal(found, expected)
+        for output, expected in zip(merge_by_logsumexp(parts), some, strict=True):
+            np.testing.assert_array_equal(output, expected)
 
 
 def test_gradients_are_those_of_one_softmax():
     tensors = [tf.constant(LOGITS), tf.constant(VALUE)]
-    found = []
+    gradients = []
     for compute in (attend_logits, in_parts):
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             loss = tf.reduce_sum(tf.sin(compute(*tensors, MASK)[0]))
-        found.append(tape.gradient(loss, tensors))
-    for whole, parts in zip(*found, strict=True):
+        gradients.append(tape.gradient(loss, tensors))
+    for whole, parts in zip(*gradients, strict=True):
         np.testing.assert_allclose(parts, whole, atol=1e-5)
         assert np.all(np.isfinite(parts))
 

@@ -23,17 +23,17 @@ def test_a_run_of_equal_ids_is_a_document_whose_positions_begin_at_0(rows):
                 first = t
             if segment:
                 numbers[b, t], positions[b, t] = first + 1, t - first
-    found = find_documents(ops.convert_to_tensor(segment_ids))
-    np.testing.assert_array_equal(found[0], numbers)
-    np.testing.assert_array_equal(found[1], positions)
+    documents = find_documents(ops.convert_to_tensor(segment_ids))
+    np.testing.assert_array_equal(documents[0], numbers)
+    np.testing.assert_array_equal(documents[1], positions)
 
 
 @settings(deadline=None, max_examples=30)
 @given(ROWS, st.lists(st.integers(0, 3), min_size=5, max_size=5))
 def test_tokens_attend_to_those_of_the_same_segment_and_padding_to_none(queries, keys):
-    found = same_segment(ops.convert_to_tensor([queries]), ops.convert_to_tensor([keys]))
+    allowed = same_segment(ops.convert_to_tensor([queries]), ops.convert_to_tensor([keys]))
     expected = [[i == j != 0 for j in keys] for i in queries]
-    np.testing.assert_array_equal(found, [expected])
+    np.testing.assert_array_equal(allowed, [expected])
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_a_progression_of_unknown_start_and_length():
 
 
 def test_positions_that_are_tensors_stay_so():
-    for given in ([3, 1, 2], [[3, 1, 2]], [[[3, 1, 2]]]):
-        np.testing.assert_array_equal(positions_by_head(np.array(given)), [[[3, 1, 2]]])
+    for positions in ([3, 1, 2], [[3, 1, 2]], [[[3, 1, 2]]]):
+        np.testing.assert_array_equal(positions_by_head(np.array(positions)), [[[3, 1, 2]]])
     np.testing.assert_array_equal(positions_tensor([3, 1, 2]), [3, 1, 2])
 
 

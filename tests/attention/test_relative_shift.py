@@ -49,8 +49,8 @@ def test_products_with_the_columns_of_the_distances(length, num_keys, step, head
     wide = PositionRange(needed.start - 4 * step, needed.length + 9, step)
     expected = expected_products(query, i, j, heads)
     for distances in (needed, wide):
-        found = distance_products(query, columns(distances, heads), distances, needed)
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        products = distance_products(query, columns(distances, heads), distances, needed)
+        np.testing.assert_allclose(products, expected, atol=1e-5)
 
 
 @pytest.mark.slow

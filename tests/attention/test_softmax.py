@@ -23,10 +23,10 @@ def test_oracle():
 
 def test_forbidden_keys_weigh_exactly_nothing_whatever_their_logits():
     huge = np.where(MASK, LOGITS, 1e20).astype("float32")
-    for found, expected in zip(
+    for output, expected in zip(
         attend_logits(huge, VALUE, MASK), attend_logits(LOGITS, VALUE, MASK), strict=True
     ):
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(output, expected)
     assert np.all(np.asarray(attend_logits(huge, VALUE, MASK)[1])[~MASK] == 0)
 
 

@@ -54,18 +54,18 @@ def attend_fixed(inputs, allowed, stride, summary, log_weight=False):
     return Summaries(allowed, stride, summary).attend(inputs, log_weight)
 
 
-def assert_equal(found, wanted):
-    np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
+def assert_equal(outputs, wanted):
+    np.testing.assert_allclose(outputs[0], wanted[0], atol=1e-5)
     some = wanted[1] > -600
-    np.testing.assert_allclose(np.asarray(found[1])[some], wanted[1][some], atol=1e-5)
+    np.testing.assert_allclose(np.asarray(outputs[1])[some], wanted[1][some], atol=1e-5)
 
 
 @pytest.mark.parametrize("block, before, after", [(4, 2, 3), (40, 0, 1)])
 def test_neighbouring_blocks(block, before, after):
     """Without a function that allows, all keys of the blocks are met."""
-    found = attend_block_local(operands(), None, block, before, after, log_weight=True)
+    outputs = attend_block_local(operands(), None, block, before, after, log_weight=True)
     apart = PLACES // block - PLACES[:, None] // block
-    assert_equal(found, expected((apart >= -before) & (apart <= after)))
+    assert_equal(outputs, expected((apart >= -before) & (apart <= after)))
 
 
 class ByDistance(Score):
@@ -88,10 +88,10 @@ def test_positions_in_any_order(attend, shape):
     """A row of the batch and a head may each have an order of its own, as after sorting."""
     order = np.random.default_rng(0).permuted(np.broadcast_to(PLACES, shape), axis=-1)
     order = order.astype("int32")
-    given = operands(query_positions=order, key_positions=order, score=ByDistance())
+    inputs = operands(query_positions=order, key_positions=order, score=ByDistance())
     distance = order[..., :, None] - order[..., None, :]
-    found = attend(given)[0]
-    np.testing.assert_allclose(found, expected(distance >= 0, np.sin(distance))[0], atol=1e-5)
+    output = attend(inputs)[0]
+    np.testing.assert_allclose(output, expected(distance >= 0, np.sin(distance))[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_groups_of_queries_that_see_more_and_more_keys(earlier, length, step):
     """Lengths around the smallest group; with keys before the first query, and without."""
     query = QUERY[:, :, earlier:length]
     key, value = KEY[:, :, :length], VALUE[:, :, :length]
-    given = operands(
+    inputs = operands(
         *(query, key, value),
         query_positions=PositionRange(5 + earlier * step, length - earlier, step),
         key_positions=PositionRange(5, length, step),
@@ -110,25 +110,25 @@ def test_groups_of_queries_that_see_more_and_more_keys(earlier, length, step):
     )
     distance = step * (PLACES[earlier:length, None] - PLACES[:length])
     wanted = expected(distance >= 0, np.sin(distance), query, key, value)
-    found = attend_chunked(
-        given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True
+    outputs = attend_chunked(
+        inputs, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True
     )
-    assert_equal(found, wanted)
+    assert_equal(outputs, wanted)
 
 
 @pytest.mark.parametrize("stride", [1, 4, 50])
 def test_columns(stride):
-    found = attend_strided(operands(score=ByDistance()), stride, log_weight=True)
+    outputs = attend_strided(operands(score=ByDistance()), stride, log_weight=True)
     distance = PLACES[:, None] - PLACES
     allowed = (distance >= 0) & (distance % stride == 0)
-    assert_equal(found, expected(allowed, np.sin(distance)))
+    assert_equal(outputs, expected(allowed, np.sin(distance)))
 
 
 @pytest.mark.parametrize("stride, summary", [(5, 2), (5, 5), (50, 3)])
 def test_summaries(stride, summary):
-    found = attend_fixed(
+    outputs = attend_fixed(
         operands(score=ByDistance()), lambda i, j: j <= i, stride, summary, log_weight=True
     )
     distance = PLACES[:, None] - PLACES
     allowed = (distance >= 0) & (PLACES % stride >= stride - summary)
-    assert_equal(found, expected(allowed, np.sin(distance)))
+    assert_equal(outputs, expected(allowed, np.sin(distance)))

@@ -52,5 +52,5 @@ MASKED = ["fmhaScaleBiasSoftmax", "fmhaScaleBiasSoftmaxBackward"]
 @pytest.mark.slow
 @needs_jax
 def test_the_program_for_a_gpu_calls_the_kernel_where_it_computes_the_same():
-    found = run_on("jax", PROGRAM)
-    assert found == [OPEN] * 4 + [MASKED] * 3 + [[]] * 7 + [MASKED]
+    kernels = run_on("jax", PROGRAM)
+    assert kernels == [OPEN] * 4 + [MASKED] * 3 + [[]] * 7 + [MASKED]

@@ -119,7 +119,7 @@ def activation(factor):
 
 def test_layers_whose_configuration_does_not_tell_their_function_are_apart():
     class Scaled(keras.layers.Layer):
-        def __init__(self, given, **kwargs):
+        def __init__(self, scale, **kwargs):
             super().__init__(**kwargs)
 
     class Times(FeedForward):

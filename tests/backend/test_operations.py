@@ -15,8 +15,8 @@ def test_rows_are_gathered_from_their_own_row_of_the_batch(rest, dtype):
     indices = rng.integers(0, 7, (2, 11)).astype("int32")
     expected = np.stack([row[i] for row, i in zip(x, indices, strict=True)])
     for gather in (gather_rows, gather_rows.portable):
-        found = ops.convert_to_numpy(gather(ops.convert_to_tensor(x), indices))
-        np.testing.assert_array_equal(found, expected)
+        gathered = ops.convert_to_numpy(gather(ops.convert_to_tensor(x), indices))
+        np.testing.assert_array_equal(gathered, expected)
 
 
 def test_products_with_rows_that_are_columns():

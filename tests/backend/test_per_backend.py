@@ -39,15 +39,15 @@ def test_a_missing_package_inside_an_implementation_is_not_hidden(monkeypatch):
 
 
 def test_softmax_with_logsumexp_and_its_gradient_equal_the_portable_ones():
-    found = []
+    results = []
     for function in (operations.softmax_with_logsumexp, operations.softmax_with_logsumexp.portable):
         logits = tf.constant(LOGITS)
         with tf.GradientTape() as tape:
             tape.watch(logits)
             weights, log_sum = function(logits)
             loss = tf.reduce_sum(weights**2) + tf.reduce_sum(log_sum**2)
-        found.append((weights, log_sum, tape.gradient(loss, logits)))
-    for own, portable in zip(*found, strict=True):
+        results.append((weights, log_sum, tape.gradient(loss, logits)))
+    for own, portable in zip(*results, strict=True):
         np.testing.assert_allclose(own, portable, rtol=1e-5, atol=1e-6)
 
 

@@ -80,14 +80,14 @@ def run_remat(layers, add_loss, x, shared):
     return x
 
 
-def run_chain(layers, add_loss, x, shared, are_given=False):
+def run_chain(layers, add_loss, x, shared, passes_layers=False):
     def step(layer):
-        return lambda x, given: (layer(x, given["shared"], training=given["training"]), [x * 2])
+        return lambda x, inputs: (layer(x, inputs["shared"], training=inputs["training"]), [x * 2])
 
     # A mask has no gradient.
-    given = {"shared": shared, "training": True, "mask": tf.constant([True, False, True])}
-    steps, arguments = [step(layer) for layer in layers], [given] * len(layers)
-    named = layers if are_given else ()
+    inputs = {"shared": shared, "training": True, "mask": tf.constant([True, False, True])}
+    steps, arguments = [step(layer) for layer in layers], [inputs] * len(layers)
+    named = layers if passes_layers else ()
     x, rests = remat_chain(steps, x, arguments, add_loss=add_loss, layers=named)
     assert len(rests) == len(layers)
     return x
@@ -95,7 +95,7 @@ def run_chain(layers, add_loss, x, shared, are_given=False):
 
 def run_shared(layers, add_loss, x, shared):
     """Run the chain with one graph for all layers, which have one configuration."""
-    return run_chain(layers, add_loss, x, shared, are_given=True)
+    return run_chain(layers, add_loss, x, shared, passes_layers=True)
 
 
 def compiled(name, function):
@@ -109,9 +109,9 @@ def results(run, name="eager", count=2, steps=2):
     layers = noisy_layers(count)
     inputs = tf.constant(X), tf.constant(SHARED)
     step = compiled(name, lambda *inputs: gradients(layers, run, *inputs))
-    found = [step(*inputs) for _ in range(steps)]
-    assert float(found[0][0]) != float(found[-1][0])
-    return [np.asarray(x) for x in found[-1]], layers
+    numbers = [step(*inputs) for _ in range(steps)]
+    assert float(numbers[0][0]) != float(numbers[-1][0])
+    return [np.asarray(x) for x in numbers[-1]], layers
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def results(run, name="eager", count=2, steps=2):
 )
 def test_gradients_with_dropout_and_losses(name, run):
     expected, plain = results(run_plain, name)
-    found, layers = results(run, name)
-    for x, y in zip(found, expected, strict=True):
+    numbers, layers = results(run, name)
+    for x, y in zip(numbers, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     for layer, twin in zip(layers, plain, strict=True):
         for variable, other in zip(layer.variables, twin.variables, strict=True):
@@ -131,8 +131,8 @@ def test_gradients_with_dropout_and_losses(name, run):
 def test_a_long_chain_is_split_into_segments(monkeypatch):
     monkeypatch.setattr(remat_module, "MAX_UNSEGMENTED", 3)
     expected, _ = results(run_plain, count=5)
-    found, layers = results(run_chain, count=5)
-    for x, y in zip(found, expected, strict=True):
+    numbers, layers = results(run_chain, count=5)
+    for x, y in zip(numbers, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     assert [float(layer.calls) for layer in layers] == [2.0] * 5
 
@@ -153,7 +153,7 @@ def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own()
 
     def gradient(layers, is_shared):
         x = tf.constant(X)
-        steps = [lambda x, given, layer=layer: (layer(x) * other, []) for layer in layers]
+        steps = [lambda x, inputs, layer=layer: (layer(x) * other, []) for layer in layers]
         with tf.GradientTape() as tape:
             if is_shared:
                 x, _ = remat_chain(steps, x, [{}] * 2, add_loss=lambda loss: None, layers=layers)
@@ -163,11 +163,11 @@ def test_layers_that_read_more_than_their_own_weights_have_graphs_of_their_own()
             loss = ops.sum(x * X)
         return loss, tape.gradient(loss, other)
 
-    found, expected = (
+    numbers, expected = (
         tf.function(partial(gradient, noisy_layers(2), is_shared), autograph=False)()
         for is_shared in (True, False)
     )
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(numbers, expected, rtol=1e-5)
 
 
 def alive(run, count):
@@ -209,7 +209,7 @@ def test_unseeded_random_numbers_are_the_same_in_the_second_run():
 def test_variables_change_once():
     """Keras's own remat would update the statistics of a batch normalisation twice."""
     norms = [keras.layers.BatchNormalization(momentum=0.5) for _ in range(2)]
-    found = []
+    arrays = []
     for norm, run in zip(norms, (remat, lambda f, x, add_loss: f(x)), strict=True):
         norm.build(X.shape)
         x = tf.constant(X)
@@ -217,8 +217,8 @@ def test_variables_change_once():
             tape.watch(x)
             y = run(lambda x: norm(x, training=True), x, add_loss=None)  # noqa: B023
             loss = ops.sum(y**3)
-        found.append([*tape.gradient(loss, [x, norm.gamma.value]), *norm.weights])
-    for x, y in zip(*found, strict=True):
+        arrays.append([*tape.gradient(loss, [x, norm.gamma.value]), *norm.weights])
+    for x, y in zip(*arrays, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
@@ -227,7 +227,7 @@ def test_integer_arguments_and_results_have_no_gradient():
     with tf.GradientTape() as tape:
         tape.watch(x)
         y, more = remat(
-            lambda given, scale: (ops.take(given["x"], given["ids"], axis=0) * scale, {"ids": ids}),
+            lambda data, scale: (ops.take(data["x"], data["ids"], axis=0) * scale, {"ids": ids}),
             {"x": x, "ids": ids, "none": None},
             2.0,
             add_loss=None,

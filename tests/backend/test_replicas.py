@@ -9,8 +9,8 @@ def test_mean_over_the_real_units_of_all_replicas(monkeypatch):
     monkeypatch.setattr(replicas, "num_replicas", lambda: 2)
     monkeypatch.setattr(replicas, "replica_sum", lambda count: ops.array(5.0))
     parts = [ops.array([3.0]), ops.array([1.0, 2.0, 2.0, 4.0])]
-    found = [replicas.mean_over_replicas(part, float(len(part))) for part in parts]
-    assert float(sum(found)) / 2 == pytest.approx(12 / 5)
+    means = [replicas.mean_over_replicas(part, float(len(part))) for part in parts]
+    assert float(sum(means)) / 2 == pytest.approx(12 / 5)
 
 
 def test_mean_over_no_real_unit_is_zero():

@@ -47,8 +47,8 @@ MODES = {
 def test_values_and_gradients(mode):
     run = MODES[mode]
     arrays = TILES, NUMBERS + 1, SHARED
-    found = run(*(tf.constant(x) for x in arrays))
-    for x, y in zip(found, expected(*arrays), strict=True):
+    outputs = run(*(tf.constant(x) for x in arrays))
+    for x, y in zip(outputs, expected(*arrays), strict=True):
         assert tuple(x.shape) == y.shape
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
 

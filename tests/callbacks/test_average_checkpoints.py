@@ -37,8 +37,8 @@ def run(model, callbacks, epochs, initial_epoch=0):
 
 
 def assert_is_mean(model, weights):
-    for found, *values in zip(model.get_weights(), *weights):
-        np.testing.assert_allclose(found, np.mean(np.float64(values), axis=0), rtol=1e-6)
+    for weight, *values in zip(model.get_weights(), *weights):
+        np.testing.assert_allclose(weight, np.mean(np.float64(values), axis=0), rtol=1e-6)
 
 
 def test_fit_sets_the_mean_of_the_last_epochs_and_leaves_optimizer_and_seeds_alone(tmp_path):
@@ -92,14 +92,14 @@ def test_files_of_an_earlier_run_are_removed(tmp_path):
 
 
 def test_processes_share_a_directory_and_not_their_files(tmp_path, monkeypatch):
-    found = []
+    kernels = []
     for worker in range(2):
         monkeypatch.setattr(average_checkpoints, "worker_of", lambda model, w=worker: (w, 2))
         model, record = make_model(), Record()
         run(model, [AverageCheckpoints(tmp_path, last=2), record], epochs=3)
         assert_is_mean(model, record.weights[-2:])
-        found.append(record.weights[-1][0])
-    assert not np.allclose(*found)
+        kernels.append(record.weights[-1][0])
+    assert not np.allclose(*kernels)
     names = sorted(path.name for path in tmp_path.iterdir())
     ends = ["of-2.json", "worker-0-of-2.npz", "worker-1-of-2.npz"]
     assert names == [f"epoch-000{epoch}-{end}" for epoch in (1, 2) for end in ends]

@@ -125,9 +125,9 @@ class TestShards:
         shards(tmp_path, 4, 1, 2, 3)
         assert sum(name.endswith(".json") for name in names(tmp_path)) == 2
         for worker in range(workers):
-            found = reader(tmp_path, worker, workers)
-            assert found.numbers() == [2, 3] and found.newest() == 3
-            with found.read(3) as state:
+            checkpoints = reader(tmp_path, worker, workers)
+            assert checkpoints.numbers() == [2, 3] and checkpoints.newest() == 3
+            with checkpoints.read(3) as state:
                 np.testing.assert_array_equal(state.read(0), np.full((4, 3), 3))
 
     def test_another_number_of_workers_replaces_the_files_of_the_first(self, tmp_path):

@@ -81,8 +81,8 @@ def state(model):
 
 
 def assert_equal_states(model, expected):
-    for found, value in zip(state(model), expected, strict=True):
-        np.testing.assert_array_equal(found, value)
+    for array, value in zip(state(model), expected, strict=True):
+        np.testing.assert_array_equal(array, value)
 
 
 @pytest.mark.slow

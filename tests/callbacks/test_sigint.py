@@ -33,8 +33,8 @@ def handler():
     """Python's own, whatever the tests were started with; afterwards it must be there again."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.default_int_handler
-    found = signal.signal(signal.SIGINT, before)
-    assert found is signal.default_int_handler
+    installed = signal.signal(signal.SIGINT, before)
+    assert installed is signal.default_int_handler
 
 
 def fit(*callbacks, validates=False):
@@ -47,10 +47,10 @@ def fit(*callbacks, validates=False):
 @pytest.mark.parametrize("kind", ["train", pytest.param("test", marks=pytest.mark.slow)])
 def test_ctrl_c_ends_training_after_the_batch_in_progress(tmp_path, handler, kind):
     pressed, resume = Pressed(kind), Resume(tmp_path)
-    of_sigterm = signal.getsignal(signal.SIGTERM)
+    sigterm_handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         fit(pressed, resume, validates=kind == "test")
-    assert pressed.seen == [0, 1] and signal.getsignal(signal.SIGTERM) == of_sigterm
+    assert pressed.seen == [0, 1] and signal.getsignal(signal.SIGTERM) == sigterm_handler
     fit(resume)  # and the next training is another
 
 

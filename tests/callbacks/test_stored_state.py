@@ -48,9 +48,9 @@ def test_any_parts_are_read_from_any_others(tmp_path, written, workers):
             np.testing.assert_array_equal(state.read(number), array)
             for grid in GRIDS:
                 for box, expected in cut(array, grid[number]).items():
-                    found = state.read(number, box)
-                    assert found.dtype == expected.dtype
-                    np.testing.assert_array_equal(found, expected)
+                    part = state.read(number, box)
+                    assert part.dtype == expected.dtype
+                    np.testing.assert_array_equal(part, expected)
 
 
 def test_a_box_that_crosses_stored_parts_is_put_together(tmp_path):
@@ -77,8 +77,8 @@ def test_parts_that_no_file_holds_are_reported(tmp_path):
 def test_an_empty_box_that_is_not_stored_is_an_empty_array(tmp_path):
     paths = write(tmp_path, GRIDS[1], 2)
     with StoredState(paths) as state:
-        found = state.read(0, ((2, 2), (0, 10)))
-        assert found.shape == (0, 10) and found.dtype == STATE[0].dtype
+        part = state.read(0, ((2, 2), (0, 10)))
+        assert part.shape == (0, 10) and part.dtype == STATE[0].dtype
     write_arrays(paths[0], *index_of([((0, 3), {})]))
     with StoredState(paths[:1]) as state:
         with pytest.raises(ValueError, match="lacks a part of a variable"):

@@ -105,13 +105,13 @@ def _is_self(node):
 
 def private_overrides(classes, own=OWN):
     """Find private methods of other libraries that a class of ours overrides."""
-    found = []
+    overrides = []
     for cls in classes:
         foreign = [base for base in cls.__mro__[1:] if base.__module__.split(".")[0] not in own]
         for name in vars(cls):
             if _is_private(name) and any(name in vars(base) for base in foreign):
-                found.append(f"{cls.__module__}.{cls.__name__}.{name}")
-    return found
+                overrides.append(f"{cls.__module__}.{cls.__name__}.{name}")
+    return overrides
 
 
 def test_no_private_name_outside_compat():
@@ -123,8 +123,8 @@ def test_no_private_name_outside_compat():
         if compat not in path.parents and not path.name.endswith("_pb2.py")  # generated
     }
     foreign = {name for cls in FOREIGN for name in dir(cls) if _is_private(name)}
-    found = private_uses(sources, foreign)
-    assert not found, "move to a shim in keras_attn/compat:\n" + "\n".join(found)
+    uses = private_uses(sources, foreign)
+    assert not uses, "move to a shim in keras_attn/compat:\n" + "\n".join(uses)
 
 
 def test_no_private_method_of_another_library_is_overridden():
@@ -137,12 +137,12 @@ def test_no_private_method_of_another_library_is_overridden():
             continue
         names = vars(importlib.import_module(module.name)).values()
         classes |= {x for x in names if isinstance(x, type) and x.__module__ == module.name}
-    found = [
+    overrides = [
         name
         for name in private_overrides(classes)
         if name.split(".")[-1] not in DOCUMENTED_OVERRIDES
     ]
-    assert not found, "move to a shim in keras_attn/compat:\n" + "\n".join(sorted(found))
+    assert not overrides, "move to a shim in keras_attn/compat:\n" + "\n".join(sorted(overrides))
 
 
 PLANTED = {

@@ -26,11 +26,11 @@ def take_turns(layer, replica):
     for number in (0, 1):
         replica(number)
         layer.add_loss(ops.array(float(number + 1)))
-    found = []
+    losses = []
     for number in (0, 1):
         replica(number)
-        found.append([float(loss) for loss in layer.losses])
-    return found
+        losses.append([float(loss) for loss in layer.losses])
+    return losses
 
 
 @pytest.fixture

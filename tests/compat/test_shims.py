@@ -28,10 +28,10 @@ def test_flatten_layers_lists_each_layer_inside_once():
     inner = keras.layers.Dense(4)
     outer = keras.layers.Bidirectional(keras.layers.RNN(keras.layers.LSTMCell(2)))
     model = keras.Sequential([keras.Input((3, 2)), outer, keras.layers.Dense(4), inner, inner])
-    found = flatten_layers(model)
+    layers = flatten_layers(model)
     message = "compat/keras_layers.py: `Layer._flatten_layers` no longer lists all layers inside"
-    assert found[0] is model and found.count(inner) == 1, message
-    assert any(isinstance(layer, keras.layers.LSTMCell) for layer in found), message
+    assert layers[0] is model and layers.count(inner) == 1, message
+    assert any(isinstance(layer, keras.layers.LSTMCell) for layer in layers), message
 
 
 def test_a_built_layer_gains_and_loses_a_weight():
@@ -54,13 +54,13 @@ def test_the_layers_that_make_a_variable_are_found():
             self.part.build(shape)
 
     def initializer(shape, dtype):
-        found.extend(open_scopes())
+        scopes.extend(open_scopes())
         return np.zeros(shape, dtype)
 
-    found, outer = [], Outer(name="outer")
+    scopes, outer = [], Outer(name="outer")
     outer.build((None, 3))
     message = "compat/name_scopes.py: the scopes of names no longer hold the layers"
-    assert found == [("outer", outer), ("part", outer.part)], message
+    assert scopes == [("outer", outer), ("part", outer.part)], message
     assert open_scopes() == [], message
 
 
@@ -177,20 +177,20 @@ def test_registered_operations_are_known():
 
 
 def test_a_loop_under_xla_has_a_gradient_for_static_shapes_only():
-    found = {}
+    gradient_exists = {}
 
     def function(x):
-        found[x.shape[0]] = has_gradient([x])
+        gradient_exists[x.shape[0]] = has_gradient([x])
         return x
 
     spec = [tf.TensorSpec((None,), tf.float32)]
     tf.function(function, input_signature=spec, jit_compile=True).get_concrete_function()
     message = "compat/tensorflow_control_flow.py: graphs that XLA compiles are no longer noticed"
-    assert found == {None: False}, message
+    assert gradient_exists == {None: False}, message
     spec = [tf.TensorSpec((3,), tf.float32)]
     tf.function(function, input_signature=spec, jit_compile=True).get_concrete_function()
     tf.function(function).get_concrete_function(tf.TensorSpec((None, 2)))
-    assert found == {None: True, 3: True}, message
+    assert gradient_exists == {None: True, 3: True}, message
 
 
 def test_the_patched_parts_of_fit_exist():
@@ -212,10 +212,10 @@ def test_keras_hub_layers_have_the_known_sublayers():
 
     layer = keras_hub.layers.TransformerDecoder(4, 2)
     layer.build((None, None, 6), (None, None, 6))
-    found = set(keras_hub_layers.hub_sublayers(layer))
-    assert found == set(keras_hub_layers._NAMES), (
+    sublayers = set(keras_hub_layers.hub_sublayers(layer))
+    assert sublayers == set(keras_hub_layers._NAMES), (
         "compat/keras_hub_layers.py: KerasHub has renamed sublayers of `TransformerDecoder`. "
-        f"Found: {sorted(found)}"
+        f"Found: {sorted(sublayers)}"
     )
 
 

@@ -23,13 +23,13 @@ import checkpoint_folders  # noqa: E402
 import golden_writer  # noqa: E402
 
 
-def of_file(name):
+def describe_golden(name):
     """Return the configuration of a golden file, and the shapes of its tensors."""
     with np.load(checkpoint_folders.GOLDEN / f"{name}.npz") as file:
         return [json.loads(str(file[key])) for key in ("config", "shapes")]
 
 
-def of_class(kind, options):
+def describe_class(kind, options):
     """Return the configuration and the shapes of tensors that a class saves."""
     import transformers  # not installed where the tests run
     from safetensors import safe_open
@@ -60,12 +60,12 @@ if __name__ == "__main__":
     parser.add_argument("--new", nargs=2, metavar=("CLASS", "OPTIONS"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default=checkpoint_folders.GOLDEN)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     stored = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
-    for case in given.names or stored:
-        if given.new:
-            kind, options = given.new
-            made = of_class(kind, json.loads(options))
+    for case in arguments.names or stored:
+        if arguments.new:
+            kind, options = arguments.new
+            made = describe_class(kind, json.loads(options))
         else:
-            made = of_file(case)
-        write(case, *made, given.seed, given.out)
+            made = describe_golden(case)
+        write(case, *made, arguments.seed, arguments.out)

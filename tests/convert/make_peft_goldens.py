@@ -77,9 +77,9 @@ if __name__ == "__main__":
     parser.add_argument("--read", nargs=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default=checkpoint_folders.GOLDEN.with_name("golden_peft"))
-    given = parser.parse_args()
-    if given.read:
-        read(*given.read)
+    arguments = parser.parse_args()
+    if arguments.read:
+        read(*arguments.read)
     else:
-        for case in given.names:
-            write(case, given.seed, given.out)
+        for case in arguments.names:
+            write(case, arguments.seed, arguments.out)

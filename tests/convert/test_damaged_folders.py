@@ -88,9 +88,9 @@ def tensors(change):
 
     def damage(folder):
         path = write(folder) / WEIGHTS
-        found = safetensors.numpy.load_file(path)
-        found.update(change(found))
-        kept = {k: np.ascontiguousarray(x) for k, x in found.items() if x is not None}
+        arrays = safetensors.numpy.load_file(path)
+        arrays.update(change(arrays))
+        kept = {k: np.ascontiguousarray(x) for k, x in arrays.items() if x is not None}
         safetensors.numpy.save_file(kept, path)
 
     return damage
@@ -101,12 +101,12 @@ def shards(change):
 
     def damage(folder):
         path = write(folder) / WEIGHTS
-        found = safetensors.numpy.load_file(path)
+        arrays = safetensors.numpy.load_file(path)
         path.unlink()
         index = {}
-        for i, names in enumerate([sorted(found)[::2], sorted(found)[1::2]]):
+        for i, names in enumerate([sorted(arrays)[::2], sorted(arrays)[1::2]]):
             file = f"model-{i}.safetensors"
-            safetensors.numpy.save_file({name: found[name] for name in names}, folder / file)
+            safetensors.numpy.save_file({name: arrays[name] for name in names}, folder / file)
             index.update(dict.fromkeys(names, file))
         (folder / INDEX).write_text(json.dumps(change(index, folder)))
 

@@ -45,8 +45,8 @@ def test_options_of_a_translator():
 )
 def test_strategies_of_encoder_decoders(config, strategy):
     """Without a length transformers generates 20 tokens after the first."""
-    found = generation_options({**START, **config}, is_encoder_decoder=True)
-    assert found == {"strategy": strategy, "eos_id": -1, "max_length": 20, "bos_id": 9}
+    options = generation_options({**START, **config}, is_encoder_decoder=True)
+    assert options == {"strategy": strategy, "eos_id": -1, "max_length": 20, "bos_id": 9}
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_strategies_of_encoder_decoders(config, strategy):
 )
 def test_strategies_of_causal_models(config, strategy):
     config = {**config, "eos_token_id": [4, 5]}
-    found = generation_options(config, is_encoder_decoder=False)
-    assert found == {"strategy": strategy, "eos_id": [4, 5]}
-    found = generation_options({**config, "max_new_tokens": 7}, is_encoder_decoder=False)
-    assert found["max_length"] == 7
+    options = generation_options(config, is_encoder_decoder=False)
+    assert options == {"strategy": strategy, "eos_id": [4, 5]}
+    options = generation_options({**config, "max_new_tokens": 7}, is_encoder_decoder=False)
+    assert options["max_length"] == 7
 
 
 def test_a_folder_without_the_file_has_its_options_in_the_configuration(tmp_path):
@@ -72,8 +72,8 @@ def test_a_folder_without_the_file_has_its_options_in_the_configuration(tmp_path
     expected = generation_options(config, is_encoder_decoder=True)
     assert generation_options(tmp_path, is_encoder_decoder=True) == expected
     (tmp_path / "generation_config.json").write_text(json.dumps(START))
-    found = generation_options(str(tmp_path), is_encoder_decoder=True)
-    assert found["strategy"] == Greedy()
+    options = generation_options(str(tmp_path), is_encoder_decoder=True)
+    assert options["strategy"] == Greedy()
 
 
 @pytest.mark.parametrize("name", ["num_beams", "max_new_tokens", "temperature", "top_p"])

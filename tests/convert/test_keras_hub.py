@@ -84,8 +84,8 @@ def test_half_precision_outputs_are_close():
     theirs = encoder(dtype="mixed_float16")
     ours = from_keras_hub_encoder(theirs)
     assert ours.attention.compute_dtype == theirs.compute_dtype
-    found, expected = oracles.numpy_of(ours(X)), oracles.numpy_of(theirs(X))
-    np.testing.assert_allclose(found, expected, atol=0.05)
+    output, expected = oracles.numpy_of(ours(X)), oracles.numpy_of(theirs(X))
+    np.testing.assert_allclose(output, expected, atol=0.05)
 
 
 def test_a_layer_that_computes_something_else_is_refused():

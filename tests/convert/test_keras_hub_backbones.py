@@ -46,10 +46,10 @@ LEFT_OUT = {
 def backbone(name, cases=CASES):
     """Return a small backbone, with noise on every weight."""
     make, arguments = cases[name]
-    found, random = make(**arguments), np.random.default_rng(0)
-    for weight in found.weights:
+    model, random = make(**arguments), np.random.default_rng(0)
+    for weight in model.weights:
         weight.assign(weight + 0.2 * random.standard_normal(weight.shape))
-    return found
+    return model
 
 
 @pytest.mark.slow

@@ -75,12 +75,12 @@ def test_outputs_are_those_of_peft(name, case_of):
 
 def updates(options, tensors):
     """B A times alpha / r for each layer by name, in float64."""
-    found = {}
+    products = {}
     for name in {key.partition(".lora_")[0] for key in tensors}:
         a, b = (tensors[f"{name}.lora_{x}.weight"].astype("float64") for x in "AB")
         assert len(a) == options["r"]
-        found[name] = b @ a * options["lora_alpha"] / len(a)
-    return found
+        products[name] = b @ a * options["lora_alpha"] / len(a)
+    return products
 
 
 @pytest.mark.slow
@@ -92,9 +92,9 @@ def test_written_adapters_have_the_products_of_those_read(name, case_of, tmp_pat
     options = json.loads((folder / CONFIG).read_text())
     tensors = safetensors.numpy.load_file(folder / TENSORS)
     assert options["fan_in_fan_out"] == (name == "gpt2_scales")
-    found = updates(options, tensors)
-    assert {f"base_model.model.{target}" for target in options["target_modules"]} == found.keys()
-    for layer, update in found.items():
+    products = updates(options, tensors)
+    assert {f"base_model.model.{target}" for target in options["target_modules"]} == products.keys()
+    for layer, update in products.items():
         a, b = (case.tensors[f"{layer}.lora_{x}.weight"].astype("float64") for x in "AB")
         alpha = case.options["lora_alpha"]
         if name == "llama_biases" and layer.endswith("layers.1.self_attn.q_proj"):
@@ -111,10 +111,10 @@ def test_half_precision_does_not_disturb_the_search_for_layers(case_of):
     case = case_of("gpt2_scales")
     expected = peft.kernel_sources(case.plain, case.base)
     keras.config.set_dtype_policy("bfloat16")
-    found = kernel_sources.kernel_sources(case.plain, case.base)
+    sources = kernel_sources.kernel_sources(case.plain, case.base)
     assert keras.config.dtype_policy().name == "bfloat16"
-    assert expected.keys() == found.keys() and len(found) == 2 * 6
-    for path, source in found.items():
+    assert expected.keys() == sources.keys() and len(sources) == 2 * 6
+    for path, source in sources.items():
         assert source.name == expected[path].name
         np.testing.assert_array_equal(source.inputs, expected[path].inputs)
 
@@ -131,27 +131,27 @@ def tensors(change):
     """Change the dict of tensors by a function of it and of the first layer's name."""
 
     def damage(folder):
-        found = safetensors.numpy.load_file(folder / TENSORS)
-        first = sorted(found)[0].partition(".lora_")[0]
-        found.update(change(found, first))
-        kept = {k: np.ascontiguousarray(x) for k, x in found.items() if x is not None}
+        arrays = safetensors.numpy.load_file(folder / TENSORS)
+        first = sorted(arrays)[0].partition(".lora_")[0]
+        arrays.update(change(arrays, first))
+        kept = {k: np.ascontiguousarray(x) for k, x in arrays.items() if x is not None}
         safetensors.numpy.save_file(kept, folder / TENSORS)
 
     return damage
 
 
-def half(found, first):
+def half(arrays, first):
     return {f"{first}.lora_B.weight": None}
 
 
 def renamed(old, new):
     """Move all tensors of layers whose name has `old`."""
 
-    def change(found, first):
-        names = [name for name in found if old in name]
+    def change(arrays, first):
+        names = [name for name in arrays if old in name]
         return {
             **dict.fromkeys(names),
-            **{name.replace(old, new): found[name] for name in names if new},
+            **{name.replace(old, new): arrays[name] for name in names if new},
         }
 
     return change
@@ -179,21 +179,21 @@ BAD = {
     "unknown target": (option(target_modules=["c_attn", "c_proj", "q"]), "of the target 'q'"),
     "half a pair": (tensors(half), "lacks the tensor 'base_model.*c_attn.lora_B.weight'"),
     "nothing": (
-        tensors(lambda found, first: dict.fromkeys(found)),
+        tensors(lambda arrays, first: dict.fromkeys(arrays)),
         "lora_A and lora_B, not 'none'",
     ),
     "embedding": (
-        tensors(lambda found, first: {"base_model.model.lora_embedding_A": np.ones((3, 4))}),
+        tensors(lambda arrays, first: {"base_model.model.lora_embedding_A": np.ones((3, 4))}),
         "must hold pairs lora_A and lora_B, not 'base_model.model.lora_embedding_A'",
     ),
     "NaN": (
-        tensors(lambda found, first: {f"{first}.lora_A.weight": np.full((3, 12), np.nan)}),
+        tensors(lambda arrays, first: {f"{first}.lora_A.weight": np.full((3, 12), np.nan)}),
         "holds numbers that are not finite",
     ),
     "another layer": (tensors(renamed("h.1.", "h.2.")), "h.2.attn.c_attn' is of no projection"),
     "a layer less": (tensors(renamed("h.1.attn", "")), "lack one of '.*h.1.attn.c_attn'"),
     "another base": (
-        tensors(lambda found, first: {f"{first}.lora_A.weight": np.ones((3, 16), "float32")}),
+        tensors(lambda arrays, first: {f"{first}.lora_A.weight": np.ones((3, 16), "float32")}),
         "from 16 inputs to 36 outputs, where the layer is from 12 to 36",
     ),
 }

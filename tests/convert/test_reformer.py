@@ -28,10 +28,10 @@ def test_chunks_of_the_feed_forward_layers_change_no_number(tmp_path):
 def test_buckets_and_rounds_are_those_of_the_options(tmp_path):
     folder = write(tmp_path, "reformer_lsh", num_buckets=[4, 8], num_hashes=5)
     model, _ = from_hugging_face(folder)
-    found = [block.attention.pattern for block in model.depth.blocks]
-    assert repr(found[1]) == repr(patterns.BlockLocal1D(4, lookback=8))
+    by_layer = [block.attention.pattern for block in model.depth.blocks]
+    assert repr(by_layer[1]) == repr(patterns.BlockLocal1D(4, lookback=8))
     options = {"across_buckets": True, "wrap": True}
-    assert repr(found[0]) == repr(found[2]) == repr(patterns.LSH(24, 5, 32, **options))
+    assert repr(by_layer[0]) == repr(by_layer[2]) == repr(patterns.LSH(24, 5, 32, **options))
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ def read(folder):
 def test_tensors_of_each_dtype_become_float32(dtype, tmp_path):
     value = VALUE.astype(dtype)
     save_file({"a": value}, tmp_path / "model.safetensors")
-    (found,) = read(tmp_path).values()
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, value.astype("float32"))
+    (tensor,) = read(tmp_path).values()
+    assert tensor.dtype == np.float32
+    np.testing.assert_array_equal(tensor, value.astype("float32"))
 
 
 def test_shards_hold_the_tensors_of_their_index(tmp_path):
@@ -35,9 +35,9 @@ def test_shards_hold_the_tensors_of_their_index(tmp_path):
         names = [name for name in index if index[name] == file]
         save_file({name: VALUE + ord(name) for name in names}, tmp_path / file)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    found = read(tmp_path)
-    assert sorted(found) == list("abc")
-    for name, value in found.items():
+    tensors = read(tmp_path)
+    assert sorted(tensors) == list("abc")
+    for name, value in tensors.items():
         np.testing.assert_array_equal(value, VALUE + ord(name))
 
 
@@ -47,14 +47,14 @@ def checkpoint(folder, **tensors):
 
 
 def test_each_tensor_is_taken_once(tmp_path):
-    found = checkpoint(tmp_path, a=VALUE, b=VALUE)
-    found.take("a", VALUE.shape)
+    loaded = checkpoint(tmp_path, a=VALUE, b=VALUE)
+    loaded.take("a", VALUE.shape)
     with pytest.raises(RuntimeError, match="'a' is taken twice"):
-        found.take("a", VALUE.shape)
+        loaded.take("a", VALUE.shape)
     with pytest.raises(ValueError, match="the tensor 'b', which"):
-        found.finish()
-    found.take("b", VALUE.shape)
-    found.finish()
+        loaded.finish()
+    loaded.take("b", VALUE.shape)
+    loaded.finish()
 
 
 def test_buffers_are_no_leftovers(tmp_path):
@@ -64,16 +64,16 @@ def test_buffers_are_no_leftovers(tmp_path):
 
 def test_prefixes_and_old_names_of_norms_are_replaced(tmp_path):
     names = {"bert.norm.gamma": VALUE, "bert.norm.beta": VALUE, "cls.bias": VALUE}
-    found = checkpoint(tmp_path, **names)
-    found.strip("bert.")
+    loaded = checkpoint(tmp_path, **names)
+    loaded.strip("bert.")
     for name in ("norm.weight", "norm.bias", "cls.bias"):
-        found.take(name, VALUE.shape)
-    found.finish()
+        loaded.take(name, VALUE.shape)
+    loaded.finish()
 
 
 @pytest.mark.parametrize("stored, tied", [(None, True), (VALUE, True), (VALUE + 1, False)])
 def test_stored_values_decide_what_is_tied(stored, tied, tmp_path):
     tensors = {"table": VALUE} if stored is None else {"table": VALUE, "head": stored}
-    found = checkpoint(tmp_path, **tensors)
-    assert found.is_tied("head", "table") is tied
-    assert found.has("head") is not tied
+    loaded = checkpoint(tmp_path, **tensors)
+    assert loaded.is_tied("head", "table") is tied
+    assert loaded.has("head") is not tied

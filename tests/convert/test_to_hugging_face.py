@@ -22,8 +22,8 @@ from keras_attn.text import SentencePiece, Template
 
 
 def sizes(**options):
-    given = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
-    return {**given, **options}
+    defaults = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+    return {**defaults, **options}
 
 
 OWN = {
@@ -114,8 +114,8 @@ def causal_classifier(num_classes=3, pattern="causal", **options):
     attention = layers.MultiHeadAttention(2, 4, pattern=pattern)
     bidirectional = depth.Stack([layers.TransformerBlock(attention, layers.FeedForward(11))])
     encoder = gpt.depth if pattern == "causal" else bidirectional
-    given = {"position": gpt.position, "pooling": "last", "use_bias": False, **options}
-    return models.Classifier(gpt.embedding, encoder, num_classes, **given)
+    arguments = {"position": gpt.position, "pooling": "last", "use_bias": False, **options}
+    return models.Classifier(gpt.embedding, encoder, num_classes, **arguments)
 
 
 def causal_parts():
@@ -300,8 +300,8 @@ def test_a_tokenizer_and_options_of_generation_are_written_beside(checkpoint, tm
     to_hugging_face(model, tmp_path / "out", tokenizer, {"do_sample": True})
     assert read_tokenizer(tmp_path / "out").get_config() == tokenizer.get_config()
     options = json.loads((tmp_path / "out/config.json").read_text())
-    found = [options[f"{name}_token_id"] for name in ("pad", "bos", "eos")]
-    assert found == [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
+    ids = [options[f"{name}_token_id"] for name in ("pad", "bos", "eos")]
+    assert ids == [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
     generation = (tmp_path / "out/generation_config.json").read_text()
     assert json.loads(generation) == {"do_sample": True}
     wide = SentencePiece(trained.to_bytes(), special_tokens={"<more>": 29})

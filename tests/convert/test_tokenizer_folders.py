@@ -43,8 +43,8 @@ def lines():
     return [bytes(row.astype("uint8")) for row in golden(GOLDEN / "lines.npz")[0]]
 
 
-def differing(found, expected, lines):
-    rows = zip(found, expected, lines, strict=True)
+def differing(encoded, expected, lines):
+    rows = zip(encoded, expected, lines, strict=True)
     return [line for row, other, line in rows if row != other.tolist()]
 
 
@@ -55,8 +55,8 @@ def test_ids_and_texts_are_those_of_transformers(name, lines):
     tokenizer = read_tokenizer(folder)
     assert type(tokenizer) is KINDS[folder.name]
     ids, pairs, texts = golden(folder / "ids.npz")
-    found = rows_of(*tokenizer.encode(tf.constant(lines)))
-    wrong = differing(found, ids, lines)
+    encoded = rows_of(*tokenizer.encode(tf.constant(lines)))
+    wrong = differing(encoded, ids, lines)
     both = tokenizer.encode_pair(tf.constant(lines), tf.constant(lines[1:] + lines[:1]))
     wrong_pairs = differing(rows_of(*both[:2]), pairs, lines[1:] + lines[:1])
     wrong_pairs = [second for second in wrong_pairs if second]  # transformers takes "" for none
@@ -64,7 +64,7 @@ def test_ids_and_texts_are_those_of_transformers(name, lines):
         package, template = tokenizer._processor, tokenizer.template
         read = [package.encode(line.decode(errors="replace")) for line in lines]
         expected = [[*template.start, *row, *template.end] for row in read]
-        assert found == expected
+        assert encoded == expected
         assert len(wrong) < 0.25 * len(lines)
     else:
         assert not wrong and not wrong_pairs
@@ -85,8 +85,8 @@ def test_a_converted_folder_has_its_tokenizer(tmp_path, lines):
     )
     model, tokenizer = from_hugging_face(tmp_path / "gpt2")
     assert tokenizer.vocabulary_size == model.embedding.vocabulary_size == size
-    for found, expected in zip(tokenizer.encode(lines[:30]), alone.encode(lines[:30]), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for array, expected in zip(tokenizer.encode(lines[:30]), alone.encode(lines[:30]), strict=True):
+        np.testing.assert_array_equal(array, expected)
     assert tokenizer.decode_as_strings([[65, size - 1, 66]]) == alone.decode_as_strings([[65, 66]])
 
 
@@ -146,11 +146,11 @@ def test_a_file_of_the_first_versions_names_no_type(name, tmp_path, lines):
     (folder / "special_tokens_map.json").unlink(missing_ok=True)
     class_name = {"bert": "BertTokenizer", "gpt2": "GPT2Tokenizer", "roberta": "RobertaTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": class_name[name]}))
-    found, expected = read_tokenizer(folder), read_tokenizer(GOLDEN / name)
-    assert type(found) is type(expected)
-    ours, theirs = (t.encode_as_lists(lines[:60]) for t in (found, expected))
+    tokenizer, expected = read_tokenizer(folder), read_tokenizer(GOLDEN / name)
+    assert type(tokenizer) is type(expected)
+    ours, theirs = (t.encode_as_lists(lines[:60]) for t in (tokenizer, expected))
     assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
-    assert found.eos_id == expected.eos_id is not None
+    assert tokenizer.eos_id == expected.eos_id is not None
 
 
 def edited(tmp_path, name, *edits):

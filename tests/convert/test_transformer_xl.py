@@ -63,15 +63,15 @@ def test_a_longer_memory_reads_what_it_is_given(tmp_path):
 def test_without_a_memory_the_model_has_logits_only(tmp_path):
     """An empty memory has the same logits."""
     config, weights, arrays = checkpoint_folders.load_golden("transformer_xl_causal")
-    ids, found = arrays["input_token_ids"], []
+    ids, logits = arrays["input_token_ids"], []
     for length in (0, 11):
         options = {**config, "mem_len": length}
         folder = checkpoint_folders.write_folder(tmp_path / str(length), options, weights)
         model, _ = from_hugging_face(folder)
         state = model.initial_memory(2) if length else {}
         outputs = model({"token_ids": ids, **state})
-        found.append(np.array(outputs["logits"] if length else outputs))
-    np.testing.assert_allclose(*found, atol=checkpoint_folders.TOLERANCE * np.abs(found[0]).max())
+        logits.append(np.array(outputs["logits"] if length else outputs))
+    np.testing.assert_allclose(*logits, atol=checkpoint_folders.TOLERANCE * np.abs(logits[0]).max())
 
 
 @pytest.mark.slow

@@ -54,12 +54,12 @@ def attention(pattern="dense", **kwargs):
     return make
 
 
-def check(model, length=T, batch=2, of_gradients=True):
+def check(model, length=T, batch=2, checks_gradients=True):
     forward, backward = products_of(model, length, batch)
     assert forward > 0
     total = keras_attn.explain(model, length, batch).total
     assert total.forward_flops == 2 * forward
-    assert total.backward_flops == 2 * backward or not of_gradients
+    assert total.backward_flops == 2 * backward or not checks_gradients
 
 
 def some(cases, *fast):
@@ -115,7 +115,7 @@ TILES = (("dense", "dense"), ("causal", "blockwise"), (patterns.Local(17), "bloc
 def test_a_score_counts_the_products_of_a_tile(name, tiles):
     pattern, implementation = tiles
     make = attention(pattern, score=SCORES[name](), implementation=implementation)
-    check(model_of(make), of_gradients=name not in UNEVEN)
+    check(model_of(make), checks_gradients=name not in UNEVEN)
 
 
 @pytest.mark.slow
@@ -123,8 +123,8 @@ def test_a_table_of_distances_has_a_gradient_by_its_kernel_only():
     # Run eagerly, an einsum has that by the sinusoids too; a graph leaves it out.
     model = model_of(attention("causal", score=scores.Relative(), implementation="dense"))
     _, backward = products_of(model, T, 2)
-    of_sinusoids = 10 * 2 * 5 * (T + T)
-    assert keras_attn.explain(model, T, 2).total.backward_flops == 2 * (backward - of_sinusoids)
+    num_products = 10 * 2 * 5 * (T + T)
+    assert keras_attn.explain(model, T, 2).total.backward_flops == 2 * (backward - num_products)
 
 
 def block(index=0, attention_layer=None, **kwargs):
@@ -234,8 +234,8 @@ def test_a_recomputed_block_runs_its_frozen_layers_again():
         stack.trainable = False
         assert keras_attn.explain(model, T).total.backward_flops == 0
     plain, recomputed = costs
-    of_stack = plain.forward_flops - 2 * T * 3 * D
-    assert recomputed.backward_flops - plain.backward_flops == of_stack
+    stack_flops = plain.forward_flops - 2 * T * 3 * D
+    assert recomputed.backward_flops - plain.backward_flops == stack_flops
 
 
 @pytest.mark.slow

@@ -122,10 +122,10 @@ def test_rows_are_independent_and_padding_has_no_influence():
         ponder += length * float(layer.losses[0]) / REAL.sum()
     longer = np.concatenate([X, 9 * np.ones((B, 4, D), "float32")], axis=1)
     mask = np.concatenate([REAL, np.zeros((B, 4), bool)], axis=1)
-    found = np.asarray(layer(longer, padding_mask=mask))
+    output = np.asarray(layer(longer, padding_mask=mask))
     assert float(layer.losses[0]) == pytest.approx(ponder, rel=1e-5)
-    np.testing.assert_allclose(found[:, :T][REAL], whole[REAL], atol=1e-5)
-    assert not found[~mask].any()
+    np.testing.assert_allclose(output[:, :T][REAL], whole[REAL], atol=1e-5)
+    assert not output[~mask].any()
 
 
 def test_rows_of_padding_have_no_loss():

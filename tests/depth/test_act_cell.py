@@ -15,12 +15,12 @@ def test_output_equals_the_formula():
     layer = built("lstm", return_state=True)
     expected, states, taken, remainder = oracle(layer.cell, X, REAL)
     assert len(set(taken[REAL])) >= 3, "inputs should take different numbers of steps"
-    output, *found = layer(X, mask=tf.constant(REAL), training=False)
+    output, *final_states = layer(X, mask=tf.constant(REAL), training=False)
     (loss,) = layer.losses
     np.testing.assert_allclose(output, expected, atol=1e-5)
-    oracles.check_each(found[:-1], states, atol=1e-5)
+    oracles.check_each(final_states[:-1], states, atol=1e-5)
     sums = np.stack([(x * REAL).sum(axis=1) for x in (taken, remainder)], axis=1)
-    np.testing.assert_allclose(found[-1], sums, atol=1e-4)
+    np.testing.assert_allclose(final_states[-1], sums, atol=1e-4)
     assert float(loss) == pytest.approx(0.3 * (taken + remainder)[REAL].mean(), rel=1e-5)
     assert float(layer.steps_taken.result()) == pytest.approx(taken[REAL].mean())
 
@@ -49,8 +49,8 @@ def test_halted_rows_do_not_diverge():
     kernel = np.concatenate([np.eye(D, U), np.zeros((1, U))])
     cell.cell.set_weights([kernel, 30 * np.eye(U), np.zeros(U)])
     cell.halting_unit.set_weights([np.full((U, 1), 100.0), np.array([-30.0])])
-    found = layer(np.array([[[1.0, 0.0]], [[0.0, 0.0]]], "float32"))
-    np.testing.assert_allclose(found, np.eye(2, U) * [[1], [0]], atol=1e-5)
+    output = layer(np.array([[[1.0, 0.0]], [[0.0, 0.0]]], "float32"))
+    np.testing.assert_allclose(output, np.eye(2, U) * [[1], [0]], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -73,18 +73,18 @@ def test_gradient_in_a_graph_is_that_of_eager_calls():
 @pytest.mark.slow
 def test_dropout_mask_is_constant_along_a_sequence():
     """As in Keras. A graph leaves no mask for the next call."""
-    layer = built("lstm", max_steps=2, of_cell={"dropout": 0.5, "recurrent_dropout": 0.3})
+    layer = built("lstm", max_steps=2, cell_arguments={"dropout": 0.5, "recurrent_dropout": 0.3})
     run = tf.function(lambda x: layer(x, training=True))
     first, second = np.asarray(run(X)), np.asarray(run(X))
     calm = np.asarray(layer(X))
     assert np.abs(first - second).max() > 0.01 and np.abs(first - calm).max() > 0.01
     np.testing.assert_array_equal(layer(X, training=False), calm)
     # Of an input alone, dropped or not, there are few outcomes at the first of all steps.
-    layer = built(of_cell={"dropout": 0.5}, max_steps=1)
+    layer = built(cell_arguments={"dropout": 0.5}, max_steps=1)
     layer.cell.cell.recurrent_kernel.assign(np.zeros((U, U)))
-    found = np.asarray(layer(np.ones((40, T, D), "float32"), training=True))
-    assert len(np.unique(found[:, 0].round(4), axis=0)) == 2 ** (D + 1)
-    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape), atol=1e-6)
+    output = np.asarray(layer(np.ones((40, T, D), "float32"), training=True))
+    assert len(np.unique(output[:, 0].round(4), axis=0)) == 2 ** (D + 1)
+    np.testing.assert_allclose(output, np.broadcast_to(output[:, :1], output.shape), atol=1e-6)
 
 
 @pytest.mark.slow
@@ -126,8 +126,8 @@ def test_initial_state_may_be_that_of_the_inner_cell():
     np.testing.assert_allclose(layer(X)[3], states[2] + sums, atol=1e-5)
     stacked = ACTRNN([keras.layers.GRUCell(U), ACTCell(keras.layers.LSTMCell(U), 2)])
     zeros = np.zeros((B, U), "float32")
-    found = stacked(X, initial_state=[[zeros], [zeros, zeros]])
-    np.testing.assert_array_equal(found, stacked(X))
+    output = stacked(X, initial_state=[[zeros], [zeros, zeros]])
+    np.testing.assert_array_equal(output, stacked(X))
 
 
 def test_keras_rnn_warns_that_it_adds_no_ponder_loss():

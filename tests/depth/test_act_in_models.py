@@ -47,10 +47,10 @@ def test_fit_shows_steps_and_learns_to_take_fewer():
     expected = oracle(layer, x)[1][REAL].mean()
     layer(x, padding_mask=REAL)
     assert int(layer.steps_taken.variables[1]) == 0, "a call outside of training counted"
-    found = model.evaluate(x, np.zeros(B), verbose=0, return_dict=True)
-    assert found["think_steps"] == pytest.approx(expected)
+    metrics = model.evaluate(x, np.zeros(B), verbose=0, return_dict=True)
+    assert metrics["think_steps"] == pytest.approx(expected)
     layer(x, padding_mask=REAL)
-    assert found["loss"] == pytest.approx(float(layer.losses[0]), rel=1e-5)
+    assert metrics["loss"] == pytest.approx(float(layer.losses[0]), rel=1e-5)
     logs = model.fit(x, np.zeros(B), validation_data=(x, np.zeros(B)), epochs=3, verbose=0).history
     assert logs["think_steps"][0] == pytest.approx(expected)
     assert logs["val_think_steps"][-1] < logs["think_steps"][0]

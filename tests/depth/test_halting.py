@@ -40,8 +40,8 @@ def run(probabilities, max_steps, epsilon, **variant):
 )
 def test_outputs_equal_recorded_vectors(probabilities, variant, weights, steps, remainder):
     column = np.array(probabilities)[:, None]
-    found = run(column, len(probabilities), 0.01, **variant)
-    for value, expected in zip(found, (np.array(weights)[:, None], steps, remainder), strict=True):
+    output = run(column, len(probabilities), 0.01, **variant)
+    for value, expected in zip(output, (np.array(weights)[:, None], steps, remainder), strict=True):
         np.testing.assert_allclose(value, np.broadcast_to(expected, value.shape), atol=1e-12)
 
 

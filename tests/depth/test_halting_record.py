@@ -46,8 +46,8 @@ def test_cached_positions_have_the_halting_of_one_pass():
     for start, end in ((0, 2), (2, 5)):
         part = {"cache": cache, "context_cache": context_cache, "return_halting": True}
         _, cache, halting = layer(X[:, start:end], **part)
-        for found, expected in zip(halting, whole, strict=True):
-            np.testing.assert_allclose(found, expected[:, start:end], atol=ATOL)
+        for output, expected in zip(halting, whole, strict=True):
+            np.testing.assert_allclose(output, expected[:, start:end], atol=ATOL)
 
 
 @pytest.mark.slow
@@ -56,8 +56,8 @@ def test_a_functional_model_returns_them():
     output, halting = layer(keras.layers.Masking()(inputs), return_halting=True)
     model = keras.Model(inputs, [output, *halting])
     x = np.where(REAL[..., None], X, 0).astype("float32")
-    found = Halting(*model.predict(x, verbose=0)[1:])
-    assert_is_oracle(found, layer, x=x)
+    predicted = Halting(*model.predict(x, verbose=0)[1:])
+    assert_is_oracle(predicted, layer, x=x)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", slow("float64")])
@@ -111,10 +111,10 @@ def test_stacked_cells_have_a_row_each():
 
 @pytest.mark.slow
 def test_a_scope_gets_every_run():
-    layer, found = built(), []
-    with record_halting(lambda of, halting: found.append((of, halting))):
+    layer, records = built(), []
+    with record_halting(lambda of, halting: records.append((of, halting))):
         layer(X)
         _, returned = layer(X, return_halting=True)
     layer(X)
-    assert [of for of, _ in found] == [layer, layer]
-    np.testing.assert_array_equal(found[0][1].steps, returned.steps)
+    assert [of for of, _ in records] == [layer, layer]
+    np.testing.assert_array_equal(records[0][1].steps, returned.steps)

@@ -37,9 +37,9 @@ def test_equals_a_stack_with_shared_weights():
         one.set_weights(layer.block.get_weights())
     stack.norm.set_weights(layer.norm.get_weights())
     masks = {"padding_mask": REAL, "context_padding_mask": CONTEXT_REAL}
-    found, scores = layer(X, CONTEXT, **masks, return_attention_scores=True)
+    output, scores = layer(X, CONTEXT, **masks, return_attention_scores=True)
     expected, expected_scores = stack(X, CONTEXT, **masks, return_attention_scores=True)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
     assert len(scores) == STEPS
     for one, other in zip(scores, expected_scores, strict=True):
         np.testing.assert_allclose(one["attention"], other["attention"], atol=1e-5)

@@ -70,5 +70,5 @@ def test_steps_that_know_their_number_share_no_graph():
     layer = Recurrent(block, 3, position="timestep", remat=True)
     x = tf.constant(oracles.random(B, T, D))
     expected = layer(x, training=False)
-    found = tf.function(lambda x: layer(x, training=True), autograph=False)(x)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    output = tf.function(lambda x: layer(x, training=True), autograph=False)(x)
+    np.testing.assert_allclose(output, expected, atol=1e-5)

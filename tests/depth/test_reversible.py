@@ -42,9 +42,9 @@ def stack(num_layers=3, dropout=0.3, join="mean", cross_attention=False, **atten
 
 def assert_gradients_are_those_of_stored_activations(monkeypatch, in_graph=False, **arguments):
     x = oracles.random(B, T, D)
-    found = training_gradients(stack(**arguments), x, in_graph)
+    gradients = training_gradients(stack(**arguments), x, in_graph)
     monkeypatch.setattr(module, "reversible", in_turn)
-    oracles.check_each(found, training_gradients(stack(**arguments), x), atol=1e-4, scaled=True)
+    oracles.check_each(gradients, training_gradients(stack(**arguments), x), atol=1e-4, scaled=True)
 
 
 def test_gradients_equal_those_of_stored_activations(monkeypatch):
@@ -88,10 +88,10 @@ def test_gradients_reach_a_context(monkeypatch):
             loss = tf.reduce_sum(layer(x, context, context_padding_mask=real, training=True) ** 3)
         return tape.gradient(loss, [context, *(w.value for w in layer.trainable_variables)])
 
-    found = gradients()
+    own_gradients = gradients()
     monkeypatch.setattr(module, "reversible", in_turn)
-    oracles.check_each(found, gradients(), atol=1e-4, scaled=True)
-    assert np.abs(found[0][0]).min() > 0 and not np.asarray(found[0])[1, 3:].any()
+    oracles.check_each(own_gradients, gradients(), atol=1e-4, scaled=True)
+    assert np.abs(own_gradients[0][0]).min() > 0 and not np.asarray(own_gradients[0])[1, 3:].any()
 
 
 def test_cached_equals_whole():
@@ -111,17 +111,17 @@ def test_streams_stay_in_float32_in_mixed_precision(monkeypatch):
     streams, x = [], oracles.random(B, T, D)
 
     def noted(functions, first, second, *operands, run=module.reversible, **options):
-        found = run(functions, first, second, *operands, **options)
-        streams.extend(keras.backend.standardize_dtype(s.dtype) for s in (first, second, *found))
-        return found
+        outputs = run(functions, first, second, *operands, **options)
+        streams.extend(keras.backend.standardize_dtype(s.dtype) for s in (first, second, *outputs))
+        return outputs
 
     wanted = stack(2, dropout=0.0)(x)
     monkeypatch.setattr(module, "reversible", noted)
     keras.config.set_dtype_policy("mixed_bfloat16")
-    found = stack(2, dropout=0.0)(x, training=True)
-    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+    output = stack(2, dropout=0.0)(x, training=True)
+    assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
     assert streams and set(streams) == {"float32"}
-    np.testing.assert_allclose(keras.ops.cast(found, "float32"), wanted, atol=0.05)
+    np.testing.assert_allclose(keras.ops.cast(output, "float32"), wanted, atol=0.05)
 
 
 @pytest.mark.slow
@@ -146,10 +146,10 @@ def test_reversible_blocks_inside_remat_work_inside_act():
             y = tf.reduce_sum(layer(x, training=True) ** 3) + sum(layer.losses)
         return [y, *tape.gradient(y, [x, *(w.value for w in layer.trainable_weights)])]
 
-    found = tf.function(run, autograph=False)(x)
+    results = tf.function(run, autograph=False)(x)
     for variable, value in zip(generators, states, strict=True):
         variable.assign(value)
-    oracles.check_each(found, run(x), atol=2e-5, scaled=True)
+    oracles.check_each(results, run(x), atol=2e-5, scaled=True)
 
 
 @pytest.mark.slow

@@ -65,9 +65,9 @@ def oracle(cell, x, real):
     return outputs, lasts, taken, remainder
 
 
-def built(name="simple", kind=ACTRNN, max_steps=MOST, of_cell=(), **arguments):
+def built(name="simple", kind=ACTRNN, max_steps=MOST, cell_arguments=(), **arguments):
     """Return a layer whose inputs take different numbers of steps."""
-    cell = ACTCell(CELLS[name](U, **dict(of_cell)), max_steps, ponder_loss=0.3)
+    cell = ACTCell(CELLS[name](U, **dict(cell_arguments)), max_steps, ponder_loss=0.3)
     layer = kind(cell, return_sequences=True, **arguments)
     layer.build(X.shape)
     oracles.scramble(layer, seed=1, scale=0.8)
