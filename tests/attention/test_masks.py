@@ -71,8 +71,8 @@ keras.utils.set_random_seed(0)
 model = bert(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, dropout=0.0)
 ids = np.array([[4, 5, 6, 0, 0]])
 expected = model({"token_ids": ids[:, :3]})
-found = jax.jit(model)({"token_ids": ids})[:, :3]
-print(json.dumps(float(abs(found - expected).max())))
+output = jax.jit(model)({"token_ids": ids})[:, :3]
+print(json.dumps(float(abs(output - expected).max())))
 """
 
 

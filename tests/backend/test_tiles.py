@@ -128,10 +128,10 @@ def difference(pattern, score):
         if layers:
             layer.set_weights(layers[0].get_weights())
         layers.append(layer)
-    found = [results(layer) for layer in layers]
+    both = [results(layer) for layer in layers]
     return max(
         float(np.abs(ops.convert_to_numpy(a) - ops.convert_to_numpy(b)).max())
-        for a, b in zip(*found, strict=True)
+        for a, b in zip(*both, strict=True)
     )
 
 def dropped():

@@ -35,7 +35,7 @@ tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfi
 from recipes.control.options import RecipeOptions
 from recipes.control.training import AgentRun
 
-found = {}
+runs = {}
 for strategy in ("none", "mirrored"):
     out = f"{sys.argv[1]}/{strategy}"
     arguments = [*sys.argv[2:], "--strategy", strategy, "--out", out]
@@ -47,8 +47,8 @@ for strategy in ("none", "mirrored"):
     assert np.abs(after - before).max() > 1e-3
     rows = open(f"{out}/history.csv").read().splitlines()
     losses = [float(row.split(",")[rows[0].split(",").index("loss")]) for row in rows[1:]]
-    found[strategy] = losses, after.tolist()
-print(json.dumps(found))
+    runs[strategy] = losses, after.tolist()
+print(json.dumps(runs))
 """
 
 
