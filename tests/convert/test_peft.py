@@ -83,7 +83,6 @@ def updates(options, tensors):
     return products
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2_scales", *SLOW])
 def test_written_adapters_have_the_products_of_those_read(name, case_of, tmp_path):
     """Of the golden's options those that change the scale of a layer are undone."""
