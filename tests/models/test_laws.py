@@ -80,7 +80,7 @@ def test_steps_with_a_cache_equal_one_pass(name):
 
 @pytest.mark.slow
 def test_greedy_texts_are_the_argmax_of_one_pass():
-    """Of prompts of two lengths, with hashes."""
+    """Two prompts of different lengths are decoded by attention with hashes."""
     model, prompts = built("reformer"), np.array([[5, 9, 3, 7], [8, 4, 0, 0]], "int32")
     ids, _ = decode_eagerly(model, prompts, "greedy", 4, ends=(-1,))
     for row, prompt in zip(ids, prompts, strict=True):

@@ -282,15 +282,22 @@ block = lambda index: layers.TransformerBlock(
     layers.MultiHeadAttention(3, 5, pattern="causal"), layers.FeedForward(17), residual="pre_norm")
 model = keras.Model(x, depth.Reversible(block, 2)(depth.Recurrent(block(0), 2)(x)))
 inputs = np.random.default_rng(0).normal(size=(3, 7, 13)).astype("float32")
-expected = np.asarray(model(inputs))
-with viz.capture_attention(model) as eager:
-    assert np.array_equal(np.asarray(model(inputs)), expected)
-with viz.capture_attention(model) as compiled:
-    outputs = model.predict(inputs, batch_size=2, verbose=0)
-assert np.allclose(outputs, expected, atol=1e-5)
-assert len(eager) == 3 and eager.keys() == compiled.keys()
-for a, b in zip(keras.tree.flatten(eager), keras.tree.flatten(compiled), strict=True):
-    assert a.shape == b.shape == (3, 3, 7, 7) and np.allclose(a, b, atol=1e-5)
+
+def captured(capture, model, count, shape):
+    # The same in a call and in compiled batches.
+    expected = np.asarray(model(inputs))
+    with capture(model) as eager:
+        assert np.array_equal(np.asarray(model(inputs)), expected)
+    with capture(model) as compiled:
+        outputs = model.predict(inputs, batch_size=2, verbose=0)
+    assert np.allclose(outputs, expected, atol=1e-5)
+    assert len(eager) == count and eager.keys() == compiled.keys()
+    for a, b in zip(keras.tree.flatten(eager), keras.tree.flatten(compiled), strict=True):
+        assert a.shape == b.shape == shape and np.allclose(a, b, atol=1e-5)
+    return expected, eager
+
+expected, eager = captured(viz.capture_attention, model, 3, (3, 3, 7, 7))
+for a in keras.tree.flatten(eager):
     assert np.allclose(a.sum(-1), 1, atol=1e-5)
 for limit, second, words in ((2, inputs, "max_bytes"), (9, inputs[:, :5], "have one length")):
     try:
@@ -311,15 +318,8 @@ with viz.capture_attention(model) as scores:
 assert [a.shape for a in scores.values()] == [(3, 3, 7, 7)]
 hidden = depth.ACT(block(0), 5, halting_bias=-1.0)(x)
 model = keras.Model(x, depth.ACTRNN(depth.ACTCell(keras.layers.SimpleRNNCell(3), 4))(hidden))
-expected = np.asarray(model(inputs))
-with viz.capture_halting(model) as eager:
-    assert np.array_equal(np.asarray(model(inputs)), expected)
-with viz.capture_halting(model) as compiled:
-    outputs = model.predict(inputs, batch_size=2, verbose=0)
-assert np.allclose(outputs, expected, atol=1e-5)
-assert len(eager) == 2 and eager.keys() == compiled.keys()
-for a, b in zip(keras.tree.flatten(eager), keras.tree.flatten(compiled), strict=True):
-    assert a.shape == b.shape == (3, 7) and np.allclose(a, b, atol=1e-5) and a.min() >= 0
+_, halting = captured(viz.capture_halting, model, 2, (3, 7))
+assert all(a.min() >= 0 for a in keras.tree.flatten(halting))
 """
 
 
