@@ -5,8 +5,20 @@ import functools
 import inspect
 
 import keras
+import numpy as np
 
+from keras_attn.compat.keras_flags import is_default
+from keras_attn.compat.tensorflow_tracking import track_containers
 from keras_attn.hints import ArgumentHints, closest, constructors
+from keras_attn.sublayers import (
+    class_name,
+    expose_sublayers,
+    freeze_parts,
+    frozen_parts,
+    name_layers,
+    name_seeds,
+    sublayers,
+)
 
 PACKAGE = "keras_attn"
 serialize = keras.saving.serialize_keras_object
@@ -140,7 +152,106 @@ def _is_default(value, default):
     return False
 
 
-class MaskedLayer(Configurable, keras.layers.Layer):
+class Composite(Configurable):
+    """Mixin of a layer that holds others, whose state is part of its own.
+
+    Flags of all layers inside it, `trainable` and those of single variables, are in its
+    configuration, and their variables have paths by attribute, equal in each model of a kind.
+    TensorFlow's checkpoints hold those in lists and dicts too. Put it before Keras's class.
+    """
+
+    _flags = None  # of parts that exist once the layer is built
+
+    def __new__(cls, *args, **kwargs):
+        layer = super().__new__(cls, *args, **kwargs)
+        if isinstance(layer, keras.layers.Layer):  # Keras makes objects of mixins alone too
+            layer.build = _complete_build(layer, layer.build)
+        return layer
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _with_python_numbers(cls.__init__)
+
+    def get_config(self):
+        flags = frozen_parts(self)
+        config = Configurable.get_config(self)
+        return {**config, "frozen": flags} if flags else config
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        flags = config.pop("frozen", None)
+        layer = super().from_config(config)
+        if flags is not None:
+            freeze_parts(layer, flags)
+            layer._flags = None if layer.built else (flags, frozen_parts(layer))
+        return layer
+
+    def add_loss(self, loss):
+        """Add a loss as Keras does, in the precision of its main loss whatever the policy's."""
+        losses = [keras.ops.cast(each, keras.config.floatx()) for each in keras.tree.flatten(loss)]
+        super().add_loss(losses)
+
+    @is_default
+    def compute_output_shape(self, *shapes, **named_shapes):
+        """Return the shape of the output, as a call with inputs of these shapes has it.
+
+        Args:
+            *shapes: of the inputs, in the order of `call`.
+            **named_shapes: the same by name: `value_shape` for `value`.
+        """
+        named = {name.removesuffix("_shape"): shape for name, shape in named_shapes.items()}
+        for dtype in (self.compute_dtype, "int32"):
+            inputs, named_inputs = keras.tree.map_shape_structure(
+                lambda shape: keras.KerasTensor(shape, dtype), (shapes, named)
+            )
+            # A call builds the copy.
+            infer = self.compute_output_spec if self.built else copy(self)
+            call = inspect.signature(self.call).bind(*inputs, **named_inputs)
+            try:
+                spec = infer(*call.args, **call.kwargs)
+                break
+            except (TypeError, ValueError):
+                if dtype == "int32":
+                    raise
+        return keras.tree.map_structure(lambda x: x.shape, spec)
+
+
+def _complete_build(layer, build):
+    """Return the `build` of a layer, which also names its parts and gives them their flags."""
+
+    @functools.wraps(build)
+    def build_parts(*args, **kwargs):
+        expose_sublayers(layer)
+        name_layers(sublayers(layer))
+        flags, flags_before = layer._flags or (None, None)
+        has_own_flags = flags is not None and frozen_parts(layer) == flags_before
+        build(*args, **kwargs)
+        expose_sublayers(layer)
+        name_seeds(layer)
+        track_containers(layer)
+        if has_own_flags:  # nobody has set others since
+            freeze_parts(layer, flags)
+        layer._flags = None
+
+    return build_parts
+
+
+def _with_python_numbers(constructor):
+    """Return a constructor that turns numbers of NumPy, which JSON does not take, into Python's."""
+
+    @functools.wraps(constructor)
+    def construct(self, *args, **kwargs):
+        args = [x.item() if isinstance(x, np.generic) else x for x in args]
+        kwargs = {k: x.item() if isinstance(x, np.generic) else x for k, x in kwargs.items()}
+        constructor(self, *args, **kwargs)
+
+    construct.__signature__ = inspect.signature(constructor)  # which Keras reads
+    return construct
+
+
+class MaskedLayer(Composite, keras.layers.Layer):
     """A layer with a configuration and a `repr`, which passes Keras's masks on."""
 
     def __init__(self, **kwargs):
@@ -198,7 +309,7 @@ class Value(Configurable):
         return hash((type(self), repr(sorted(self.get_config().items()))))
 
 
-class LayerValue(keras.layers.Layer, Value):
+class LayerValue(Composite, keras.layers.Layer, Value):
     """A value of an axis that has weights: a layer that equals only itself."""
 
     depends_on_config_only = True
@@ -210,7 +321,6 @@ class LayerValue(keras.layers.Layer, Value):
     __eq__ = object.__eq__
     __hash__ = object.__hash__
     __repr__ = Configurable.__repr__
-    get_config = Configurable.get_config
 
 
 class BuildsOptimizer:
@@ -297,8 +407,11 @@ def _call_of(cls):
 
 
 def copy(value):
-    """Return a new, unbuilt object of the same configuration."""
-    return type(value).from_config(value.get_config())
+    """Return a new, unbuilt object of the same configuration; a copied layer has no name yet."""
+    config = value.get_config()
+    if isinstance(value, keras.layers.Layer):
+        config["name"] = class_name(value)
+    return type(value).from_config(config)
 
 
 def build_once(layer, *shapes):

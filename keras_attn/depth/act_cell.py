@@ -20,7 +20,7 @@ from keras_attn.ops.checks import check_sizes
 
 
 @registry.register
-class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
+class ACTCell(registry.Composite, keras.layers.Layer, DropoutRNNCell):
     """An RNN cell that runs another cell on each input until its halting probabilities sum to one.
 
         y^n, s^n = cell([x, n == 1], s^{n-1}),   h^n = sigmoid(w y^n + b),

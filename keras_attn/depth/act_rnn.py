@@ -18,11 +18,11 @@ from keras_attn.depth.halting import (
     show_steps,
     steps_metric,
 )
-from keras_attn.registry import register
+from keras_attn.registry import Composite, register
 
 
 @register
-class ACTRNN(ReplicaLosses, keras.layers.RNN):
+class ACTRNN(Composite, ReplicaLosses, keras.layers.RNN):
     """A `keras.layers.RNN` that adds the ponder loss of its `ACTCell`.
 
         loss += ponder_loss * mean of N + R over the real inputs of the batch

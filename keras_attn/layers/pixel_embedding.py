@@ -9,7 +9,7 @@ from keras_attn.ops.images import check_pixels, split_number
 
 
 @registry.register
-class PixelEmbedding(registry.Configurable, keras.layers.Layer):
+class PixelEmbedding(registry.Composite, keras.layers.Layer):
     """Embed a pixel by a linear map of its channels' values.
 
         x = v W + b,   v_c = 2 value_c / (num_values - 1) - 1

@@ -9,14 +9,14 @@ from keras_attn.backend.replicas import mean_over_replicas, replica_gather
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.ops.checks import check_choice, check_positive, check_shape
 from keras_attn.ops.token_losses import crossentropy
-from keras_attn.registry import Configurable, register
+from keras_attn.registry import Composite, register
 
 # kind -> (initial factor s of the cosines, greatest one)
 SCALES = {"softmax": (1 / 0.07, 100.0), "sigmoid": (10.0, math.inf)}
 
 
 @register
-class ContrastiveLoss(ReplicaLosses, Configurable, keras.layers.Layer):
+class ContrastiveLoss(ReplicaLosses, Composite, keras.layers.Layer):
     """Add the loss of matching each row with its pair among the rows of the batch.
 
         l_ij = s cos(x_i, y_j) + b,   s = exp(t)

@@ -10,6 +10,7 @@ from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_that
 from keras_attn.patterns import LSH
+from keras_attn.sublayers import name_layers
 
 
 def check_layers(**layers):
@@ -32,6 +33,7 @@ def embedding_of(embedding, head):
             "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
             f"Received: head={head!r}."
         )
+    name_layers({"embedding": embedding})
     return embedding
 
 
@@ -60,11 +62,13 @@ def slots_of(state):
     return {name: state[name] for name in ("memory", "memory_length")}
 
 
-def position_of(identifier, embedding):
+def position_of(identifier, embedding, name="position"):
     """Return the position for a name or an object, in the embedding's dtype policy."""
     if identifier is None:
         return None
-    return positions.get(identifier, dtype=embedding.dtype_policy)
+    position = positions.get(identifier, dtype=embedding.dtype_policy)
+    name_layers({name: position})
+    return position
 
 
 def real_tokens(token_ids, pad_id):

@@ -85,7 +85,7 @@ class CausalLanguageModel(Model):
             assembly.check_memory(memory)
         assembly.check_causal(depth)
         position = assembly.position_of(position, embedding)
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         logits = embedding.logits if head is None else divide_outputs(head)
         inputs = {"token_ids": assembly.token_input("token_ids")}
         x = assembly.embed(embedding, position, inputs["token_ids"])

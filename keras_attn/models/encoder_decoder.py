@@ -99,12 +99,12 @@ class EncoderDecoder(Model):
         assembly.check_causal(decoder)
         policy = embedding.dtype_policy
         position = assembly.position_of(position, embedding)
-        source_position = assembly.position_of(source_position, embedding)
+        source_position = assembly.position_of(source_position, embedding, "source_position")
         norm = None if norm is None else norms.get(norm, dtype=policy)
         target_norm = norm
         if norm is not None:  # layers of a model differ in name
             target_norm = type(norm).from_config({**norm.get_config(), "name": "target_norm"})
-        drop = keras.layers.Dropout(dropout, dtype=policy)
+        drop = keras.layers.Dropout(dropout, dtype=policy, name="drop")
         inputs = {name: assembly.token_input(name) for name in ("source_ids", "target_ids")}
         source = _embed(embedding, source_position or position, norm, inputs["source_ids"])
         target = _embed(target_embedding, position, target_norm, inputs["target_ids"])

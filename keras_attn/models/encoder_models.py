@@ -58,7 +58,7 @@ class MaskedLanguageModel(Model):
         embedding = assembly.embedding_of(embedding, head)
         assembly.check_layers(embedding=embedding, encoder=encoder)
         position = assembly.position_of(position, embedding)
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         inputs = {"token_ids": assembly.token_input("token_ids")}
         x = assembly.embed(embedding, position, inputs["token_ids"])
         if segment is not None:
@@ -176,7 +176,7 @@ class Classifier(Model):
         if num_classes is not None:
             check_sizes(num_classes=num_classes)
         position = assembly.position_of(position, embedding)
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         if image_shape is None:
             inputs = {"token_ids": assembly.token_input("token_ids")}
         else:
@@ -190,7 +190,7 @@ class Classifier(Model):
             inputs["segment_ids"] = assembly.token_input("segment_ids", optional=True)
             x = segment(x, inputs["segment_ids"])
         x = assembly.drop_symbolic(drop, x if norm is None else norm(x))
-        x = _Pool(pooling, dtype=embedding.dtype_policy, name="pool")(encoder(x))
+        x = Pool(pooling, dtype=embedding.dtype_policy, name="pool")(encoder(x))
         x = x if pooler is None else pooler(x)
         # Outputs of a model are float32 under any policy. Zeros: at first all classes are alike.
         head = None
@@ -216,14 +216,14 @@ class Classifier(Model):
         return assembly.max_num_positions(self.position, self.encoder)
 
 
-class _Pool(keras.layers.Layer):
+@registry.register
+class Pool(registry.MaskedLayer):
     """Reduce (B, T, D) to (B, D), by one position or by the mean of all but padding."""
 
     def __init__(self, pooling, **kwargs):
         super().__init__(**kwargs)
         check_choice(("first", "last", "mean"), pooling=pooling)
         self.pooling = pooling
-        self.supports_masking = True
 
     def call(self, x, mask=None):
         if self.pooling == "first":

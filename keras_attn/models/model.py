@@ -1,6 +1,7 @@
 """The base class of all models, and their fingerprint in files, which loading compares."""
 
 import contextlib
+import inspect
 import math
 import os
 import weakref
@@ -12,12 +13,14 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.attention.segments import check_segments
 from keras_attn.backend.replicas import refuse_model_parallel, whole_model
+from keras_attn.compat.cloning import keep_ties
 from keras_attn.depth import ACT
 from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.lora import checksum, checksums_differ
 from keras_attn.registry import BuildsOptimizer
+from keras_attn.sublayers import freeze_parts, frozen_parts, layers_in, name_layers, name_seeds
 
 
 class Model(BuildsOptimizer, keras.Model):
@@ -42,9 +45,17 @@ class Model(BuildsOptimizer, keras.Model):
         """The id of padding; None for none."""
         return getattr(getattr(self, "embedding", None), "pad_id", None)
 
+    def __new__(cls, *args, **kwargs):
+        parts = inspect.signature(cls.__init__).bind_partial(None, *args, **kwargs).arguments
+        # Before the constructor builds them. An input has the name "memory".
+        name_layers(layers_in({f"{k}_layer" if k == "memory" else k: x for k, x in parts.items()}))
+        return super().__new__(cls, *args, **kwargs)
+
     def __init__(self, inputs, outputs, **kwargs):
         refuse_model_parallel()
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        for layer in self.layers:
+            name_seeds(layer)
         # Not tracked by Keras: the fingerprint is no layer of the model.
         object.__setattr__(self, "fingerprint", Fingerprint(self))
 
@@ -97,6 +108,9 @@ class Model(BuildsOptimizer, keras.Model):
     def compute_output_spec(self, inputs, training=None, mask=None):
         if self._are_packed(inputs):
             inputs = {name: inputs[name] for name in self.input}
+        if isinstance(inputs, dict) and any(x is None for x in inputs.values()):
+            # Keras asks an absent input for its shape: trace the call.
+            return keras.Operation.compute_output_spec(self, inputs, training=training, mask=mask)
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def _are_packed(self, inputs):
@@ -174,7 +188,8 @@ class Model(BuildsOptimizer, keras.Model):
                 filepath = stack.enter_context(atomic_file(filepath))
             return super().save(filepath, overwrite, **kwargs)
 
-    def get_config(self):
+    def _saved_parts(self):
+        """Return the values of the constructor's arguments, a layer that another holds as None."""
         parts = {name: getattr(self, name) for name in self.parts}
         # One part saves a table that several share: a file must not make two tables of one.
         if parts.get("target_embedding") is parts["embedding"]:
@@ -182,11 +197,34 @@ class Model(BuildsOptimizer, keras.Model):
         for name in ("embedding", "target_embedding"):
             if name in parts and parts[name] is getattr(parts.get("head"), "embedding", None):
                 parts[name] = None
-        return {"name": self.name, **registry.serialize(parts)}
+        return parts
+
+    def clone_with(self, clone):
+        """Return a model of this class of the layers that `clone` returns for its parts."""
+
+        def clone_layer(value):
+            return clone(value) if isinstance(value, keras.layers.Layer) else value
+
+        parts = keras.tree.map_structure(clone_layer, self._saved_parts())
+        model = type(self)(**parts, name=self.name)
+        flags = frozen_parts(self)
+        if flags:
+            freeze_parts(model, flags)
+        return model
+
+    def get_config(self):
+        flags = frozen_parts(self)
+        frozen = {"frozen": flags} if flags else {}
+        return {"name": self.name, **registry.serialize(self._saved_parts()), **frozen}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**{name: registry.revive(_unbuilt_head(part)) for name, part in config.items()})
+        flags = config.get("frozen")
+        parts = {name: part for name, part in config.items() if name != "frozen"}
+        model = cls(**{name: registry.revive(_unbuilt_head(part)) for name, part in parts.items()})
+        if flags is not None:
+            freeze_parts(model, flags)
+        return model
 
 
 def _unbuilt_head(config):
@@ -205,6 +243,17 @@ def _unbuilt_head(config):
 LENGTH = 3
 # Relative to the largest output: other machines and backends sum in another order.
 ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
+
+
+def _has_own_layers(model):
+    return any(isinstance(layer, registry.Composite) for layer in model.layers)
+
+
+def _clone(model, clone):
+    return model.clone_with(clone) if isinstance(model, Model) else None
+
+
+keep_ties(_has_own_layers, _clone)
 
 
 class Fingerprint(keras.layers.Layer):

@@ -204,7 +204,7 @@ class TrajectoryModel(Model):
             "actions": keras.Input(name="actions", **action),
             "steps": assembly.token_input("steps", optional=True),
         }
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         x = assembly.drop_symbolic(drop, embedding(**inputs))
         x = _OfStates()(depth(x, padding_mask=_OfEachVector()(mask)))
         default = None if discrete else "tanh"

@@ -125,7 +125,7 @@ def test_invalid_arguments_raise(model):
     with pytest.raises(ValueError, match="`initial_memory` needs a model with a memory"):
         made(None).initial_memory(2)
     for pattern in ("dense", Causal() | Local(3, causal=False)):
-        with pytest.raises(ValueError, match="`pattern` must be causal.*'multi_head_attention"):
+        with pytest.raises(ValueError, match="`pattern` must be causal.*'attention'"):
             CausalLanguageModel(model.embedding, segments.built(pattern=pattern))
 
 

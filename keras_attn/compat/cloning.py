@@ -1,0 +1,68 @@
+"""Clones of functional models that keep ties between layers, and the class of the model.
+
+Private: `_clone_functional_model` of `keras.src.models.cloning`, which this file replaces, and the
+scope of shared objects in `keras.src.saving.serialization_lib`. `keras.models.clone_model` clones
+each layer by itself, so a layer that holds another brings a copy of it; and it makes a plain
+functional model of any subclass with a constructor of its own. Holds for Keras 3.15, which
+keras_attn requires. Models without a layer of this package are cloned by Keras alone.
+Upstream: https://github.com/keras-team/keras/blob/master/keras/src/models/cloning.py
+Remove when Keras keeps ties in clones and calls a method of the model to clone it.
+"""
+
+import contextlib
+import functools
+import gc
+
+from keras.src.models import cloning
+from keras.src.saving import serialization_lib
+
+_clone_by_keras = cloning._clone_functional_model
+
+
+def keep_ties(has_ties, clone_with):
+    """Let `keras.models.clone_model` keep ties in models of this package's layers.
+
+    Args:
+        has_ties: function of a model. True for models whose ties are kept.
+        clone_with: function of a model and of a function that clones one of its layers. It returns
+            the clone; None leaves it to Keras.
+    """
+
+    @functools.wraps(_clone_by_keras)
+    def clone(model, clone_function, input_tensors=None, call_function=None):
+        if not has_ties(model):
+            return _clone_by_keras(model, clone_function, input_tensors, call_function)
+        with _sharing():
+            for layer in model.layers:
+                # Notes the layer and those inside it: a second configuration refers to the first.
+                serialization_lib.serialize_keras_object(layer)
+
+            def clone_once(layer):
+                twin = serialization_lib.get_shared_object(id(layer))
+                if twin is None:
+                    twin = clone_function(layer)
+                    serialization_lib.record_object_after_deserialization(twin, id(layer))
+                return twin
+
+            if input_tensors is None and call_function is None:
+                copied = clone_with(model, clone_once)
+                if copied is not None:
+                    if model.compiled:
+                        copied.compile_from_config(model.get_compile_config())
+                    return copied
+            return _clone_by_keras(model, clone_once, input_tensors, call_function)
+
+    cloning._clone_functional_model = clone
+
+
+@contextlib.contextmanager
+def _sharing():
+    """Keras's scope of shared objects, which knows them by `id`: none may be freed meanwhile."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        with serialization_lib.ObjectSharingScope():
+            yield
+    finally:
+        if is_enabled:
+            gc.enable()

@@ -1,0 +1,130 @@
+"""Layers inside a layer, by attribute: which of them are frozen, and their names.
+
+Keras keeps both for a layer that a constructor gets. A layer that another one makes has no place in
+a configuration, so it would come back trainable, and named by a counter.
+"""
+
+import re
+
+import keras
+
+from keras_attn.compat.keras_flags import freezable_variables, set_own_flag, set_path
+
+
+def sublayers(layer):
+    """Return the layers that are attributes of a layer, or in its lists and dicts, by path."""
+    attributes = dict(vars(layer))
+    if hasattr(layer, "named_children"):  # torch keeps them there
+        attributes |= dict(layer.named_children())
+    public = {name: value for name, value in attributes.items() if not name.startswith("_")}
+    layers = layers_in(public)
+    if isinstance(layer, keras.Model):
+        known = set(map(id, layers.values()))
+        others = {f"layers/{i}": each for i, each in enumerate(layer.layers)}
+        layers |= {path: each for path, each in others.items() if id(each) not in known}
+    return layers
+
+
+def layers_in(values):
+    """Return the layers among the values of a dict, and in lists and dicts there, by path."""
+    layers = {}
+    for name, value in values.items():
+        if isinstance(value, keras.layers.Layer):
+            layers[str(name)] = value
+        elif isinstance(value, (list, tuple, dict)):
+            inside = value if isinstance(value, dict) else dict(enumerate(value))
+            layers |= {f"{name}/{path}": each for path, each in layers_in(inside).items()}
+    return layers
+
+
+def expose_sublayers(layer):
+    """Let an attribute of the layer hide one of its class on torch, as everywhere in Python.
+
+    Torch keeps layers in a dict of its own, which Python asks after the class.
+    """
+    if keras.backend.backend() == "torch":
+        for name, each in layer.named_children():
+            vars(layer)[name] = each
+
+
+def all_sublayers(layer):
+    """Return the layer and all inside it, each once, by path; its own is ""."""
+    layers, seen, waiting = {}, set(), [("", layer)]
+    while waiting:
+        path, each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        layers[path] = each
+        inside = [(f"{path}/{name}".lstrip("/"), x) for name, x in sublayers(each).items()]
+        waiting.extend(reversed(inside))
+    return layers
+
+
+def frozen_parts(layer):
+    """Return what of a layer and of those inside it does not train, to save it.
+
+    Returns:
+        A dict: `layers`, the paths of frozen layers, and `variables`, for the path of a layer the
+        numbers of those of its variables whose flag is not the layer's. Empty if all train.
+    """
+    flags = {"layers": [], "variables": {}}
+    for path, each in all_sublayers(layer).items():
+        if not each.trainable:
+            flags["layers"].append(path)
+        variables = enumerate(freezable_variables(each))
+        if others := [i for i, v in variables if v.trainable != each.trainable]:
+            flags["variables"][path] = others
+    return flags if any(flags.values()) else {}
+
+
+def freeze_parts(layer, flags):
+    """Give a layer and those inside it the flags that `frozen_parts` returned.
+
+    Raises:
+        ValueError: if the layer is built and has no part of one of the paths.
+    """
+    layers = all_sublayers(layer)
+    unknown = {*flags["layers"], *flags["variables"]} - layers.keys()
+    if unknown and layer.built:
+        raise ValueError(
+            f"The frozen parts of {type(layer).__name__} must be parts that it has. "
+            f"Received: {', '.join(sorted(unknown))}."
+        )
+    for path, each in layers.items():
+        is_trainable = path not in flags["layers"]
+        others = flags["variables"].get(path, ())
+        set_own_flag(each, is_trainable)
+        for number, variable in enumerate(freezable_variables(each)):
+            variable.trainable = is_trainable != (number in others)
+
+
+def name_layers(layers):
+    """Name layers by their paths, unless the user named them or they are built.
+
+    Keras's names have a counter, so that of a second model would differ; and of two copies of one
+    layer it is the same, so their variables would share a path.
+    """
+    for path, layer in layers.items():
+        is_name_of_keras = re.fullmatch(rf"{class_name(layer)}(_\d+)?", layer.name)
+        if layer.path is None and is_name_of_keras:
+            layer.name = path.replace("/", "_")
+
+
+def name_seeds(layer):
+    """Give the seeds of a built layer and of Keras's layers inside it a path by attribute.
+
+    Keras makes them with the layer, before any scope of names is open, and numbers them.
+    """
+    for place, each in all_sublayers(layer).items():
+        for name, seed in vars(each).items():
+            if isinstance(seed, keras.random.SeedGenerator):
+                path = "/".join(filter(None, (layer.path or layer.name, place, name)))
+                set_path(seed.state, f"{path}/seed_generator_state")
+
+
+def class_name(layer):
+    """Return the name of a layer's class as Keras writes it in names of layers."""
+    name = re.sub(r"\W+", "", type(layer).__name__)
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -1,0 +1,179 @@
+"""Flags, names, clones and checkpoints of layers that other layers make, over the catalogue."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from catalogue_models import BLOCKS, MODELS, inputs_of, make
+
+from keras_attn import depth, layers, models
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.models.model import Model
+from keras_attn.sublayers import all_sublayers, freeze_parts
+
+# Two residuals with a norm each, experts, an embedding tied to a head, two sides, an RNN of Keras,
+# heads in a dict, a memory.
+FAST = [
+    "residuals.SandwichNorm",
+    "feed_forward.MixtureOfExperts",
+    "models.bert",
+    "models.transformer",
+    "models.gtrxl",
+    "models.vit",
+    "depth.ACTRNN",
+    "layers.AdaptiveSoftmax",
+]
+OTHERS = [name for name in [*BLOCKS, *MODELS] if name not in FAST]
+BY_NAME = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+
+
+def flags(model):
+    weights = [weight.trainable for weight in model.weights]
+    return weights, [layer.trainable for layer in flatten_layers(model)]
+
+
+def freeze_some(model, seed):
+    """Freeze one layer with all inside it, and one variable of another."""
+    choose = random.Random(seed)
+    choose.choice([layer for layer in flatten_layers(model) if layer.weights]).trainable = False
+    choose.choice(model.weights).trainable = False
+    assert not all(flags(model)[0])
+
+
+def outputs(model, inputs):
+    return [np.array(x) for x in keras.tree.flatten(model(inputs))]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_model_comes_back_with_its_flags_names_ties_and_weights(name, tmp_path):
+    model = make(name)
+    inputs, _ = inputs_of(model)
+    model = getattr(model, "model", model)  # Keras clones no subclassed model around it
+    if getattr(model, "memory", None) is not None:
+        inputs |= model.initial_memory(2)
+    everywhere = set(map(id, all_sublayers(model).values()))
+    assert {id(layer) for layer in flatten_layers(model)} <= everywhere
+
+    paths = [variable.path for variable in model.variables]
+    assert len(set(paths)) == len(paths)
+    keras.utils.set_random_seed(5)
+    other = make(name)
+    other = getattr(other, "model", other)
+    if isinstance(model, Model):  # Keras numbers the layers of a functional model of one's own
+        assert [variable.path for variable in other.variables] == paths
+
+    checkpoint = tf.train.Checkpoint(model=model).save(tmp_path / "checkpoint")
+    status = tf.train.Checkpoint(model=other).restore(checkpoint)
+    status.assert_consumed()
+    status.assert_existing_objects_matched()
+    for weight, restored in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, restored)
+
+    freeze_some(model, name)
+    assert flags(type(model).from_config(model.get_config())) == flags(model)
+    clone = keras.models.clone_model(model)
+    assert type(clone) is type(model) and flags(clone) == flags(model)
+    clone.set_weights(model.get_weights())
+    for wanted, received in zip(outputs(model, inputs), outputs(clone, inputs), strict=True):
+        np.testing.assert_array_equal(wanted, received)
+    model.save(tmp_path / "model.keras")
+    assert flags(keras.models.load_model(tmp_path / "model.keras")) == flags(model)
+
+
+def test_a_frozen_twin_leaves_the_other_trainable_and_bits_as_they_are(tmp_path):
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 11}
+    model = models.gpt(13, **sizes)
+    block = model.depth.blocks[1]
+    block.attention_residual.trainable = False
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    loaded_block = loaded.depth.blocks[1]
+    assert not loaded_block.attention_residual.norm.trainable_weights
+    assert len(loaded_block.feed_forward_residual.norm.trainable_weights) == 2
+    before = [np.array(w) for w in loaded_block.attention_residual.weights]
+    free = np.array(loaded_block.feed_forward_residual.norm.weights[0])
+    ids = np.random.default_rng(0).integers(1, 13, (7, 5))
+    loaded.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loaded.fit(ids, ids, verbose=0)
+    for old, weight in zip(before, loaded_block.attention_residual.weights, strict=True):
+        np.testing.assert_array_equal(old, np.array(weight))
+    assert (free != np.array(loaded_block.feed_forward_residual.norm.weights[0])).any()
+
+
+def test_flags_of_an_unknown_part_are_refused():
+    layer = layers.FeedForward(5)
+    layer.build((2, 3))
+    with pytest.raises(ValueError, match="Received: hidden/nowhere"):
+        freeze_parts(layer, {"layers": ["hidden/nowhere"], "variables": {}})
+
+
+def test_flags_that_wait_for_a_build_give_way_to_a_later_setting():
+    layer = layers.FeedForward(5)
+    layer.build((2, 3))
+    layer.trainable = False
+    other = layers.FeedForward.from_config(layer.get_config())
+    other.trainable = True
+    other.build((2, 3))
+    assert len(other.trainable_weights) == 4
+
+
+def test_names_of_the_user_stay():
+    attention = layers.MultiHeadAttention(2, 3, name="mine")
+    block = layers.TransformerBlock(attention, layers.FeedForward(7))
+    stack = depth.Stack([block])
+    stack.build((2, 5, 6))
+    paths = [weight.path for weight in stack.weights]
+    assert "blocks_0/mine/query/kernel" in {path.partition("/")[2] for path in paths}
+
+
+def test_a_clone_of_an_own_model_keeps_a_tie_and_a_clone_function_is_called_once_a_layer():
+    ids = keras.Input((None,), dtype="int32")
+    embedding = layers.TokenEmbedding(13, 6)
+    own = keras.Model(ids, layers.TokenHead(embedding)(embedding(ids)))
+    clone = keras.models.clone_model(own)
+    assert len(clone.weights) == len(own.weights) == 2
+    called = []
+
+    def reuse(layer):
+        called.append(layer)
+        return layer
+
+    model = models.gpt(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=11)
+    reused = keras.models.clone_model(model, clone_function=reuse)
+    assert reused.depth is model.depth and type(reused) is type(model)
+    assert len(called) == len(set(map(id, called)))
+
+
+@pytest.mark.parametrize(
+    "make_layer, shape",
+    [
+        (lambda: layers.TokenEmbedding(11, 6), (3, 5)),
+        (lambda: layers.FeedForward(7), (3, 5, 6)),
+        (
+            lambda: depth.Stack(
+                lambda i: layers.TransformerBlock(
+                    layers.MultiHeadAttention(2, 3), layers.FeedForward(7)
+                ),
+                2,
+            ),
+            (3, 5, 6),
+        ),
+    ],
+)
+def test_layers_in_time_distributed(make_layer, shape):
+    layer = make_layer()
+    assert layer.compute_output_shape((2, *shape[1:])) == (2, 5, 6)
+    assert not layer.built
+    dtype = "int32" if len(shape) == 2 else "float32"
+    inputs = keras.Input(shape, dtype=dtype)
+    assert keras.layers.TimeDistributed(layer)(inputs).shape == (None, 3, 5, 6)
+    assert layer.compute_output_shape((2, *shape[1:])) == (2, 5, 6)
+
+
+def test_the_shape_of_attention_is_that_of_keras():
+    ours, theirs = layers.MultiHeadAttention(2, 3), keras.layers.MultiHeadAttention(2, 3)
+    shapes = (2, 5, 6), (2, 7, 6)
+    assert ours.compute_output_shape(*shapes) == theirs.compute_output_shape(*shapes)
+    assert ours.compute_output_shape(query_shape=shapes[0], value_shape=shapes[1]) == shapes[0]
