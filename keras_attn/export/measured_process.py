@@ -249,9 +249,8 @@ def _load(path):
 
 def _encode(tokenizer, lines, with_end):
     """Return a list of ids for each line, with the special tokens before it, and after it too."""
-    ids, lengths = tokenizer.encode(lines)
-    cut = 0 if with_end else len(tokenizer.template.end)
-    return [row[: n - cut].tolist() for row, n in zip(ids.numpy(), lengths.numpy(), strict=True)]
+    ids, lengths = (x.numpy() for x in tokenizer.encode(lines, end=with_end))
+    return [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
 
 
 def _decode(tokenizer, rows, prompts):

@@ -1,6 +1,7 @@
 """Generation of token sequences with a model and a decoding strategy."""
 
 import threading
+import warnings
 import weakref
 
 import keras
@@ -52,12 +53,15 @@ def generate(
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
             works; its `pad_id` is 0 by default.
-        inputs: int (B, S), padded on the right; each row has at least one token.
+        inputs: int (B, S), padded on the right; each row has at least one token. Prompts come from
+            `tokenizer.encode(text, end=False)`: a model continues after an end token as in a new
+            text, which is a warning.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
         lengths: int (B,). Number of tokens of each row; ids after these are ignored. By default a
             row ends before the model's `pad_id`; if the model has none, all ids are tokens.
-        bos_id: int. The token before the first target token.
+        bos_id: int. The token before the first target token. For prompts, the token that begins
+            texts, which may be an end token too.
         eos_id: int, or a list or array of several. The token that ends a sequence; -1 for never.
         jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
             again, and an XLA graph cannot be exported. Inside a `tf.function(jit_compile=True)` of
@@ -78,7 +82,7 @@ def generate(
     Example:
         >>> import keras_attn, numpy as np
         >>> model = keras_attn.models.gpt(20, 1, 2, 8, 16, max_length=8)
-        >>> ids, scores = keras_attn.generation.generate(model, np.array([[5, 6, 3]]), "greedy", 4)
+        >>> ids, scores = keras_attn.generation.generate(model, np.array([[5, 6, 7]]), "greedy", 4)
         >>> ids.shape
         TensorShape([1, 4])
 
@@ -107,6 +111,10 @@ def generate(
     inputs = _token_ids(model, inputs, has_lengths=lengths is not None)
     _check_positions(model, inputs.shape[1], max_length)
     arrays = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs.shape)]
+    if model.reads_prompt:
+        _warn_of_ended_prompts(
+            *arrays, pad_id=getattr(model, "pad_id", 0), ends={*eos_ids} - {bos_id}
+        )
     decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, len(arrays))
     return decode(*(ops.cast(x, "int32") for x in arrays))
 
@@ -179,6 +187,26 @@ def _row_lengths(lengths, shape):
         fits = 1 <= values.min() and values.max() <= shape[1]
         check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=values)
     return ops.convert_to_tensor(lengths)
+
+
+def _warn_of_ended_prompts(ids, lengths=None, *, pad_id, ends):
+    """Warn of prompts whose last token is one of `ends`: a model begins a new text after it."""
+    if is_symbolic(ids) or is_symbolic(lengths) or not ids.shape[0]:
+        return
+    ids = ops.convert_to_numpy(ids)
+    positions = np.arange(ids.shape[1])
+    is_token = ids != pad_id
+    if lengths is not None:
+        is_token = positions < ops.convert_to_numpy(lengths)[:, None]
+    last = np.where(is_token, positions, 0).max(axis=1, keepdims=True)
+    ends = sorted(ends.intersection(np.take_along_axis(ids, last, axis=1)[:, 0].tolist()))
+    if ends:
+        warnings.warn(
+            "A prompt ends with an end token, after which the model begins a new text. Encode "
+            "prompts with `end=False`; if the token also begins texts, it must be `bos_id`. "
+            f"Received: a prompt that ends with {ends[0]}.",
+            stacklevel=3,
+        )
 
 
 def check_model(model):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from decoding_models import BOS, VOCABULARY, beam_by_hand, decode_eagerly, last, sharpened
 
 from keras_attn import models
-from keras_attn.generation import Beam, Sample, Speculative, generate
+from keras_attn.generation import Beam, Sample, Speculative, decoding, generate
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11, "dropout": 0.0}
 # Ids after the lengths are no text: some lie outside the vocabulary.
@@ -93,9 +93,34 @@ def test_lengths_are_given_to_the_compiled_function():
     cases = {None: [2, 4], (3, 2): [5, 0], (1, 1): [6, 1]}
     for lengths, expected in cases.items():
         lengths = None if lengths is None else np.array(lengths)
-        ids, _ = generate(model, inputs, "greedy", 2, lengths=lengths, eos_id=6)
+        # By default the first row of the last case ends, which its `bos_id` makes a beginning.
+        ids, _ = generate(model, inputs, "greedy", 2, lengths=lengths, bos_id=6, eos_id=6)
         ended = [[token, 5 if token == 6 else token] for token in expected]
         assert ids.numpy().tolist() == ended
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
+    """The model begins a new text after an end; a token that also begins texts is none."""
+    monkeypatch.setattr(decoding, "_compiled", lambda *_: lambda *arrays: None)
+    rows = np.array([[6, 3, 5], [1, 4, 6]])
+    wanted = "Encode prompts with `end=False`.* Received: a prompt that ends with {}."
+    for ends, lengths, warned in (
+        (3, None, 3),  # padding is skipped
+        ([0, 6, 3], [1, 2], 6),  # of several rows and ends
+        (6, [3, 2], None),
+        (-1, None, None),
+    ):
+        how = {"lengths": None if lengths is None else np.array(lengths), "eos_id": ends}
+        if warned is None:
+            generate(Echo(), rows, **how)
+            continue
+        with pytest.warns(UserWarning, match=wanted.format(warned)) as records:
+            generate(Echo(), rows, **how)
+        assert len(records) == 1 and records[0].filename == __file__
+        generate(Echo(), rows, **{**how, "bos_id": warned})
+    monkeypatch.setattr(Echo, "reads_prompt", False)
+    generate(Echo(), rows, eos_id=[3, 6])  # sources keep their ends
 
 
 @pytest.mark.parametrize("lengths", [[1], [0, 2], [4, 1], [1.0, 2.0], [[1, 2]]])

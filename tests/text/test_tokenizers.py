@@ -8,7 +8,7 @@ from fork_server import run_python
 from hypothesis import strategies as st
 
 from keras_attn import text
-from keras_attn.text import Characters, SentencePiece
+from keras_attn.text import Characters, SentencePiece, Template
 from keras_attn.text.tokenizers.operations import pad
 
 SENTENCES = [
@@ -57,6 +57,22 @@ def test_rows_end_with_eos_and_are_padded_with_zeros(tokenizer):
         assert row[length - 1] == EOS and not row[length:].any()
         assert ((plain > EOS) & (plain < tokenizer.vocabulary_size)).all()
     assert tokenizer.encode_as_lists([]) == []
+
+
+def test_prompts_have_no_end_and_keep_one_token_more(tokenizer):
+    """Also in NumPy, with a template that has a token before the text."""
+    sentences = [*SENTENCES, ""]
+    plain = [row.tolist() for row in tokenizer.encode_as_lists(sentences)]
+    for max_length in (None, 5):
+        ids, lengths = (x.numpy() for x in tokenizer.encode(sentences, max_length, end=False))
+        expected = [row[:max_length] for row in plain]
+        assert lengths.tolist() == [len(row) for row in expected]
+        assert [row[:n].tolist() for row, n in zip(ids, lengths)] == expected
+        assert ids.shape[1] == max(lengths) and not ids[-1].any()
+        begun = Template(start=(BOS,), end=(EOS, UNK))
+        rows = begun.around(tokenizer.encode_as_lists(sentences), max_length, end=False)
+        assert [row.tolist() for row in rows] == [[BOS, *row][:max_length] for row in plain]
+    assert tokenizer.encode([""], end=False)[0].shape == (1, 0)
 
 
 def test_decoding_stops_at_the_first_eos_and_drops_marks(tokenizer):

@@ -8,7 +8,6 @@ from keras_attn.export.signatures.model_functions import (
     end_signature,
     ends_of,
     length_mask,
-    mask_ids,
     text_function,
 )
 from keras_attn.models.state_models import SequenceModel
@@ -123,9 +122,8 @@ def _text_functions(tokenizer, ends):
 
     def tokenize(text):
         """Map strings [B] to `token_ids` [B, T], without the end token, and `lengths` [B]."""
-        token_ids, lengths = tokenizer.encode(text)
-        lengths -= len(tokenizer.template.end)
-        return {"token_ids": mask_ids(token_ids, lengths, tokenizer.fill_id), "lengths": lengths}
+        token_ids, lengths = tokenizer.encode(text, end=False)
+        return {"token_ids": token_ids, "lengths": lengths}
 
     def detokenize(token_ids):
         """Map ids [B, T] to `text` [B]: of all tokens, also of those after an end token."""

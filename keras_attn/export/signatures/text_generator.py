@@ -10,7 +10,6 @@ from keras_attn.export.signatures.model_functions import (
     ends_of,
     halting_function,
     ids_function,
-    mask_ids,
     text_function,
     token_halting,
     unify_ends,
@@ -234,12 +233,11 @@ class TextGenerator(TokenGenerator):
     def _halting_of_text(self, text):
         """Map strings [B] to `tokens`, `steps` and `remainders` [B, T], and `lengths` [B]."""
         token_ids, lengths = self._encode(text)
-        token_ids = mask_ids(token_ids, lengths, self._pad_id)[:, : self._max_scored_length]
+        token_ids = token_ids[:, : self._max_scored_length]
         lengths = tf.minimum(lengths, tf.shape(token_ids)[1])
         tokens = {"tokens": self.tokenizer.tokens(token_ids), "lengths": lengths}
         return {**tokens, **self._halting_of_ids(token_ids, lengths)}
 
     def _encode(self, text):
         """Return ids and lengths, without the end token: the model continues the text."""
-        token_ids, lengths = self.tokenizer.encode(text)
-        return token_ids, lengths - len(self.tokenizer.template.end)
+        return self.tokenizer.encode(text, end=False)

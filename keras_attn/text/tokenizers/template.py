@@ -56,13 +56,17 @@ class Template:
         """Return a template of a `Template`, of the dict in a file, or of None: no tokens."""
         return value if isinstance(value, cls) else cls(**(value or {}))
 
-    def around(self, rows, max_length=None):
-        """Return rows with the special tokens of one text, cut to `max_length` at their ends."""
-        special = len(self.start) + len(self.end)
+    def around(self, rows, max_length=None, end=True):
+        """Return rows with the special tokens of one text, cut to `max_length` at their ends.
+
+        Without `end` the tokens after the text are left out.
+        """
+        after = self.end if end else ()
+        special = len(self.start) + len(after)
         if max_length is not None:
             check_sizes(least=max(1, special), max_length=max_length)
             rows = shorten(rows, max_length - special)
-        return join([repeat(self.start, rows), rows, repeat(self.end, rows)])
+        return join([repeat(self.start, rows), rows, repeat(after, rows)])
 
     def around_pair(self, first, second, max_length=None):
         """Return rows with the special tokens of a pair, and rows of their segments.

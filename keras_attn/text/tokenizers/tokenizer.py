@@ -19,6 +19,7 @@ class Tokenizer(_Module):
     """Ids of the special tokens, and padded batches of ids.
 
         encode: "a b" -> [a, b, eos, pad, ...]        decode: [a, b, eos, ...] -> "a b"
+        encode(end=False): "a b" -> [a, b, pad, ...], a prompt
         encode_pair: "a", "b" -> [cls, a, sep, b, sep, pad, ...]
 
     On TensorFlow `encode`, `decode` and `tokens` are graph operations on a string tensor (B,), so a
@@ -58,13 +59,15 @@ class Tokenizer(_Module):
         versions = {name: metadata.version(name) for name in self.packages}
         return {library: sys.modules[library].__version__, **versions}
 
-    def encode(self, text, max_length=None):
+    def encode(self, text, max_length=None, end=True):
         """Turn a batch of strings into padded ids, each row with the tokens of `template`.
 
         Args:
             text: string tensor or list of strings (B,). An empty string becomes [eos]; characters
                 outside the vocabulary, and bytes that are not UTF-8, become `unk_id`.
             max_length: int. Longest row, special tokens included; a longer sentence loses its end.
+            end: bool. False leaves out the tokens after the text: for a prompt, which a causal
+                model continues.
 
         Returns:
             ids: int32 (B, T), padded with `pad_id`.
@@ -73,7 +76,7 @@ class Tokenizer(_Module):
         Raises:
             ValueError: if `max_length` is too small for the special tokens.
         """
-        return pad(self.template.around(self._rows(text=text), max_length), self.fill_id)
+        return pad(self.template.around(self._rows(text=text), max_length, end), self.fill_id)
 
     def encode_pair(self, first, second, max_length=None):
         """Turn two batches of strings into padded rows, each with one text of both.
