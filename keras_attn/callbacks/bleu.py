@@ -113,7 +113,7 @@ def _in_pairs(references, **sentences):
             f"`references` must be one for each of `{name}`, and at least one. "
             f"Received: {len(references)} references for {len(texts)} sentences"
         )
-    empty = next((number for number, text in enumerate(references) if not text), None)
+    empty = next((n for n, text in enumerate(references) if not (text and text.strip())), None)
     check_that(
         empty is None, "sentences that are not empty", references=f"an empty one at index {empty}"
     )

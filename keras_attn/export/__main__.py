@@ -231,7 +231,8 @@ def measure_exports(exports, lines, references, num_lines, loss, **options):
 
 def _read_lines(path, number):
     try:
-        with open(path, encoding="utf-8") as file:
+        # Lines of a text and of its references belong together: "\r" alone ends none.
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
             lines = [line.rstrip("\r\n") for line in itertools.islice(file, number)]
     except UnicodeDecodeError as error:
         raise ValueError(f"The file must be UTF-8. Received: {path!r}.") from error

@@ -4,10 +4,14 @@ import hashlib
 import re
 import unicodedata
 
+from ..common.text_reader import unify_line_ends
+
 KEY_BYTES = 32
 _SPLIT_BYTES = 8  # of a key, which decide the split
 SAMPLED = 65_536  # characters of a piece of the tokenizer's sample
 
+# Vertical tabs, page breaks, separators of records and next lines, which may divide words.
+_BREAKS = frozenset("\x0b\x0c\x1c\x1d\x1e\x1f\x85")
 # Controls but tab and line end, marks of byte order, halves of surrogate pairs.
 _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ufeff\ufffe\uffff\ud800-\udfff]+")
 _BLANK_LINES = re.compile("\n{3,}")
@@ -16,17 +20,19 @@ _BLANK_LINES = re.compile("\n{3,}")
 def clean(text):
     """Return a document in NFC, without control characters and superfluous white space.
 
-    Line ends become "\\n". White space at the ends of lines, blank lines at both ends of the
-    document and all but one of successive blank lines are left out. Nothing else is changed:
-    neither spaces within a line nor letters.
+    Line ends become "\\n", and so do controls that divide words, such as page breaks. White space
+    at the ends of lines, blank lines at both ends of the document and all but one of successive
+    blank lines are left out. Nothing else is changed: neither spaces within a line nor letters.
     """
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _CONTROLS.sub("", text)
+    text = _CONTROLS.sub(_line_end_or_nothing, unify_line_ends(text))
     if not text.isascii():
         text = unicodedata.normalize("NFC", text)
     text = "\n".join([line.rstrip() for line in text.split("\n")])
     return _BLANK_LINES.sub("\n\n", text).strip("\n")
+
+
+def _line_end_or_nothing(controls):
+    return "" if _BREAKS.isdisjoint(controls[0]) else "\n"
 
 
 def clean_sides(sides):

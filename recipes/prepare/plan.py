@@ -14,8 +14,9 @@ from .parallel_text import PARALLEL_TEXT, find_pairs
 from .passes import Part, Rules
 from .sources import Source, find_files, is_json_lines
 
-VERSION = 1  # of cleaning, of repeats and of splits
-PAIRS_VERSION = 2  # the same of pairs; version 1 divided them by both sides
+# Of cleaning, of repeats and of splits; before 2 the words around a page break became one.
+VERSION = 2
+PAIRS_VERSION = 3  # the same of pairs; version 1 divided them by both sides
 _BYTES = 1_000_000
 
 

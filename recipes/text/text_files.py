@@ -1,6 +1,5 @@
 """Texts in files, read in blocks: plain, compressed, or one JSON object a line."""
 
-import codecs
 import json
 import os
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from keras_attn.text.corpus.array_files import hash_of
 
 from ..common import files
+from ..common.text_reader import text_blocks, unify_line_ends
 
 ENDINGS = (".txt", ".jsonl")
 FIELD = "text"  # of a JSON object
@@ -83,19 +83,9 @@ def hash_files(paths, directory):
 
 
 def _blocks(path, errors):
-    text = _decoded(path, errors)
+    text = text_blocks(path, errors)
     is_objects = files.stem(os.fspath(path)).endswith(".jsonl")
     return _objects(text, path) if is_objects else text
-
-
-def _decoded(path, errors):
-    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors)
-    try:
-        for block in files.blocks(path):
-            yield decoder.decode(block)
-        yield decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"The file {path} is not UTF-8: {error}") from error
 
 
 def _objects(blocks, path):
@@ -126,4 +116,4 @@ def _text_of(line, path, number):
         raise ValueError(
             f"Line {number} of the file {path} is no JSON object with a string named {FIELD!r}."
         )
-    return text + "\n"
+    return unify_line_ends(text) + "\n"

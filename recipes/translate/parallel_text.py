@@ -6,6 +6,7 @@ from typing import NamedTuple
 from keras_attn import text
 
 from ..common import files
+from ..common.text_reader import parallel_lines
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
 from .prepared_pairs import PREPARED_SPLITS
@@ -21,9 +22,9 @@ class ParallelText:
         SPLIT.LANGUAGE[.gz|.zst]  or, for another variant than raw,  SPLIT.VARIANT.LANGUAGE
 
     Iteration reads the files, and yields pairs (source sentence, target sentence); a block of them
-    is in memory. The files are UTF-8, compressed or not; a compressed one is preferred. Only U+000A
-    ends a line: a sentence may contain other characters that some tools take for line ends, such as
-    U+2028.
+    is in memory. The files are UTF-8, compressed or not; a compressed one is preferred. U+000A,
+    also after U+000D, ends a line: a sentence may contain other characters that some tools take for
+    line ends, such as U+2028.
 
     Args:
         data_dir: str or path.
@@ -45,7 +46,7 @@ class ParallelText:
         self.paths = [files.find(data_dir, f"{stem}.{language}") for language in (source, target)]
 
     def __iter__(self):
-        sides = [_lines(path) for path in self.paths]
+        sides = [parallel_lines(path) for path in self.paths]
         for number, pair in enumerate(itertools.zip_longest(*sides)):
             if None in pair:
                 rest = [
@@ -103,21 +104,3 @@ def _write(directory, split, tokenizer, pairs):
             for pair, ids in zip(block, zip(*sides, strict=True), strict=True):
                 shard.add(*ids, characters=sum(map(len, pair)))
     return shard.name
-
-
-def _lines(path):
-    rest, number = b"", 0
-    for block in files.blocks(path):
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            number += 1
-            yield _decode(line, path, number)
-    if rest:
-        yield _decode(rest, path, number + 1)
-
-
-def _decode(line, path, number):
-    try:
-        return line.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"Line {number} of the file {path} is not UTF-8: {error}") from error

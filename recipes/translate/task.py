@@ -9,6 +9,7 @@ from keras_attn.text.corpus.array_files import hash_of
 from keras_attn.text.corpus.manifest import MANIFEST
 
 from ..common import files
+from ..common.text_reader import is_blank, line_names
 from ..text.text_files import hash_files
 from .dates import date_pairs
 from .parallel_text import SPLITS, ParallelText
@@ -86,9 +87,11 @@ def parallel_text(data_dir, source, target, variant):
 
 
 def _check_references(pairs, path):
-    """Refuse empty references, with which no translation can be compared, before training."""
-    for number, (_, reference) in enumerate(pairs, 1):
-        if not reference:
-            raise ValueError(
-                f"Line {number} of the file {path} is empty, and translations are scored by it."
-            )
+    """Refuse blank references, with which no translation can be compared, before training."""
+    blank = [number for number, (_, text) in enumerate(pairs, 1) if is_blank(text)]
+    if blank:
+        are = "is" if len(blank) == 1 else "are"
+        raise ValueError(
+            f"{line_names(blank)} of the file {path} {are} empty, and translations are scored by "
+            "each line."
+        )

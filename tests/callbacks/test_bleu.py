@@ -60,6 +60,7 @@ def test_case_counts_unless_lowercase():
         (dict(references=["one"]), "Received: 1 references for 2 sentences"),
         (dict(source=[], references=[]), "Received: 0 references for 0 sentences"),
         (dict(references=["one", ""]), "an empty one at index 1"),
+        (dict(references=["one", " \t"]), "an empty one at index 1"),
         (dict(references="ab"), "`references` must be a list of sentences. Received: .*'ab'"),
         (dict(tokenize="14a"), "Received: tokenize='14a'"),
         (dict(every_epochs=0), "Received: every_epochs=0"),

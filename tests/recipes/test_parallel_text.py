@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 from recipes.translate.parallel_text import ParallelText
+from recipes.translate.task import parallel_text
 
 
 @pytest.fixture
@@ -46,6 +47,27 @@ def test_the_last_line_end_may_be_missing_and_lines_may_be_blank(folder):
     assert [source for source, _ in read(folder)] == ["one", "two"]
     (folder / "train.en").write_bytes(b"\n\n")
     assert [source for source, _ in read(folder)] == ["", ""]
+
+
+def test_line_ends_of_windows_and_byte_order_marks_are_no_part_of_a_sentence(folder):
+    (folder / "train.en").write_bytes(b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\r\r\n")
+    assert read(folder) == [("one", "eins"), ("two", "zwei")]
+
+
+def test_lines_that_only_carriage_returns_end_are_refused(folder):
+    (folder / "train.en").write_bytes(b"one\rtwo\rthree")
+    fails(folder, f"{folder / 'train.en'} must end its lines with line feeds", "but 2 carriage")
+
+
+@pytest.mark.parametrize("blank", [" ", "\r", "\t", "\u3000", "\ufeff", "\u200b", "\x1a"])
+def test_blank_references_are_refused_with_their_lines(folder, blank):
+    (folder / "val.en").write_bytes(b"one\ntwo\nthree\n")
+    (folder / "val.de").write_bytes(f"eins\n{blank}\r\n\n".encode())
+    with pytest.raises(ValueError, match=f"^Lines 2 and 3 of the file {folder / 'val.de'} are emp"):
+        parallel_text(folder, "en", "de", "raw")
+    (folder / "val.de").write_bytes("eins\n\u200b.\n\x07\n".encode())
+    with pytest.raises(ValueError, match=f"^Line 3 of the file {folder / 'val.de'} is empty"):
+        parallel_text(folder, "en", "de", "raw")
 
 
 def fails(folder, *fragments, variant="raw"):

@@ -16,7 +16,7 @@ from fork_server import ROOT
 from keras_attn import text
 from recipes.prepare import steps
 from recipes.prepare.__main__ import main
-from recipes.prepare.cleaning import clean
+from recipes.prepare.cleaning import clean, clean_sides
 
 WORDS = "a corpus of some documents each with words enough for a split and an é".split()
 
@@ -303,3 +303,16 @@ def test_cores_and_workers_write_the_files_of_the_plain_loop(corpus, prepared, t
 def test_cleaned_text_stays_as_it_is():
     for one in DOCUMENTS:
         assert clean(one) == one and clean(f"\ufeff\n {one}\r\n\r\n\n \t\n") == f" {one}"
+
+
+@pytest.mark.parametrize("mark", [*"\x0b\x0c\x1c\x1d\x1e\x1f\x85", "\r", "\0\x0c", "\u2028"])
+def test_controls_between_two_words_divide_them(mark):
+    """Python's own division into lines or words is the reference."""
+    content = f"one{mark}two"
+    assert len(content.split()) == 2 or "\0" in mark
+    assert clean(content).split() == ["one", "two"]
+    assert clean_sides((content, content.upper())) in (
+        ("one two", "ONE TWO"),
+        ("one\u2028two", "ONE\u2028TWO"),
+    )
+    assert clean(f"a{mark}\n\n\nb") == "a\n\nb" and clean("a\0b\x07") == "ab"

@@ -45,6 +45,21 @@ def test_a_byte_order_mark_is_no_character(tmp_path, name, content):
     assert text_of(tmp_path / name) == "one\n"
 
 
+@pytest.mark.parametrize("block", [1, 2, 5, 2**18])
+def test_every_kind_of_line_end_is_one_and_joined_files_leave_no_marks(
+    tmp_path, monkeypatch, block
+):
+    monkeypatch.setattr(files, "_BLOCK", block)
+    lines = ["one", "zwei \u00e4", "", "three\x0c\u2028\ufeff", "", "5"]
+    ends = ["\r\n", "\r", "\n", "\r", "\r\n", ""]
+    content = "".join(f"\ufeff{line}{end}" for line, end in zip(lines, ends, strict=True))
+    (tmp_path / "a.txt").write_bytes(content.encode())
+    assert text_of(tmp_path / "a.txt") == "\n".join(lines)
+    objects = "".join(f'\ufeff{{"text": "{i}\\r\\n\\r"}}\r\n' for i in range(3))
+    (tmp_path / "a.jsonl").write_bytes(objects.encode())
+    assert text_of(tmp_path / "a.jsonl") == "0\n\n\n1\n\n\n2\n\n\n"
+
+
 def test_zstandard(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     path = tmp_path / "a.txt.zst"
@@ -71,7 +86,9 @@ def test_without_zstandard_the_extra_is_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.txt", b"one \xff two", "a.txt is not UTF-8"),
+        ("a.txt", b"one \xff two", "Line 1 of the file .*a.txt is not UTF-8"),
+        ("a.txt", b"one\r\ntwo\n\xff two", "Line 3 of the file .*a.txt is not UTF-8"),
+        ("a.txt", "one".encode("utf-16"), "a.txt must be UTF-8. Received: UTF-16."),
         ("a.txt", b"one \xe2\x82", "a.txt is not UTF-8"),
         ("a.txt", b"", "a.txt is empty"),
         ("a.txt.gz", gzip.compress(b"one", mtime=0)[:-2], "a.txt.gz is not a complete gzip file"),
