@@ -2,9 +2,11 @@
 
 import os
 import pathlib
+import sys
 
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.generation import Beam, Forbidden, Forced, Greedy, NoRepeat, Sample
+from keras_attn.generation.decoding import end_tokens
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 
 FILE = "generation_config.json"
@@ -74,13 +76,14 @@ def generation_options(config, is_encoder_decoder):
     check_that(isinstance(config, dict), "the path of a folder, or a dict", config=config)
     options = {name: value for name, value in config.items() if value is not None}
     _check_options(options, is_encoder_decoder)
-    eos_id = options.get("eos_token_id", -1)
-    arguments = {"strategy": _strategy(options, is_encoder_decoder), "eos_id": eos_id}
+    arguments = {"eos_id": options.get("eos_token_id", -1)}
     if "max_new_tokens" in options:
         arguments["max_length"] = options["max_new_tokens"]
     elif is_encoder_decoder:
         # An option counts the first token; without one, transformers generates 20 tokens after it.
         arguments["max_length"] = options.get("max_length", 21) - 1
+    shortest = min(_shortest(options), arguments.get("max_length", sys.maxsize))
+    arguments["strategy"] = _strategy(options, is_encoder_decoder, shortest)
     if is_encoder_decoder:
         start = options.get("decoder_start_token_id", options.get("bos_token_id"))
         check_that(start is not None, "the id of a token", decoder_start_token_id=start)
@@ -95,24 +98,37 @@ def _check_options(options, is_encoder_decoder):
     for name, neutral in _UNSUPPORTED.items():
         if options.get(name, neutral) != neutral:
             _refuse(name, options)
-    if not is_encoder_decoder and options.get("min_length", 0) > 0:
-        _refuse("min_length", options)  # it counts the prompt
+    counts_prompt = not is_encoder_decoder and "min_new_tokens" not in options
+    if counts_prompt and options.get("min_length", 0) > 0:
+        _refuse("min_length", options)
 
 
-def _strategy(options, is_encoder_decoder):
+def _shortest(options):
+    """Return the least number of new tokens; `min_length` counts the first, which is not new."""
+    return options.get("min_new_tokens", max(options.get("min_length", 0) - 1, 0))
+
+
+def _strategy(options, is_encoder_decoder, shortest):
     strategy = _choice(options, is_encoder_decoder)
     renormalize = options.get("renormalize_logits", False)
-    shortest = max(options.get("min_length", 0) - 1, options.get("min_new_tokens", 0), 0)
-    ends = [options.get(f"forced_{name}_token_id") for name in ("bos", "eos")]
-    if shortest > 0 or ends != [None, None]:
-        strategy = Forced(strategy, *ends, min_length=shortest, renormalize=renormalize)
+    first, last = (options.get(f"forced_{name}_token_id") for name in ("bos", "eos"))
+    if shortest > 0 or (first, last) != (None, None):
+        # It is forced where one token is before it, such as the first of a target.
+        prompt_length = None if is_encoder_decoder or first is None else 1
+        strategy = Forced(strategy, first, last, shortest, renormalize, prompt_length)
     size = options.get("no_repeat_ngram_size", 0)
-    strategy = NoRepeat(strategy, size, renormalize) if size else strategy
+    if size:
+        strategy = NoRepeat(strategy, size, renormalize, counts_bos=is_encoder_decoder)
     words = options.get("bad_words_ids", [])
     if any(len(word) > 1 for word in words):
         _refuse("bad_words_ids", options)
-    forbidden = sorted({token for word in words for token in word})
-    forbidden += [x for x in options.get("suppress_tokens", []) if x not in forbidden]
+    ends = end_tokens(options.get("eos_token_id", -1))
+    suppressed = options.get("suppress_tokens", [])
+    if not {first, last}.isdisjoint(suppressed):
+        _refuse("suppress_tokens", options)  # which would forbid what is forced
+    # A word that is an end token is dropped; `suppress_tokens` may hold it.
+    forbidden = sorted({token for word in words for token in word}.difference(ends))
+    forbidden += [token for token in suppressed if token not in forbidden]
     return Forbidden(strategy, forbidden, renormalize) if forbidden else strategy
 
 

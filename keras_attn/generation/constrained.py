@@ -208,6 +208,8 @@ class NoRepeat(Wrapper):
         strategy: name or object of a decoding strategy.
         size: int. Number n of tokens, at least 1.
         renormalize: bool. If False, a token that would repeat keeps its mass.
+        counts_bos: bool. If True, the token before the first target token counts as generated, as
+            in transformers. Prompts have none.
 
     Raises:
         ValueError: if `size` < 1.
@@ -222,13 +224,15 @@ class NoRepeat(Wrapper):
     Reference: [Paulus et al., 2017](https://arxiv.org/abs/1705.04304), section 2.5.
     """
 
-    def __init__(self, strategy, size, renormalize=True):
+    def __init__(self, strategy, size, renormalize=True, counts_bos=False):
         super().__init__(strategy, renormalize)
         check_sizes(size=size)
         self.size = size
+        self.counts_bos = bool(counts_bos)
 
     def extend(self, options):
-        return options.with_processor(_NoRepeatedNGrams(self.size, options.max_length))
+        bos_id = options.bos_id if self.counts_bos else None
+        return options.with_processor(_NoRepeatedNGrams(self.size, options.max_length, bos_id))
 
 
 class _NoRepeatedNGrams(LogitsProcessor):
@@ -237,13 +241,16 @@ class _NoRepeatedNGrams(LogitsProcessor):
     The state (B, L) holds -1, and at its end the tokens so far.
     """
 
-    def __init__(self, size, max_length):
-        self.size, self.max_length = size, max_length
+    def __init__(self, size, max_length, bos_id=None):
+        self.size, self.max_length, self.bos_id = size, max_length, bos_id
 
     def start(self, model, inputs, vocabulary_size):
         ids, padding_mask = inputs
         if not model.reads_prompt:
-            return ops.full((ops.shape(ids)[0], self.max_length + self.size), -1, "int32")
+            first = [-1] * (self.max_length + self.size)
+            if self.bos_id is not None:
+                first[-1] = self.bos_id
+            return ops.tile(ops.convert_to_tensor([first], "int32"), (ops.shape(ids)[0], 1))
         length = ops.shape(ids)[1]
         count = ops.sum(ops.cast(padding_mask, "int32"), axis=1, keepdims=True)
         indices = ops.arange(length, dtype="int32") - (length - count)
@@ -280,7 +287,7 @@ class Forced(Wrapper):
 
         y_1 = first_id,   y_max_length = last_id,   y_t != eos_id for t <= min_length
 
-    A forced token adds nothing to the score. Time O(V) a token.
+    A forced token adds nothing to the score, and may be an end token. Time O(V) a token.
 
     Use it for models that were trained with a first token, such as the language of a translation.
 
@@ -290,9 +297,11 @@ class Forced(Wrapper):
         last_id: int. The token at `max_length`, of sequences that did not end before; None for any.
         min_length: int. Number of tokens that a sequence has at least before its end token.
         renormalize: bool. If False, an end token that is too early keeps its mass.
+        prompt_length: int. Number of tokens of the prompts after which `first_id` is forced, as
+            transformers does after one; None for all.
 
     Raises:
-        ValueError: if an argument is no id of the model's vocabulary, if `min_length` is not below
+        ValueError: if an argument is no id of the model's vocabulary, if `min_length` is above
             `max_length`, or if `max_length` is 1 and the first token is not the last one.
 
     Example:
@@ -305,53 +314,77 @@ class Forced(Wrapper):
     Reference: [Tang et al., 2020](https://arxiv.org/abs/2008.00401), section 3.
     """
 
-    def __init__(self, strategy, first_id=None, last_id=None, min_length=0, renormalize=True):
+    def __init__(
+        self,
+        strategy,
+        first_id=None,
+        last_id=None,
+        min_length=0,
+        renormalize=True,
+        prompt_length=None,
+    ):
         super().__init__(strategy, renormalize)
         for name, token in {"first_id": first_id, "last_id": last_id}.items():
             if token is not None:
                 check_sizes(least=0, **{name: token})
         check_sizes(least=0, min_length=min_length)
+        if prompt_length is not None:
+            check_sizes(prompt_length=prompt_length)
         self.first_id, self.last_id, self.min_length = first_id, last_id, min_length
+        self.prompt_length = prompt_length
 
     def extend(self, options):
-        last = options.max_length - 1
-        if self.min_length > last:
+        first_id, last_id, last = self.first_id, self.last_id, options.max_length - 1
+        if self.min_length > options.max_length:
             raise ValueError(
-                "`min_length` must be below `max_length`. "
+                "`min_length` must not be above `max_length`. "
                 f"Received: min_length={self.min_length}, max_length={options.max_length}."
             )
-        ends = [(0, self.first_id), (last, self.last_id)]
-        forced = dict(pair for pair in reversed(ends) if pair[1] is not None)
-        is_kept = self.last_id is None or forced[last] == self.last_id
-        check_that(is_kept, f"{self.first_id}, the only token", last_id=self.last_id)
-        names = {self.first_id: "first_id", self.last_id: "last_id"}
-        processor = _ForcedTokens(forced, names, self.min_length, options.eos_ids)
-        return options.with_processor(processor)
+        is_kept = last > 0 or None in (first_id, last_id) or first_id == last_id
+        check_that(is_kept, f"{first_id}, the only token", last_id=last_id)
+        if self.min_length:
+            options = options.with_processor(_LateEnd(self.min_length, options.eos_ids))
+        if last_id is not None:
+            options = options.with_processor(_ForcedToken(last, last_id, "last_id"))
+        if first_id is not None:
+            first = _ForcedToken(0, first_id, "first_id", self.prompt_length)
+            options = options.with_processor(first)
+        return options
 
 
-class _ForcedTokens(Counter):
-    """Force tokens at their steps, given as a dict, and forbid end tokens that are too early.
+class _LateEnd(Counter):
+    """Forbid end tokens among the first `min_length` tokens."""
 
-    `names` has the argument of each token, for errors.
-    """
-
-    def __init__(self, forced, names, min_length, eos_ids):
-        self.forced, self.names = forced, names
+    def __init__(self, min_length, eos_ids):
         self.min_length, self.eos_ids = min_length, eos_ids
 
+    def apply(self, logits, state):
+        is_end = np.isin(np.arange(logits.shape[-1]), self.eos_ids)
+        is_early = ops.logical_and(state[..., None] < self.min_length, is_end)
+        return ops.where(is_early, -float("inf"), logits)
+
+
+class _ForcedToken(Counter):
+    """Force a token at a step, after prompts of `prompt_length` tokens or, with None, after all.
+
+    `name` is the argument of the token, for errors.
+    """
+
+    def __init__(self, step, token, name, prompt_length=None):
+        self.step, self.token, self.name, self.prompt_length = step, token, name, prompt_length
+
     def start(self, model, inputs, vocabulary_size):
-        for token in self.forced.values():
-            wanted = f"below {vocabulary_size}"
-            check_that(token < vocabulary_size, wanted, **{self.names[token]: token})
-        return super().start(model, inputs, vocabulary_size)
+        check_that(
+            self.token < vocabulary_size, f"below {vocabulary_size}", **{self.name: self.token}
+        )
+        state = super().start(model, inputs, vocabulary_size)
+        if self.prompt_length is None or not model.reads_prompt:
+            return state
+        count = ops.sum(ops.cast(inputs.padding_mask, "int32"), axis=1)
+        # After other prompts the count begins behind the step, which it never meets.
+        return ops.where(ops.equal(count, self.prompt_length), state, self.step + 1)
 
     def apply(self, logits, state):
-        columns, state = np.arange(logits.shape[-1]), state[..., None]
-        if self.min_length:
-            is_end = np.isin(columns, self.eos_ids)
-            is_early = ops.logical_and(state < self.min_length, is_end)
-            logits = ops.where(is_early, -float("inf"), logits)
-        for step, token in self.forced.items():
-            only = np.where(columns == token, 0.0, -np.inf).astype("float32")
-            logits = ops.where(ops.equal(state, step), only, logits)
-        return logits
+        is_token = np.arange(logits.shape[-1]) == self.token
+        only = np.where(is_token, 0.0, -np.inf).astype("float32")
+        return ops.where(ops.equal(state, self.step)[..., None], only, logits)

@@ -199,12 +199,14 @@ def _warn_of_ended_prompts(ids, lengths=None, *, pad_id, ends):
     if lengths is not None:
         is_token = positions < ops.convert_to_numpy(lengths)[:, None]
     last = np.where(is_token, positions, 0).max(axis=1, keepdims=True)
-    ends = sorted(ends.intersection(np.take_along_axis(ids, last, axis=1)[:, 0].tolist()))
-    if ends:
+    tokens = np.take_along_axis(ids, last, axis=1)[:, 0]
+    # The only token of a prompt begins it.
+    has_ended = np.isin(tokens, [*ends]) & (is_token.sum(axis=1) > 1)
+    if has_ended.any():
         warnings.warn(
             "A prompt ends with an end token, after which the model begins a new text. Encode "
             "prompts with `end=False`; if the token also begins texts, it must be `bos_id`. "
-            f"Received: a prompt that ends with {ends[0]}.",
+            f"Received: a prompt that ends with {tokens[has_ended][0]}.",
             stacklevel=3,
         )
 

@@ -38,7 +38,11 @@ def test_options_of_a_translator():
         ({"forced_bos_token_id": 5}, Forced("greedy", 5, renormalize=False)),
         ({"min_length": 4}, Forced("greedy", min_length=3, renormalize=False)),
         ({"min_new_tokens": 4}, Forced("greedy", min_length=4, renormalize=False)),
-        ({"no_repeat_ngram_size": 3}, NoRepeat("greedy", 3, False)),
+        ({"min_new_tokens": 4, "min_length": 7},)
+        + (Forced("greedy", min_length=4, renormalize=False),),
+        ({"min_new_tokens": 0, "min_length": 7}, Greedy()),
+        ({"min_length": 99}, Forced("greedy", min_length=20, renormalize=False)),
+        ({"no_repeat_ngram_size": 3}, NoRepeat("greedy", 3, False, counts_bos=True)),
         ({"suppress_tokens": [7, 3]}, Forbidden("greedy", [7, 3], False)),
         ({"forced_bos_token_id": None, "no_repeat_ngram_size": 0}, Greedy()),
     ],
@@ -56,6 +60,13 @@ def test_strategies_of_encoder_decoders(config, strategy):
         ({"do_sample": True, "top_k": 0, "top_p": 0.9, "temperature": 0.6}, Sample(0.6, top_p=0.9)),
         ({"repetition_penalty": 1.5}, Sample(top_k=1, repetition_penalty=1.5)),
         ({"max_length": 50}, Greedy()),
+        ({"forced_bos_token_id": 6}, Forced("greedy", 6, renormalize=False, prompt_length=1)),
+        ({"forced_eos_token_id": 4}, Forced("greedy", last_id=4, renormalize=False)),
+        ({"no_repeat_ngram_size": 3}, NoRepeat("greedy", 3, False)),
+        ({"min_length": 9, "min_new_tokens": 3}, Forced("greedy", min_length=3, renormalize=False)),
+        # An end token is no bad word, but can be suppressed.
+        ({"bad_words_ids": [[4], [5]]}, Greedy()),
+        ({"bad_words_ids": [[4], [6]], "suppress_tokens": [5]}, Forbidden("greedy", [6, 5], False)),
     ],
 )
 def test_strategies_of_causal_models(config, strategy):
@@ -87,6 +98,7 @@ def test_options_in_quotes_are_refused(name):
     [
         ({"encoder_no_repeat_ngram_size": 3}, True, "encoder_no_repeat_ngram_size"),
         ({"bad_words_ids": [[3, 4]]}, True, "bad_words_ids"),
+        ({"forced_eos_token_id": 4, "suppress_tokens": [4]}, True, "suppress_tokens"),
         ({"num_beams": 2, "do_sample": True}, True, "do_sample"),
         ({"repetition_penalty": 1.2}, True, "repetition_penalty"),
         ({"min_length": 3}, False, "min_length"),

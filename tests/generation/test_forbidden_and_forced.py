@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from decoding_models import (
+    BOS,
     EOS,
     PROMPTS,
     VOCABULARY,
@@ -35,12 +36,13 @@ def without(log_probs, renormalize):
     return changed
 
 
-def forced(log_probs, first, last, min_length):
+def forced(log_probs, first_id, last_id, min_length, prompt_length):
     def changed(row, tokens):
         allowed, only = np.array(log_probs(row, tokens)), np.full(VOCABULARY, -np.inf)
         if len(tokens) < min_length:
             allowed[EOS] = -np.inf
-        for step, token in ((0, first), (MAX_LENGTH - 1, last)):
+        is_first = prompt_length in (None, np.count_nonzero(PROMPTS[row]))
+        for step, token in ((0, first_id if is_first else None), (MAX_LENGTH - 1, last_id)):
             if len(tokens) == step and token is not None:
                 only[token] = 0.0
                 return only
@@ -94,25 +96,44 @@ def test_sampling_draws_no_forbidden_token_and_its_score_is_normalised():
 
 
 @pytest.mark.parametrize(
-    "model, first, last, min_length", [(SOURCES, 6, 5, 2), (MODEL, None, EOS, 3)]
+    "model, arguments",
+    [
+        (SOURCES, {"first_id": 6, "min_length": MAX_LENGTH, "prompt_length": 1}),
+        (MODEL, {"first_id": 6, "last_id": EOS, "min_length": 3, "prompt_length": 1}),
+    ],
 )
-def test_tokens_are_forced_at_the_ends(model, first, last, min_length):
-    changed = forced(model.log_probs, first, last, min_length)
-    check_searches(model, lambda s: Forced(s, first, last, min_length), changed)
+def test_tokens_are_forced_at_the_ends(model, arguments):
+    """Targets are forced to begin whatever their sources' lengths are."""
+    known = {"last_id": None, **arguments}
+    if not model.reads_prompt:
+        known["prompt_length"] = None
+    changed = forced(model.log_probs, **known)
+    check_searches(model, lambda s: Forced(s, **arguments), changed)
 
 
-@pytest.mark.parametrize("model", [SOURCES, MODEL])
-def test_no_sequence_of_two_tokens_repeats(model):
+@pytest.mark.parametrize("model, size", [(SOURCES, 1), (MODEL, 2)])
+def test_no_sequence_of_tokens_repeats(model, size):
+    """Of models without a prompt the token before the first one may count."""
+
     def changed(row, tokens):
-        prompt = [token for token in PROMPTS[row] if token] if model.reads_prompt else []
-        text, allowed = [*prompt, *tokens], np.array(model.log_probs(row, tokens))
-        pairs = [text[i : i + 2] for i in range(len(text) - 1)]
+        before = [token for token in PROMPTS[row] if token] if model.reads_prompt else [BOS]
+        text, allowed = [*before, *tokens], np.array(model.log_probs(row, tokens))
+        known = [text[i : i + size] for i in range(len(text) - size + 1)]
         for token in range(VOCABULARY):
-            if [*text[-1:], token] in pairs:
+            if [*text[len(text) - size + 1 :], token] in known:
                 allowed[token] = -np.inf
         return normalised(allowed)
 
-    check_searches(model, lambda s: NoRepeat(s, 2), changed)
+    check_searches(model, lambda s: NoRepeat(s, size, counts_bos=True), changed)
+
+
+def test_by_default_the_token_before_a_target_may_be_generated():
+    model = Markov(0)
+    model.logits = np.eye(VOCABULARY, dtype="float32")  # it repeats the last token
+    for counts_bos in (False, True):
+        strategy = NoRepeat("greedy", 1, counts_bos=counts_bos)
+        ids, _ = decode_eagerly(model, [[1]], strategy, 1)
+        assert (ids[0, 0] == BOS) == (not counts_bos)
 
 
 def test_a_forced_token_may_be_a_forbidden_one():
@@ -128,11 +149,12 @@ def test_a_forced_token_may_be_a_forbidden_one():
         (lambda: Forbidden("greedy", [4, -1]), "Received: token_ids=-1"),
         (lambda: Forced("greedy", first_id=-1), "Received: first_id=-1"),
         (lambda: Forced("greedy", min_length=0.5), "Received: min_length=0.5"),
+        (lambda: Forced("greedy", prompt_length=0), "Received: prompt_length=0"),
         (lambda: Forbidden("greedy", [7]), "not all, of the ids from 0 to 6.*token_ids=\\[7\\]"),
         (lambda: Forbidden("greedy", range(7)), "a list of ints"),
         (lambda: Forbidden("greedy", [*range(7)]), "not all, of the ids"),
         (lambda: NoRepeat("greedy", 0), "Received: size=0"),
-        (lambda: Forced("greedy", min_length=2), "`min_length` must be below `max_length`"),
+        (lambda: Forced("greedy", min_length=3), "`min_length` must not be above `max_length`"),
         (lambda: Forced("greedy", first_id=7), "`first_id` must be below 7"),
         (lambda: Forced("greedy", last_id=7), "`last_id` must be below 7"),
     ],

@@ -107,8 +107,9 @@ def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
     wanted = "Encode prompts with `end=False`.* Received: a prompt that ends with {}."
     for ends, lengths, warned in (
         (3, None, 3),  # padding is skipped
-        ([0, 6, 3], [1, 2], 6),  # of several rows and ends
+        ([0, 6], [2, 3], 6),  # of several rows and ends
         (6, [3, 2], None),
+        (6, [1, 2], None),  # a prompt of one token begins with it
         (-1, None, None),
     ):
         how = {"lengths": None if lengths is None else np.array(lengths), "eos_id": ends}
