@@ -83,15 +83,18 @@ def table(cards):
 
 
 def draw(cards, path, metric=None):
-    """Draw a metric, which each run must have recorded, over the epochs of several runs."""
+    """Draw a metric, which each run must have recorded, over the epochs of several runs.
+
+    There is no point at an epoch whose metric is missing or no number.
+    """
     from .common.plots import draw_curves  # imports Keras, which --help and the table do not need
 
     if metric is None:
         metric = f"val_{first_result(next(iter(cards.values())))['metric']}"
     curves = {name: [row.get(metric) for row in card["history"]] for name, card in cards.items()}
-    lacking = [name for name, values in curves.items() if None in values]
+    lacking = [name for name, values in curves.items() if all(x is None for x in values)]
     if lacking:
-        raise ValueError(f"There is no {metric} in each epoch of {', '.join(lacking)}.")
+        raise ValueError(f"There is no {metric} in any epoch of {', '.join(lacking)}.")
     draw_curves(path, curves, metric.replace("_", " "))
 
 

@@ -2,13 +2,10 @@
 
 import argparse
 import datetime
-import json
 import pathlib
 import sys
 
-from keras_attn.files import atomic_file
-
-from ..common import cli
+from ..common import cli, files
 from ..common.machine import command_line, commit, hardware
 
 CARDS = pathlib.Path(__file__).parent / "cards"
@@ -160,10 +157,8 @@ class Card:
             return text
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(self.content, indent=1) + "\n"
-        for ending, written in (("json", content), ("md", text)):
-            with atomic_file(folder / f"{self.name}.{ending}") as temporary:
-                pathlib.Path(temporary).write_text(written, encoding="utf-8")
+        files.write_json(folder / f"{self.name}.json", self.content)
+        files.write(folder / f"{self.name}.md", text)
         return text
 
     def markdown(self):

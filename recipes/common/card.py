@@ -3,7 +3,6 @@
 import csv
 import datetime
 import io
-import json
 import os
 import time
 
@@ -21,7 +20,8 @@ def write_card(options, *, history, metric, **entries):
         options: an `Options`; both files are written to its `out`.
         history: str. A file of `History`.
         metric: str. The validation metric drawn beside the losses.
-        **entries: anything that JSON holds: numbers, parameters, times.
+        **entries: anything that JSON holds: numbers, parameters, times; and numbers that are not
+            finite, which are null in the file.
 
     Returns:
         The card, a dict. Its `training_seconds` is the sum over the epochs; of an epoch that was
@@ -30,7 +30,7 @@ def write_card(options, *, history, metric, **entries):
     rows = read_history(history)
     seconds = round(sum(row.get("seconds") or 0 for row in rows), 1)
     card = {**provenance(options), **entries, "training_seconds": seconds, "history": rows}
-    files.write(os.path.join(options.out, "card.json"), json.dumps(card, indent=1))
+    files.write_json(os.path.join(options.out, "card.json"), card)
     draw_training(rows, metric, os.path.join(options.out, "curve.png"))
     return card
 

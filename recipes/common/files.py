@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import hashlib
 import json
+import math
 import os
 import zlib
 from pathlib import Path
@@ -146,6 +147,19 @@ def write(path, text):
     """Write a text file atomically."""
     with atomic_file(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")
+
+
+def write_json(path, content, indent=1):
+    """Write a JSON file atomically; a number that is not finite, as JSON has none, is null."""
+    write(path, json.dumps(_finite(content), indent=indent, allow_nan=False) + "\n")
+
+
+def _finite(content):
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [*map(_finite, content)]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def digest_of_hashes(hashes):

@@ -33,8 +33,13 @@ def result(card):
     """Return the first split's number and metric, and the other splits' numbers."""
     measured = first_result(card)["metric"].replace("_", " ")
     (first, own), *others = card["results"].items()
-    parts = [f"{own['value']:.3f} {measured}" + (f" ({first})" if others else "")]
-    return ", ".join([*parts, *(f"{other['value']:.3f} ({name})" for name, other in others)])
+    parts = [f"{_shown(own)} {measured}" + (f" ({first})" if others else "")]
+    return ", ".join([*parts, *(f"{_shown(other)} ({name})" for name, other in others)])
+
+
+def _shown(result):
+    """Return the value of a result; a card has null for one that is no number."""
+    return "nan" if result["value"] is None else f"{result['value']:.3f}"
 
 
 def first_result(card):

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import gc
 import glob
-import json
+import math
 import os
 import time
 
@@ -131,7 +131,7 @@ class Comparison:
         options, folder = self.options, self._path(axis)
         entries = {name: summary.as_dict() for name, summary in summaries.items()}
         card = {**provenance(options), "axis": axis, "task": self.corpus.name, "results": entries}
-        files.write(os.path.join(folder, "card.json"), json.dumps(card) + "\n")
+        files.write_json(os.path.join(folder, "card.json"), card, indent=None)
         lines = [*summary.table(axis, summaries), "", *summary.sentences(summaries)]
         files.write(os.path.join(folder, "table.md"), "\n".join(lines) + "\n")
         tokens = options.steps * options.batch_size * options.context
@@ -143,7 +143,7 @@ class Comparison:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         save_settings(self._path("settings.json"), self._settings)
         self.corpus.tokens.save()
-        files.write(path, json.dumps(result, indent=1))
+        files.write_json(path, result)
 
     def _prepare(self, changes, seed):
         """Return the model of a value, the compiled model or wrapper that is trained, and data."""
@@ -234,4 +234,7 @@ class Comparison:
 
 def _read(path):
     remedy = "delete it, and its value is trained again"
-    return files.read_object(path, remedy, "bits_per_character", "parameters", "seconds_per_step")
+    names = "bits_per_character", "parameters", "seconds_per_step"
+    result = files.read_object(path, remedy, *names)
+    bits = [math.nan if x is None else x for x in result["bits_per_character"]]
+    return {**result, "bits_per_character": bits}

@@ -39,7 +39,7 @@ def table(cards):
     """
     lines = ["| model | return | of each seed | parameters |", "| --- | --: | --- | --: |"]
     returns_by_name = {name: _returns(runs) for name, runs in cards.items()}
-    for name, values in sorted(returns_by_name.items(), key=lambda item: -np.mean(item[1])):
+    for name, values in sorted(returns_by_name.items(), key=lambda item: -_rank(item[1])):
         each, parameters = ", ".join(f"{x:.3f}" for x in values), cards[name][0]["parameters"]
         lines.append(f"| `{name}` | {np.mean(values):.3f} | {each} | {parameters:,} |")
     return lines
@@ -47,9 +47,9 @@ def table(cards):
 
 def best_of(cards):
     """Return the name of the agent with the highest mean return, and that return, as text."""
-    means = {name: np.mean(_returns(runs)) for name, runs in cards.items()}
-    best = max(means, key=means.get)
-    return f"{best} with a return of {means[best]:.3f}"
+    returns_by_name = {name: _returns(runs) for name, runs in cards.items()}
+    best = max(returns_by_name, key=lambda name: _rank(returns_by_name[name]))
+    return f"{best} with a return of {np.mean(returns_by_name[best]):.3f}"
 
 
 def draw(cards, path):
@@ -79,7 +79,13 @@ def draw(cards, path):
 
 
 def _returns(cards):
-    return [card["results"]["test"]["value"] for card in cards]
+    return [_number(card["results"]["test"]["value"]) for card in cards]
+
+
+def _rank(returns):
+    """Return the mean; of an agent whose returns are no numbers the lowest of all."""
+    mean = np.mean(returns)
+    return -np.inf if np.isnan(mean) else mean
 
 
 def _number(value):

@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import datetime
-import json
+import math
 import pathlib
 import statistics
 import sys
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import keras
 
 from ..common.cli import EXIT_INTERRUPTED, EXIT_USAGE, sentence
-from ..common.files import read_object, write
+from ..common.files import read_object, write, write_json
 from ..common.machine import command_line, hardware, versions
 from ..common.settings import check_out
 
@@ -106,7 +106,7 @@ class Experiment:
 
     def _write(self, folder, runs):
         folder.mkdir(parents=True, exist_ok=True)
-        write(folder / f"{self.name}.json", json.dumps({"runs": runs}, indent=1) + "\n")
+        write_json(folder / f"{self.name}.json", {"runs": runs})
         write(folder / f"{self.name}.md", self.markdown(runs))
 
     def markdown(self, runs):
@@ -147,7 +147,8 @@ def read_runs(path):
     shared = {name: card[name] for name in PROVENANCE if name in card}
     if not all(isinstance(run, dict) and {*ENTRIES} <= {*shared, *run} for run in card["runs"]):
         raise ValueError(f"The file {path} is damaged; {remedy}.")
-    return [{**shared, **run} for run in card["runs"]]
+    runs = [{**shared, **run} for run in card["runs"]]
+    return [{name: math.nan if x is None else x for name, x in run.items()} for run in runs]
 
 
 def _different(runs, name):

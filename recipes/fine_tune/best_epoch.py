@@ -1,5 +1,6 @@
 """Early stopping, also of a resumed run."""
 
+import math
 import os
 
 import keras
@@ -12,10 +13,10 @@ from keras_attn.distribution.workers import worker_of
 class BestEpoch(keras.callbacks.Callback):
     """Keep the weights of the epoch with the lowest validation loss, and stop some epochs later.
 
-    The file of the weights has their epoch and loss too, so that a resumed run counts the epochs
-    before it. They are read once, before an epoch that all processes begin together, so that all
-    decide alike. Of processes that share the weights the first one writes the file. TensorFlow's do
-    not wait for each other, so each writes its own.
+    A loss of NaN is above any other. The file of the weights has their epoch and loss too, so that
+    a resumed run counts the epochs before it. They are read once, before an epoch that all
+    processes begin together, so that all decide alike. Of processes that share the weights the
+    first one writes the file. TensorFlow's do not wait for each other, so each writes its own.
 
     Args:
         path: str. File of the weights, `.npz`.
@@ -41,7 +42,7 @@ class BestEpoch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         loss = logs["val_loss"]
-        if self._best is None or loss < self._best[1]:
+        if self._is_better(loss):
             self._best = epoch, loss
             with whole_values(self.model.variables):
                 weights = self.model.get_weights()
@@ -53,6 +54,14 @@ class BestEpoch(keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         wait_for_processes()  # the first one has then written the last best epoch
         self.model.set_weights(read_arrays(self._own_path())[0])
+        if self._best is not None and math.isnan(self._best[1]):
+            print("No epoch has a finite validation loss; lower --learning-rate may help.")
+
+    def _is_better(self, loss):
+        """Return True for a lower loss, and for the first that is a number."""
+        if self._best is None:
+            return True
+        return loss < self._best[1] or (math.isnan(self._best[1]) and not math.isnan(loss))
 
     def _is_last(self, epoch):
         return self._best is not None and epoch - self._best[0] >= self._patience

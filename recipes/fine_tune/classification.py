@@ -1,10 +1,9 @@
 """Classification of texts, or of pairs of texts."""
 
-import json
-
 import keras
 import numpy as np
 
+from .labels import check_writing, label_name
 from .scores import class_scores
 from .task import TextTask, classifier_of, outputs_of
 
@@ -13,16 +12,17 @@ class Classification(TextTask):
     """Classes of texts: the labels of the training rows, in alphabetical order.
 
     Raises:
-        ValueError: if there is one class only, a label is no string or number, or a split has a
-            label that the training rows lack.
+        ValueError: if there is one class only, a label is no string or number, two differ by their
+            writing alone, or a split has a label that the training rows lack.
     """
 
     metric, curve = "accuracy", "val_accuracy"
 
     def __init__(self, splits, options):
         super().__init__(splits, options)
-        label_names = {split: {*map(label_name, splits[split].labels)} for split in splits}
-        self.names = class_names(label_names, options.label_column)
+        names = {split: {*map(label_name, splits[split].labels)} for split in splits}
+        place = place_of_name(splits, lambda label: [label_name(label)])
+        self.names = class_names(names, options.label_column, place)
 
     def model_of(self, start):
         return classifier_of(start, len(self.names), self.options.pooling)
@@ -59,17 +59,21 @@ class Classification(TextTask):
         return {**super().export_arguments(tokenizer), "labels": self.names}
 
 
-def class_names(names, column):
+def class_names(names, column, place=None):
     """Return the labels of the training rows in alphabetical order.
 
     Args:
         names: dict of sets of str, the labels of each split.
         column: str. Name of the column, for the errors.
+        place: function of a label that returns where it is first; None for the split.
 
     Raises:
-        ValueError: if there is one label only, or a split has a label that the training rows lack.
+        ValueError: if there is one label only, two differ by their writing alone, or a split has a
+            label that the training rows lack.
     """
     known = sorted(names["train"])
+    place = place or (lambda name: next(split for split in names if name in names[split]))
+    check_writing(set().union(*names.values()), column, place)
     if len(known) < 2:
         raise ValueError(
             f"The column {column!r} must have two labels at least. Received: only {known[0]!r}."
@@ -77,13 +81,24 @@ def class_names(names, column):
     for split, own in names.items():
         if unknown := sorted(own - {*known}):
             raise ValueError(
-                f"The rows of {split} have the label {unknown[0]!r}, which no row of train has."
+                f"The rows of {split} have the label {unknown[0]!r}, which no row of train has, in "
+                f"{place(unknown[0])}."
             )
     return known
 
 
-def label_name(label):
-    """Return a label as a string; JSON's numbers and truth values as JSON writes them."""
-    if isinstance(label, list | dict):
-        raise ValueError(f"A label must be a string or a number. Received: {label!r}.")
-    return label if isinstance(label, str) else json.dumps(label)
+def place_of_name(splits, names_of):
+    """Return a function of a label's name that finds its first place in a dict of `Examples`.
+
+    `names_of` is a function of the label of a row, which returns the names in it.
+    """
+
+    def place(name):
+        return next(
+            examples.place(index)
+            for examples in splits.values()
+            for index, label in enumerate(examples.labels)
+            if name in names_of(label)
+        )
+
+    return place

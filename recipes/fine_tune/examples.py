@@ -9,18 +9,29 @@ from ..common import files
 from ..common.files import SPLITS
 from ..translate.dates import date_pairs
 from .python_source import code_lines, docstrings_by_package
-from .tables import read_columns
+from .tables import read_rows
 
 
 class Examples(NamedTuple):
-    """Texts, second texts (None without them), and labels, lists of one length."""
+    """Texts, second texts (None without them), and labels, lists of one length.
+
+    Of rows of a file, `lines` has the number of each, and `path` is the file.
+    """
 
     texts: list
     second_texts: list | None
     labels: list
+    lines: list | None = None
+    path: str | None = None
 
     def __len__(self):
         return len(self.texts)
+
+    def place(self, index):
+        """Return where a row is, for an error."""
+        if self.lines is None:
+            return f"row {index + 1}"
+        return f"line {self.lines[index]} of the file {self.path}"
 
     def digest(self):
         """Return a hash of all texts and labels."""
@@ -29,31 +40,37 @@ class Examples(NamedTuple):
 
 def read_examples(options):
     """Return the name of the data, and a dict of `Examples` by split; `test` may be missing."""
+    paths = {"train": options.train, "valid": options.valid, "test": options.test}
     if options.train is None:
         name, rows = _made_offline(options.task, options.seed)
     else:
         name = options.train
-        paths = {"train": options.train, "valid": options.valid, "test": options.test}
         rows = {split: _read(path, options) for split, path in paths.items() if path}
     if "valid" not in rows:
         rows["train"], rows["valid"] = _divide(rows["train"], options, name)
-    return name, {split: _examples(rows[split], options) for split in SPLITS if split in rows}
+        paths["valid"] = options.train
+    return name, {
+        split: _examples(rows[split], options, paths[split]) for split in SPLITS if split in rows
+    }
 
 
 def _read(path, options):
-    """Return the rows of a file: texts, second texts, labels; "" where a task has no labels."""
+    """Return the rows of a file: texts, second texts, labels, and the numbers of their lines.
+
+    Where a task has no labels they are "".
+    """
     columns = [name for name in (options.text_column, options.second_column) if name is not None]
     labels = [] if options.task == "language_model" else [options.label_column]
-    rows = read_columns(path, *columns, *labels)
+    rows = read_rows(path, *columns, *labels)
     kinds = (str, list) if options.task == "tokens" else str
-    for number, row in enumerate(rows, start=1):
+    for line, row in rows:
         for column, value in zip(columns, row, strict=False):
             if not isinstance(value, kinds):
                 raise ValueError(
                     f"The column {column!r} of the file {path} must have texts. "
-                    f"Received: {value!r} in row {number}."
+                    f"Received: {value!r} in line {line}."
                 )
-    return rows if labels else [[*row, ""] for row in rows]
+    return [[*row, *([] if labels else [""]), line] for line, row in rows]
 
 
 def _divide(rows, options, name):
@@ -69,9 +86,11 @@ def _divide(rows, options, name):
     return rows[held_out:], rows[:held_out]
 
 
-def _examples(rows, options):
+def _examples(rows, options, path):
     columns = [*map(list, zip(*rows, strict=True))]
-    return Examples(columns[0], columns[1] if options.second_column else None, columns[-1])
+    lines = None if path is None else columns.pop()
+    second_texts = columns[1] if options.second_column else None
+    return Examples(columns[0], second_texts, columns[-1], lines, path)
 
 
 def _made_offline(task, seed):

@@ -1,12 +1,11 @@
 """Regression: a number for a text, or for a pair of texts."""
 
-import math
-
 import keras
 import numpy as np
 
 from keras_attn.backend.replicas import whole_values
 
+from .labels import label_number
 from .scores import number_scores
 from .task import TextTask, classifier_of, outputs_of
 
@@ -53,16 +52,11 @@ class Regression(TextTask):
         model.head.set_weights([kernel * self._deviation, bias * self._deviation + self._mean])
 
     def _values(self, examples):
-        return np.array([self._number(label) for label in examples.labels])
-
-    def _number(self, label):
-        try:
-            value = math.nan if isinstance(label, bool) else float(label)
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
+        values = np.array([*map(label_number, examples.labels)])
+        if not np.isfinite(values).all():
+            index = int(np.isfinite(values).argmin())
             raise ValueError(
                 f"The column {self.options.label_column!r} must have finite numbers. "
-                f"Received: {label!r}."
+                f"Received: {examples.labels[index]!r} in {examples.place(index)}."
             )
-        return value
+        return values

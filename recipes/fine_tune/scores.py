@@ -13,29 +13,36 @@ except ImportError as error:
 def class_scores(expected, predicted, names, unit):
     """Return accuracy, macro F1 and each class's F1.
 
+    A class that is neither expected nor predicted has no F1, and does not count in the mean.
+
     Args:
         expected, predicted: int arrays (N,), indices of classes.
         names: list of str, the classes.
         unit: str. Name of the things that have a class.
     """
     share = np.bincount(expected).max() / len(expected)
-    classes = range(len(names))
-    each = metrics.f1_score(expected, predicted, labels=classes, average=None, zero_division=0)
+    present = np.union1d(expected, predicted).tolist()
+    each = metrics.f1_score(expected, predicted, labels=present, average=None, zero_division=0)
+    by_class = dict(zip(present, map(float, each), strict=True))
     return {
         "value": float(np.mean(expected == predicted)),
         "signature": f"{len(expected)} {unit}; the most frequent label: {share:.4g}",
         "baseline": float(share),
         "macro_f1": float(each.mean()),
-        "f1": dict(zip(names, map(float, each), strict=True)),
+        "f1": {name: by_class.get(index) for index, name in enumerate(names)},
     }
 
 
 def number_scores(expected, predicted, constant):
-    """Return the mean absolute error, that of a constant prediction, and R squared."""
+    """Return the mean absolute error, that of a constant prediction, and R squared.
+
+    A test of equal numbers, such as one of one row, has no R squared: it is None.
+    """
+    has_variance = len(np.unique(expected)) > 1
     baseline = float(np.abs(expected - constant).mean())
     return {
         "value": float(metrics.mean_absolute_error(expected, predicted)),
         "signature": f"{len(expected)} texts; the mean of the training labels: {baseline:.4g}",
         "baseline": baseline,
-        "r2": float(metrics.r2_score(expected, predicted)),
+        "r2": float(metrics.r2_score(expected, predicted)) if has_variance else None,
     }

@@ -5,8 +5,9 @@ import numpy as np
 
 from keras_attn import metrics, models
 
-from .classification import class_names, label_name
+from .classification import class_names, place_of_name
 from .encoded_texts import EncodedTexts
+from .labels import label_name
 from .scores import class_scores
 from .task import Task, outputs_of, token_loss
 
@@ -28,17 +29,17 @@ class Tagging(Task):
         super().__init__(splits, options)
         label_names = {}
         for split, examples in splits.items():
-            for number, (text, label) in enumerate(
-                zip(examples.texts, examples.labels, strict=True), start=1
-            ):
+            rows = zip(examples.texts, examples.labels, strict=True)
+            for index, (text, label) in enumerate(rows):
                 words, tags = split_words(text), split_words(label)
                 if len(words) != len(tags):
                     raise ValueError(
-                        f"Row {number} of {split} must have a label for each word. "
-                        f"Received: {len(words)} words and {len(tags)} labels."
+                        f"Each row of {split} must have a label for each word. Received: "
+                        f"{len(words)} words and {len(tags)} labels in {examples.place(index)}."
                     )
                 label_names.setdefault(split, set()).update(tags)
-        self.names = class_names(label_names, options.label_column)
+        place = place_of_name(splits, split_words)
+        self.names = class_names(label_names, options.label_column, place)
 
     def model_of(self, start):
         """Return a model that shares the parts of another and has a head of classes."""

@@ -1,10 +1,9 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
 import dataclasses
-import json
 
 from ..common.epoch_dataset import EpochDataset
-from ..common.files import digest, write
+from ..common.files import digest, write_json
 from ..common.optimizer import adam
 from ..common.run import TrainingRun
 from .best_epoch import BestEpoch
@@ -85,7 +84,7 @@ class FineTuneRun(TrainingRun):
     def save_settings(self):
         super().save_settings()
         self.tokenizer.save(self.path(TOKENIZER))
-        write(self.path("labels.json"), json.dumps(self.task.labels(), indent=1))
+        write_json(self.path("labels.json"), self.task.labels())
 
     def evaluate(self):
         """Return the results on the held-out splits."""

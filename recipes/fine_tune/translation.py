@@ -28,10 +28,11 @@ class Translation(Task):
         # A date is one word, and BLEU counts runs of four.
         self.metric = "bleu" if options.train else "exact_match"
         for examples in splits.values():
-            for label in examples.labels:
+            for index, label in enumerate(examples.labels):
                 if not isinstance(label, str):
                     raise ValueError(
-                        f"The column {options.label_column!r} must have texts. Received: {label!r}."
+                        f"The column {options.label_column!r} must have texts. "
+                        f"Received: {label!r} in {examples.place(index)}."
                     )
 
     def new_model(self, vocabulary_size, max_length, **sizes):

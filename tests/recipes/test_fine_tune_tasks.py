@@ -1,5 +1,6 @@
 """Labels and texts as targets: classes, numbers, labels of words, tokens of language models."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,7 +51,10 @@ def test_a_causal_model_classifies_by_the_last_token():
 def test_scores_of_classes_count_each_class():
     scores = class_scores(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0]), ["a", "b", "c"], "texts")
     assert scores["value"] == 0.75 and scores["baseline"] == 0.75
-    assert scores["f1"] == pytest.approx({"a": 0.8, "b": 2 / 3, "c": 0})
+    assert scores["f1"] == {"a": pytest.approx(0.8), "b": pytest.approx(2 / 3), "c": None}
+    assert scores["macro_f1"] == pytest.approx((0.8 + 2 / 3) / 2)
+    wrong = class_scores(np.array([0, 0]), np.array([0, 2]), ["a", "b", "c"], "texts")
+    assert wrong["f1"] == {"a": pytest.approx(2 / 3), "b": None, "c": 0}
 
 
 NUMBERS = Examples("abc", None, ["1", 3.0, "8"])
@@ -62,12 +66,63 @@ def test_a_regression_trains_on_standardised_numbers():
     np.testing.assert_allclose([targets.mean(), targets.std()], [0, 1], atol=1e-6)
     results = number_scores(np.array([1.0, 3.0, 8.0]), np.array([1.0, 4.0, 9.0]), 4)
     assert results["value"] == pytest.approx(2 / 3) and results["baseline"] == pytest.approx(8 / 3)
+    assert results["r2"] == pytest.approx(1 - 2 / 26)
+    for equal in ([3.0], [3.0, 3.0]):  # whose variance is 0
+        assert number_scores(np.array(equal), np.array(equal) - 1, 1.0)["r2"] is None
 
 
-def test_a_boolean_of_json_is_no_number():
-    labels = Examples("ab", None, [2.0, True])
-    with pytest.raises(ValueError, match="'label' must have finite numbers. Received: True."):
+@pytest.mark.parametrize(
+    "label", [True, "1_05", "\uff11", "nan", "1e999", 10**400, None, "1,5", ""]
+)
+def test_what_is_no_finite_number_is_refused_with_its_line(label):
+    labels = Examples("ab", None, [" -2.5e1 ", label], [2, 7], "a.jsonl")
+    message = (
+        f"'label' must have finite numbers. Received: {label!r} in line 7 of the file a.jsonl."
+    )
+    with pytest.raises(ValueError, match=f"{re.escape(message)}$"):
         Regression({"train": labels}, parse("--task", "regression"))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["pos", "pos "],
+        ["pos", "pos\u200b"],
+        ["on  time", "on\u00a0time"],
+        ["\u00e4", "a\u0308"],
+        [1, 1.0],
+        ["1", "+1.00"],
+        [1, True],
+        ["0", False],
+        [1000, "1e3"],
+    ],
+)
+def test_labels_that_differ_by_their_writing_are_refused_with_their_lines(labels):
+    texts, lines, message = "abc", [3, 2, 5], "'label' must write each label in one way. Received: "
+    for task, row in ((Classification, lambda label: label), (Tagging, lambda label: [label])):
+        train = Examples(texts, None, [*map(row, ["other", *labels])], lines, "a.jsonl")
+        with pytest.raises(ValueError, match=message) as error:
+            task({"train": train}, parse())
+        for line in (2, 5):
+            assert f"in line {line} of the file a.jsonl" in str(error.value)
+    train = Examples("ab", None, ["other", labels[0]], lines, "a.jsonl")
+    with pytest.raises(ValueError, match=f"{message}.*in row 1"):
+        Classification({"train": train, "valid": Examples("a", None, labels[1:])}, parse())
+
+
+def test_labels_of_different_meaning_stay_apart(capsys):
+    long = ["9007199254740993", "9007199254740992"]  # equal as floats
+    names = ["1_05", "105", "a b", "ab", "true", "2", *long]
+    assert classification(names).names == sorted(names) and not capsys.readouterr().out
+    assert classification(["US", "us"]).names == ["US", "us"]
+    assert "differ by capitals are not the same: 'US' in row 1 and 'us'" in capsys.readouterr().out
+
+
+def test_a_label_that_training_lacks_is_named_with_its_line():
+    train = Examples("ab", None, ["x", "y"], [2, 3], "a.csv")
+    valid = Examples("ab", None, ["x", "z"], [2, 5], "b.csv")
+    with pytest.raises(ValueError, match="rows of valid .* 'z', .* in line 5 of the file b.csv"):
+        Classification({"train": train, "valid": valid}, parse())
 
 
 @pytest.mark.slow
@@ -127,7 +182,7 @@ def test_the_first_token_of_a_word_has_its_label():
 
 def test_a_row_needs_a_label_for_each_word():
     examples = Examples(["a b", "c d e"], None, ["x y", "x y"])
-    with pytest.raises(ValueError, match="Row 2 of train .* Received: 3 words and 2 labels"):
+    with pytest.raises(ValueError, match="3 words and 2 labels in row 2."):
         Tagging({"train": examples}, parse("--task", "tokens"))
 
 

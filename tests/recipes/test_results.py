@@ -1,12 +1,15 @@
 """The table of several cards; the rows of the page of recipes are those of their cards."""
 
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 
 from recipes import results
+from recipes.common.files import write_json
+from recipes.control import returns
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| \[[^\]]+\]\(([a-z_]+/cards/[^)]+\.json)\) \|")
@@ -86,8 +89,30 @@ def test_a_file_that_is_no_card_is_reported(files, tmp_path, capsys):
     assert results.main([str(tmp_path / "none.json")]) == 2
     assert "none.json" in capsys.readouterr().err
     assert results.main([files[0], "--curves", str(tmp_path / "x.png"), "--metric", "speed"]) == 2
-    assert "no speed in each epoch of long" in capsys.readouterr().err
+    assert "no speed in any epoch of long" in capsys.readouterr().err
     assert not (tmp_path / "x.png").exists()
+
+
+def test_numbers_that_are_not_finite_are_null_in_cards(files, tmp_path, capsys):
+    """JSON has no NaN, although Python reads it: then it calls `parse_constant`."""
+    history = [{"epoch": n, "val_bits_per_character": x} for n, x in enumerate([math.nan, 2.0])]
+    changes = {"history": history, "losses": (math.inf, {"a": [-math.inf, 1, "NaN"]})}
+    path = tmp_path / "diverged.json"
+    write_json(path, card(math.nan, **changes))
+    content = json.loads(path.read_text(), parse_constant=pytest.fail)
+    assert content["losses"] == [None, {"a": [None, 1, "NaN"]}]
+    assert content["history"] == [{**history[0], "val_bits_per_character": None}, history[1]]
+    picture = tmp_path / "curves.png"
+    assert results.main([*files, str(path), "--curves", str(picture)]) == 0
+    assert "| nan bits per character |" in capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_agent_without_a_return_is_the_last():
+    values = {"a": None, "b": 1.0, "c": 3.0}
+    cards = {n: [{"results": {"test": {"value": x}}, "parameters": 5}] for n, x in values.items()}
+    assert returns.best_of(cards) == "c with a return of 3.000"
+    assert [line[3] for line in returns.table(cards)[2:]] == ["c", "b", "a"]
 
 
 def test_the_rows_of_the_page_are_those_of_their_cards():
