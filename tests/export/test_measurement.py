@@ -15,12 +15,19 @@ from fork_server import run_python
 
 from keras_attn import export, models, text
 from keras_attn.export import measurement
-from keras_attn.export.__main__ import main
+from keras_attn.export.__main__ import _read_lines, main
 from keras_attn.export.measured_process import OPENERS, ExportProcess, form_of, open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
 
 LINES = ["ab", "", "dcb", "u", "opop"]
 LONGEST = 7
+
+
+def test_a_file_of_lines_has_the_lines_of_its_references(tmp_path):
+    """A mark of the byte order is no part of a line, and a carriage return in one ends none."""
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\nt\rwo\nthree")
+    assert _read_lines(path, 7) == ["one", "t\rwo", "three"]
 
 
 class ScriptedProcess:
