@@ -52,8 +52,13 @@ class Bias(ScoreLayer):
         )
 
     def of_pairs(self, i, j):
-        """Return (B, N, T, S) for positions, int32 (B or 1, N or 1, T) and (B or 1, N or 1, S)."""
-        distances = i[..., :, None] - j[..., None, :]
+        """Return (B, N, T, S) for positions that broadcast, as those of a pattern's `mask_mod`.
+
+        Args:
+            i: int32 (B or 1, N or 1, T, 1), positions of queries.
+            j: int32 (B or 1, N or 1, 1, S), positions of keys.
+        """
+        distances = i - j
         shape = ops.shape(distances)
         flat = self.distance_vector(ops.reshape(distances, (-1,)))
         by_head = ops.reshape(flat, (ops.shape(flat)[0], *shape))  # (N, B, N or 1, T, S)
@@ -116,8 +121,7 @@ class ALiBi(Bias):
 
     def of_pairs(self, i, j):
         # Positions are subtracted as integers: float32 cannot tell distant neighbours apart.
-        distances = ops.abs(i[..., :, None] - j[..., None, :])
-        return ops.cast(distances, "float32") * -self.slopes[:, None, None]
+        return ops.cast(ops.abs(i - j), "float32") * -self.slopes[:, None, None]
 
 
 @register
@@ -199,7 +203,7 @@ class T5Bias(Bias):
         return self._of_each_head(distances[None], (-1, 1))
 
     def of_pairs(self, i, j):
-        return self._of_each_head(i[..., :, None] - j[..., None, :], (-1, 1, 1))
+        return self._of_each_head(i - j, (-1, 1, 1))
 
     def _of_each_head(self, distances, head_shape):
         """Return the bias of distances, to which heads of shape `head_shape` are broadcast."""

@@ -129,12 +129,17 @@ class Sum(ScoreLayer):
             vector = ops.cast(tables["biases"], total.dtype)[:, None]  # (N, 1, L + 1)
             ones = ops.ones((1, query.shape[1], size(query, 2), 1), total.dtype)
             total = total + distance_products(ones, vector, distances, needed)
-        i, j = positions_by_head(query_positions), positions_by_head(key_positions)
+        i = ops.expand_dims(positions_by_head(query_positions), -1)
+        j = ops.expand_dims(positions_by_head(key_positions), -2)
         for bias in pairwise:
-            found = bias.of_pairs(i, j)
-            name = f"{type(bias).__name__}.of_pairs"
-            check_shape(found, name, tuple(total.shape), broadcast=True)
-            total = total + ops.cast(found, total.dtype)
+            term, name = bias.of_pairs(i, j), f"{type(bias).__name__}.of_pairs"
+            if len(term.shape) > 4:  # as of version 0.2.0, whose positions had no axis to broadcast
+                raise ValueError(
+                    f"`{name}` must use its positions as they are, such as `i - j`: they broadcast "
+                    f"to the pairs without new axes. Received: shape={tuple(term.shape)}."
+                )
+            check_shape(term, name, tuple(total.shape), broadcast=True)
+            total = total + ops.cast(term, total.dtype)
         return total
 
 

@@ -146,7 +146,7 @@ class FirstBlockCounts(scores.Bias):
     """In inference the peer draws block 0 for each random block, which counts it again."""
 
     def of_pairs(self, i, j):
-        i, j = i[..., :, None] // BLOCK, j[..., None, :] // BLOCK
+        i, j = i // BLOCK, j // BLOCK
         again = (j == 0) & (i > 0) & (i < LAST)
         return ops.where(again, np.log(1.0 + NUM_RANDOM), 0.0)
 

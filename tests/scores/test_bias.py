@@ -14,7 +14,7 @@ from marks import slow
 
 from keras_attn import scores
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import Local, PerHead, Strided
+from keras_attn.patterns import Local, Pattern, PerHead, Strided
 from keras_attn.scores import ALiBi, Bias, DotProduct, Relative, SoftCap, Sum, T5Bias
 
 
@@ -99,7 +99,7 @@ class OfPlaces(Bias):
         self.row = self.add_weight((7,), "normal", name="row")
 
     def of_pairs(self, i, j):
-        return ops.take(self.row, (2 * i[..., :, None] + j[..., None, :]) % 7)
+        return ops.take(self.row, (2 * i + j) % 7)
 
 
 @pytest.mark.slow
@@ -221,6 +221,33 @@ def test_a_bias_of_another_shape_is_refused(method, shape, sentence):
     layer, x = MultiHeadAttention(2, H, score=DotProduct() + own()), oracles.random(1, 5, 6)
     with pytest.raises(ValueError, match=sentence):
         layer(x, x)
+
+
+def test_positions_of_pairs_broadcast_as_those_of_a_pattern():
+    """One rule serves both, of positions in one row, in a batch, and by head."""
+
+    def rule(self, i, j):
+        return (i == j) | ((3 * i + 5 * j) % 7 < 4)
+
+    own = type("Own", (Bias,), {"of_pairs": lambda *a: ops.where(rule(*a), 0.0, -1e9)})
+    pattern = type("Rule", (Pattern,), {"mask_mod": rule})()
+    layer = MultiHeadAttention(2, H, score=DotProduct() + own())
+    plain = MultiHeadAttention(2, H, pattern=pattern)
+    x = oracles.random(3, 5, 6)
+    plain.build(x.shape, x.shape)
+    layer.build(x.shape, x.shape)
+    layer.set_weights(plain.get_weights())
+    positions = np.random.default_rng(0).permuted(np.tile(np.arange(11), (3, 1)), axis=1)[:, :5]
+    for of_rows in ({}, {"query_positions": positions, "key_positions": positions}):
+        np.testing.assert_allclose(layer(x, x, **of_rows), plain(x, x, **of_rows), atol=1e-5)
+
+
+def test_positions_with_new_axes_are_refused():
+    """Those of version 0.2.0 lacked the axes."""
+    own = {"of_pairs": lambda self, i, j: i[..., :, None] - j[..., None, :]}
+    score, x = DotProduct() + type("Own", (Bias,), own)(), oracles.random(1, 5, 6)
+    with pytest.raises(ValueError, match=r"such as `i - j`.*Received: shape=\(1, 1, 5, 1, 5\)"):
+        MultiHeadAttention(2, H, score=score)(x, x)
 
 
 def test_sums_are_flat_and_readable():
