@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn import positions, scores
+from keras_attn import norms, positions, registry, residuals, scores
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
@@ -69,6 +69,25 @@ def position_of(identifier, embedding, name="position"):
     position = positions.get(identifier, dtype=embedding.dtype_policy)
     name_layers({name: position})
     return position
+
+
+def split_position(identifier):
+    """Return the position for a name or an object that a model adds to embeddings, or None.
+
+    Return with it a function that makes the position of the heads of one attention, or None.
+    """
+    position = None if identifier is None else positions.get(identifier)
+    if position is None or not position.acts_on_heads:
+        return position, lambda: None
+    return None, lambda: registry.copy(position)
+
+
+def residual_of(identifier, norm):
+    """Return the residual for a name or an object; `norm` is the norm of one made from a name."""
+    residual = residuals.get(identifier)
+    if not isinstance(identifier, str) or isinstance(residual.norm, norms.NoNorm):
+        return residual
+    return residuals.get(identifier, norm=norm)
 
 
 def real_tokens(token_ids, pad_id):

@@ -1,13 +1,36 @@
-"""`transformer` and `universal_transformer` with any score and pattern."""
+"""Builders of models with any score and pattern, position and residual."""
 
+import keras
 import numpy as np
 import oracles
 import pytest
 from keras import ops
 from marks import slow
 
-from keras_attn.models import transformer, universal_transformer
+from keras_attn import residuals
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.depth import Stack
+from keras_attn.generation import generate
+from keras_attn.layers import (
+    FeedForward,
+    GatedFeedForward,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.models import (
+    CausalLanguageModel,
+    bert,
+    gpt,
+    llama,
+    transformer,
+    universal_transformer,
+)
+from keras_attn.norms import LayerNorm, NoNorm, RMSNorm
+from keras_attn.ops.activations import gelu_tanh
 from keras_attn.patterns import AdaptiveSpan, Global, Local
+from keras_attn.positions import Rotary
+from keras_attn.residuals import ReZero
 from keras_attn.scores import Additive, ALiBi, DotProduct, Relative
 
 SIZES = {
@@ -87,3 +110,69 @@ def test_cross_attention_has_no_distances(build):
     assert all(layer.pattern.simple_rule == "full" for layer in cross)
     *_, cross = attentions(made(build, score="additive"))
     assert all(isinstance(layer.score, Additive) for layer in cross)
+
+
+def causal(attention, norm, **model):
+    """A model like those of the builders, made by hand of other values."""
+    block = TransformerBlock(
+        attention, model.pop("feed_forward"), residual=residuals.SandwichNorm(norm=norm)
+    )
+    return CausalLanguageModel(depth=Stack([block], name="depth"), **model)
+
+
+def test_other_values_by_argument_make_the_model_of_these_values():
+    """`gpt` with ALiBi and no position, `llama` with a position that is added, `bert` with one of
+    heads: as the same layers put together by hand."""
+    sizes = {**SIZES, "dropout": 0.0}
+    alibi = {"score": DotProduct() + ALiBi(), "residual": "sandwich_norm"}
+    feed_forward = {"feed_forward": FeedForward(11, gelu_tanh)}
+    embedding = TokenEmbedding(17, 6, scaled=False)
+    attention = MultiHeadAttention(3, 2, score=DotProduct() + ALiBi(), pattern=Local(3))
+    pairs = [
+        (
+            gpt(**sizes, **alibi, position=None, pattern=Local(3), epsilon=1e-2),
+            causal(attention, LayerNorm(1e-2), embedding=embedding, **feed_forward),
+        ),
+        (
+            llama(**sizes, **alibi, position="sinusoidal", tied=True, epsilon=1e-2),
+            causal(
+                MultiHeadAttention(
+                    3, 2, score=DotProduct() + ALiBi(), pattern="causal", use_bias=False
+                ),
+                RMSNorm(1e-2),
+                embedding=TokenEmbedding(17, 6, scaled=False),
+                feed_forward=GatedFeedForward(11),
+                position="sinusoidal",
+            ),
+        ),
+    ]
+    for built, by_hand in pairs:
+        assert [w.shape for w in built.weights] == [w.shape for w in by_hand.weights]
+        oracles.scramble(built, scale=0.5)
+        by_hand.set_weights(built.get_weights())
+        expected = np.asarray(by_hand(TARGET))
+        np.testing.assert_allclose(built(TARGET), expected, atol=1e-5)
+        assert np.abs(expected - np.asarray(by_hand(TARGET[:, ::-1]))).max() > 0.1
+    model = bert(**sizes, position="rotary", residual="re_zero", score="additive")
+    (block,) = model.encoder.blocks
+    assert model.position is None and isinstance(block.attention.position, Rotary)
+    assert isinstance(block.residual, ReZero) and isinstance(block.residual.norm, NoNorm)
+    assert isinstance(block.attention.score, Additive) and model.max_length is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [gpt, bert, llama])
+def test_models_of_other_values_are_saved_and_generate(build, tmp_path):
+    values = {"score": DotProduct() + ALiBi(), "position": None, "residual": "post_norm"}
+    model = build(**{**SIZES, "num_layers": 2}, **values, epsilon=1e-3)
+    norms = [layer for layer in flatten_layers(model) if type(layer) in (LayerNorm, RMSNorm)]
+    assert len(norms) >= 4 and all(norm.epsilon == 1e-3 for norm in norms)
+    depth = model.encoder if build is bert else model.depth
+    assert len({id(block.attention.score) for block in depth.blocks}) == 2
+    oracles.scramble(model)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(TARGET), model(TARGET))
+    if build is not bert:
+        ids = [np.asarray(generate(x, TARGET, max_length=5)) for x in (model, loaded)]
+        np.testing.assert_array_equal(*ids)

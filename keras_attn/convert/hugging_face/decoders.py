@@ -561,7 +561,7 @@ class Gemma2(Gemma):
             **super().choices(config),
             "score": self.score(config),
             "pattern": window_pattern(windows(config, self.types(config))),
-            "residual": residuals.SandwichNorm,
+            "residual": "sandwich_norm",
             "logits_cap": _cap(config, "final_logit_softcapping", self.default_logits_cap),
         }
 

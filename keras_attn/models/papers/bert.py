@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_attn import depth, layers, norms, positions, residuals
+from keras_attn import depth, layers, norms, positions, registry, scores
+from keras_attn.models import assembly
 from keras_attn.models.encoder_models import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
 from keras_attn.patterns.per_layer import pattern_of
@@ -24,6 +25,9 @@ def bert(
     attention=layers.MultiHeadAttention,
     scaled=False,
     name="bert",
+    score="scaled_dot",
+    position="learned",
+    residual="post_norm",
 ):
     """Build BERT, a bidirectional encoder that predicts masked tokens.
 
@@ -41,7 +45,7 @@ def bert(
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
         dropout: float. Dropout rate of the embeddings, of the attention weights and of the
             sublayers' outputs.
-        max_length: int. Number of positions.
+        max_length: int. Number of learned positions.
         num_segments: int. Number of segments that a text may have.
         pattern: name or object of the pattern axis, or a function of the layer's index.
         activation: name or function, of the feed-forward layers and of the head.
@@ -50,6 +54,7 @@ def bert(
         attention: class of the attention layers, or a function with the arguments of
             `MultiHeadAttention`.
         scaled: bool. If True, the tokens' embeddings are multiplied by the root of `hidden_dim`.
+        score, position, residual: as `gpt`.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -65,19 +70,25 @@ def bert(
 
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3 and appendix A.
     """
+    score, norm = scores.get(score), norms.LayerNorm(epsilon)
     normal = keras.initializers.TruncatedNormal(stddev=0.02)
+    if position == "learned":
+        position = positions.Learned(max_length, embeddings_initializer=normal)
+    position, position_of_heads = assembly.split_position(position)
 
     def block(index):
         return layers.TransformerBlock(
             attention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
+                score=registry.copy(score),
                 pattern=pattern_of(pattern, index),
+                position=position_of_heads(),
                 dropout=dropout,
                 kernel_initializer=normal,
             ),
             layers.FeedForward(intermediate_dim, activation, kernel_initializer=normal),
-            residual=residuals.PostNorm(norm=norms.LayerNorm(epsilon)),
+            residual=assembly.residual_of(residual, norm),
             dropout=dropout,
         )
 
@@ -86,7 +97,7 @@ def bert(
     )
     return MaskedLanguageModel(
         embedding=embedding,
-        position=positions.Learned(max_length, embeddings_initializer=normal),
+        position=position,
         segment=layers.SegmentEmbedding(num_segments, embeddings_initializer=normal),
         norm=norms.LayerNorm(epsilon),
         encoder=depth.Stack(block, num_layers, name="encoder"),

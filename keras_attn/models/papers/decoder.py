@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_attn import depth, layers, norms, patterns, registry, residuals, scores
+from keras_attn import depth, layers, norms, patterns, registry, scores
 from keras_attn.initializers import redraw
+from keras_attn.models import assembly
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
 from keras_attn.patterns.per_layer import pattern_of
@@ -25,7 +26,8 @@ def decoder(
     sinks=False,
     has_qk_norm=False,
     use_bias=False,
-    residual=residuals.PreNorm,
+    added_position=None,
+    residual="pre_norm",
     norm=None,
     scaled=False,
     logits_cap=None,
@@ -40,7 +42,7 @@ def decoder(
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim, dropout: as `llama`.
         feed_forward: function from the initializer of kernels to the feed-forward layer of a block.
-        position: function from the layer's index to the rotary position of its attention.
+        position: function from the layer's index to the position of its attention's heads.
         num_key_value_heads: int. Heads of keys and values; by default `num_heads`.
         key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
         score: name or object of the score axis, of which each attention has a copy.
@@ -48,8 +50,10 @@ def decoder(
         sinks: bool. If True, each head has a sink.
         has_qk_norm: bool. If True, queries and keys have norms.
         use_bias: bool. If True, the projections of the attention have biases.
-        residual: class of the residuals.
-        norm: the norm of the residuals, and of queries and keys; by default `RMSNorm(1e-6)`.
+        added_position: the position that is added to embeddings; None for none.
+        residual: name or object of the residual axis.
+        norm: the norm of a residual made from a name, and of queries and keys; by default
+            `RMSNorm(1e-6)`.
         scaled: bool. If True, embeddings are multiplied by the root of `hidden_dim`.
         logits_cap: float. Bound of the model's logits, which are tied then; None for none.
         tied: bool. If True, the logits share the token table.
@@ -78,7 +82,7 @@ def decoder(
                 kernel_initializer=normal,
             ),
             feed_forward(normal),
-            residual=residual(norm=norm),
+            residual=assembly.residual_of(residual, norm),
             dropout=dropout,
         )
 
@@ -91,6 +95,7 @@ def decoder(
             embeddings_initializer=normal,
             logits_cap=logits_cap,
         ),
+        position=added_position,
         depth=depth.Stack(block, num_layers, name="depth"),
         head=None if tied else untied_head(vocabulary_size, normal),
         name=name,

@@ -1,6 +1,6 @@
 """Gemma 2 (Gemma Team, 2024)."""
 
-from keras_attn import layers, norms, positions, residuals, scores
+from keras_attn import layers, norms, positions, scores
 from keras_attn.models.papers.decoder import decoder, windows_in_turn
 from keras_attn.ops.activations import gelu_tanh
 
@@ -77,7 +77,7 @@ def gemma(
         key_dim=key_dim,
         score=scores.SoftCap(scores.DotProduct(), attention_cap),
         pattern=windows_in_turn(window),
-        residual=residuals.SandwichNorm,
+        residual="sandwich_norm",
         norm=norms.RMSNorm(epsilon, offset=1.0),
         scaled=True,
         logits_cap=logits_cap,

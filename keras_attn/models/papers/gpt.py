@@ -4,7 +4,8 @@ import math
 
 import keras
 
-from keras_attn import depth, layers, norms, positions, residuals
+from keras_attn import depth, layers, norms, positions, registry, scores
+from keras_attn.models import assembly
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.checks import check_sizes
@@ -25,6 +26,9 @@ def gpt(
     epsilon=1e-5,
     pad_id=0,
     name="gpt",
+    score="scaled_dot",
+    position="learned",
+    residual="pre_norm",
 ):
     """Build GPT-2, a causal stack that predicts the next token.
 
@@ -46,11 +50,16 @@ def gpt(
         intermediate_dim: int. Width F of the feed-forward layers.
         dropout: float. Dropout rate of the embeddings, of the attention weights and of the
             sublayers' outputs.
-        max_length: int. Number of positions.
+        max_length: int. Number of learned positions.
         pattern: name or object of a causal pattern, or a function of the layer's index.
         activation: name or function, of the feed-forward layers.
         epsilon: float. Of the norms.
         pad_id: int. The id of padding; None for none.
+        score: name or object of the score axis, of which each attention has a copy.
+        position: "learned", or a name or object of the position axis; one that acts on heads, such
+            as "rotary", is that of each attention. None for none, as with `ALiBi`.
+        residual: name or object of the residual axis. An object holds its norm; one made from a
+            name has the model's.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -67,22 +76,29 @@ def gpt(
         section 2.3.
     """
     check_sizes(num_layers=num_layers)
+    score, norm = scores.get(score), norms.LayerNorm(epsilon)
     normal = keras.initializers.RandomNormal(stddev=0.02)
     # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))
     init = {"kernel_initializer": normal, "output_initializer": into_residual}
+
+    if position == "learned":
+        position = positions.Learned(max_length, embeddings_initializer=normal)
+    position, position_of_heads = assembly.split_position(position)
 
     def block(index):
         return layers.TransformerBlock(
             layers.MultiHeadAttention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
+                score=registry.copy(score),
                 pattern=pattern_of(pattern, index),
+                position=position_of_heads(),
                 dropout=dropout,
                 **init,
             ),
             layers.FeedForward(intermediate_dim, activation, **init),
-            residual=residuals.PreNorm(norm=norms.LayerNorm(epsilon)),
+            residual=assembly.residual_of(residual, norm),
             dropout=dropout,
         )
 
@@ -90,7 +106,7 @@ def gpt(
         embedding=layers.TokenEmbedding(
             vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
         ),
-        position=positions.Learned(max_length, embeddings_initializer=normal),
+        position=position,
         depth=depth.Stack(block, num_layers, name="depth"),
         dropout=dropout,
         name=name,

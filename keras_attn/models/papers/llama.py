@@ -1,6 +1,7 @@
 """Llama (Touvron et al., 2023)."""
 
 from keras_attn import layers, norms, positions
+from keras_attn.models import assembly
 from keras_attn.models.papers.decoder import decoder
 
 
@@ -19,6 +20,9 @@ def llama(
     tied=False,
     pad_id=0,
     name="llama",
+    score="scaled_dot",
+    position="rotary",
+    residual="pre_norm",
 ):
     """Build Llama 1, 2 or 3, a causal stack with rotary positions and gates.
 
@@ -38,12 +42,14 @@ def llama(
         intermediate_dim: int. Width F of the gated feed-forward layers, about 8/3 D.
         dropout: float. Dropout rate of the sublayers' outputs.
         num_key_value_heads: int. Heads of keys and values; by default `num_heads`.
-        pattern: name or object of a causal pattern.
+        pattern: name or object of a causal pattern, or a function of the layer's index.
         max_wavelength: float. Base of the rotary positions; Llama 3 has 500,000.
         scaling: a `keras_attn.positions.RotaryScaling`; None for none.
         epsilon: float. Of the norms; Llama 2 and 3 have 1e-5.
         tied: bool. If True, the logits share the token table, as in the smaller ones of Llama 3.2.
         pad_id: int. The id of padding; None for none.
+        score, residual: as `gpt`.
+        position: "rotary", by `max_wavelength` and `scaling`, or as `gpt`.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -61,16 +67,22 @@ def llama(
         key-value heads: [Llama 2, 2023](https://arxiv.org/abs/2307.09288), section 2.2;
         [Llama 3, 2024](https://arxiv.org/abs/2407.21783), section 3.2.
     """
+    if position == "rotary":
+        position = positions.Rotary(max_wavelength, "half", scaling=scaling)
+    position, position_of_heads = assembly.split_position(position)
     return decoder(
         vocabulary_size,
         num_layers,
         num_heads,
         hidden_dim,
         lambda normal: layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal),
-        lambda index: positions.Rotary(max_wavelength, "half", scaling=scaling),
+        lambda index: position_of_heads(),
+        added_position=position,
         dropout=dropout,
         num_key_value_heads=num_key_value_heads,
+        score=score,
         pattern=pattern,
+        residual=residual,
         norm=norms.RMSNorm(epsilon),
         tied=tied,
         pad_id=pad_id,
