@@ -36,6 +36,12 @@ def num_replicas():
 
 
 @per_backend
+def replica_number():
+    """Return the number of this replica, from 0; 0 where there is one, and on JAX."""
+    return 0
+
+
+@per_backend
 def num_shares():
     """Return the number of devices among which a batch is divided; JAX's variables are global."""
     distribution = keras.distribution.distribution()
@@ -174,8 +180,22 @@ def refuse_model_parallel(name=None):
 
 
 def mean_over_replicas(values, count):
-    """Return the sum of `values` divided by the number of units on all replicas.
+    """Return the sum of `values` divided by the number of units, both of all replicas.
 
-    Keras divides the loss of each replica by the number of replicas.
+    The gradient is that of this replica's values, times the number of replicas, by which Keras
+    divides the losses that a layer adds.
     """
-    return ops.sum(values) * num_replicas() / ops.maximum(replica_sum(count), 1)
+    mean = ops.sum(values) / ops.maximum(replica_sum(count), 1)
+    return share_of_sum(mean) * num_replicas()
+
+
+def share_of_sum(x):
+    """Return the sum of `x` over all R replicas divided by R, with the gradient of `x`.
+
+    Keras adds the replicas' gradients up. The loss that it shows is R times the mean of their
+    losses by rows: that of one device only if replicas with other numbers of rows have one value.
+    """
+    total = replica_sum(x)
+    if total is x:
+        return x
+    return x + ops.stop_gradient(total / num_replicas() - x)

@@ -165,6 +165,11 @@ def num_replicas():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
+def replica_number():
+    context = tf.distribute.get_replica_context()
+    return 0 if context is None else context.replica_id_in_sync_group
+
+
 def num_shares():
     return num_replicas()
 

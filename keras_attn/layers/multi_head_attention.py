@@ -27,8 +27,8 @@ from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.layers.low_rank import LowRankKernels
 from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape, check_sizes
-from keras_attn.ops.random import RepeatedSeed
-from keras_attn.ops.shapes import merge_heads, rows_to_heads, rows_to_sequence
+from keras_attn.ops.random import RepeatedSeed, replica_seed
+from keras_attn.ops.shapes import as_axes, merge_heads, rows_to_heads, rows_to_sequence
 from keras_attn.patterns.causal import make_causal
 
 DENSE = patterns.Dense()
@@ -84,8 +84,8 @@ class HeadProjections(LowRankKernels):
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         check_sizes(num_heads=num_heads, key_dim=key_dim, value_dim=self.value_dim)
         check_sizes(num_key_value_heads=self.num_key_value_heads)
-        if output_shape is not None:
-            check_sizes(output_shape=output_shape)
+        for size in as_axes(output_shape):
+            check_sizes(output_shape=size)
         if num_heads % self.num_key_value_heads:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
@@ -121,7 +121,7 @@ class HeadProjections(LowRankKernels):
             self._add_projection("gate", query_shape[-1:], outputs)
         values = shared // self.heads_per_value, self.value_dim
         self._add_projection("value", value_shape[-1:], values)
-        self._add_projection("output", outputs, (self.output_shape or query_shape[-1],))
+        self._add_projection("output", outputs, as_axes(self.output_shape) or query_shape[-1:])
         if self.position is not None:
             registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
         for norm, count in ((self.qk_norm, heads), (self.key_norm, shared)):
@@ -262,11 +262,11 @@ class HeadProjections(LowRankKernels):
     def project_output(self, x, query):
         """Project merged heads, rows x (B * T, N * H), which the layer made of `query`.
 
-        A gate of `query` scales them before. Return (B, T, D), or (B, D) for a `query` (B, D).
+        A gate of `query` scales them before. Return (B, T, *D), or (B, *D) for a `query` (B, D).
         """
         if self.use_gate:
             x = x * ops.sigmoid(self._multiply(query, "gate"))
-        return rows_to_sequence(self._multiply(x, "output"), like=query)
+        return rows_to_sequence(self._multiply(x, "output"), query, self.axes["output"][1])
 
     def _multiply(self, x, *names):
         """Multiply rows (B * T, D) by the joined kernels as one matrix, and add the biases."""
@@ -340,7 +340,7 @@ class MultiHeadAttention(HeadProjections):
         num_key_value_heads: int. Heads of keys and values, each shared by equally many heads of
             queries; by default N.
         dropout: float. Dropout rate of the attention weights.
-        output_shape: int. Size of the output; by default that of `query`.
+        output_shape: int, or a tuple for several axes; by default the width of `query`.
         implementation: "dense" for the whole matrix of scores, "blockwise" for the pattern's plan,
             or "auto" for the plan where it computes fewer scores or needs much less memory. Calls
             with positions, an `attention_mask` or a cache of keys always take the matrix. With
@@ -376,9 +376,9 @@ class MultiHeadAttention(HeadProjections):
         return_attention_scores: bool. They are a matrix: what a plan saves is lost.
 
     Returns:
-        (B, T, output_shape); then, if asked for, the scores (B, N, T, S) float32, whose rows sum to
-        1, to less with `sinks`, or to 0 where nothing may be attended; then, with `cache`, the new
-        cache.
+        (B, T, *output_shape); then, if asked for, the scores (B, N, T, S) float32, whose rows sum
+        to 1, to less with `sinks`, or to 0 where nothing may be attended; then, with `cache`, the
+        new cache.
 
     Raises:
         ValueError: if a size is below 1, `num_heads` is not a multiple of `num_key_value_heads`,
@@ -633,7 +633,7 @@ class MultiHeadAttention(HeadProjections):
         return self._drop if self.dropout else None, self.seed_generator.next()
 
     def _drop(self, weights, seed):
-        return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
+        return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(replica_seed(seed)))
 
     def compute_output_spec(self, *args, **kwargs):
         arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
@@ -641,7 +641,7 @@ class MultiHeadAttention(HeadProjections):
             return super().compute_output_spec(*args, **kwargs)
         query, value = arguments["query"], arguments.get("value")
         self.check_inputs(query, value, arguments.get("key"), None)
-        shape = (*query.shape[:-1], self.output_shape or query.shape[-1])
+        shape = (*query.shape[:-1], *self.axes["output"][1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not arguments.get("return_attention_scores"):
             return output

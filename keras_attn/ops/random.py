@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_attn.backend.replicas import num_replicas, replica_number
+
 
 def stateless_normal(shape, seed):
     """Return normal float32 numbers, equal on every backend, eagerly, in graphs and under XLA.
@@ -57,3 +59,20 @@ def split_seed(seed, count):
     # Far apart: the seeds of the next calls are adjacent integers.
     parts = ops.arange(count, dtype="int32") * 32452843
     return ops.cast(seed, "int32") + ops.stack([parts, parts * 0], axis=-1)  # (count, 2)
+
+
+def replica_seed(seed):
+    """Return another seed for each replica of a `tf.distribute` strategy; the first keeps its own.
+
+    Replicas have equal states of their generators, so equal seeds would drop the same weights.
+    """
+    number = replica_number()
+    if isinstance(number, int) and number == 0:
+        return seed
+    part = ops.cast(number, seed.dtype) * 49979687
+    return seed + ops.stack([part, part * 0])
+
+
+def replica_seeds(generator):
+    """Return the generator, under `tf.distribute` one of this replica's seed of a call."""
+    return generator if num_replicas() == 1 else RepeatedSeed(replica_seed(generator.next()))

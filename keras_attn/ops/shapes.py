@@ -116,11 +116,22 @@ def merge_heads(x):
     return ops.reshape(x, (-1, hidden_dim))
 
 
-def rows_to_sequence(rows, like):
-    """(B * T, F) -> (B, T, F), for B and T of `like` (B, T, D); as it is for `like` (B, D)."""
-    if len(like.shape) == 2:
+def as_axes(sizes):
+    """Return the sizes of axes as a tuple: of one size, of several, or of None for none."""
+    if sizes is None:
+        return ()
+    return tuple(sizes) if isinstance(sizes, (list, tuple)) else (sizes,)
+
+
+def rows_to_sequence(rows, like, axes=None):
+    """(B * T, F) -> (B, T, F), for B and T of `like` (B, T, D); as it is for `like` (B, D).
+
+    `axes` are the sizes of several axes in the place of F, their product.
+    """
+    axes = axes or rows.shape[-1:]
+    if len(like.shape) == 2 and len(axes) == 1:
         return rows
-    return ops.reshape(rows, (*known_shape(like)[:-1], rows.shape[-1]))
+    return ops.reshape(rows, (*known_shape(like)[:-1], *axes))
 
 
 def rows_to_heads(rows, heads, like):

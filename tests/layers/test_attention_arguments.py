@@ -24,6 +24,7 @@ X, Y = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
         ({"key_dim": 0}, r"`key_dim`.*key_dim=0"),
         ({"value_dim": 0}, r"`value_dim`.*value_dim=0"),
         ({"output_shape": 0}, r"`output_shape`.*output_shape=0"),
+        ({"output_shape": (3, 0)}, r"`output_shape`.*output_shape=0"),
         ({"num_key_value_heads": 0}, r"`num_key_value_heads`.*num_key_value_heads=0"),
         ({"num_key_value_heads": 4}, r"multiple.*num_heads=6, num_key_value_heads=4"),
         ({"dropout": 1.0}, r"`dropout`.*dropout=1.0"),
@@ -189,6 +190,24 @@ def test_symbolic_shapes():
     for batch, length in ((1, 2), (3, 4)):
         outputs = model([np.ones((batch, length, 8)), np.ones((batch, 5, 6))])
         assert [tuple(x.shape) for x in outputs] == [(batch, length, 9), (batch, 2, length, 5)]
+
+
+@pytest.mark.parametrize("output_shape", [(9,), [3, 5], (3, 5)])
+def test_the_output_may_have_several_axes(output_shape):
+    x = keras.Input((None, 8))
+    model = keras.Model(x, MultiHeadAttention(2, 4, output_shape=output_shape)(x, x))
+    assert model.output.shape == (None, None, *output_shape)
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    rows = oracles.random(3, 7, 8)
+    output = copy(rows)
+    assert output.shape == (3, 7, *output_shape)
+    np.testing.assert_array_equal(output, model(rows))
+    # A single position with a cache.
+    layer = model.layers[-1]
+    cache = layer.context_cache(rows)
+    step, _ = layer(rows[:, 0], None, cache=cache)
+    np.testing.assert_allclose(step, output[:, 0], atol=1e-5)
 
 
 def test_any_initializer_of_keras_will_do():

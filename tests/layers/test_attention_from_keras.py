@@ -17,12 +17,15 @@ PAIRS[..., 0] = True
 CASES = {
     "self, causal": ((QUERY, QUERY), {}, {"use_causal_mask": True}),
     "cross": ((QUERY, VALUE), {"output_shape": 19}, {"attention_mask": PAIRS}),
+    "several axes": ((QUERY, VALUE), {"output_shape": (3, 19), "value_dim": HV}, {}),
     "gate, key apart": ((QUERY, VALUE, KEY), {"use_gate": True, "value_dim": HV}, {}),
     "gate without bias": ((QUERY, QUERY), {"use_gate": True, "use_bias": False}, {}),
 }
 
+FAST = ["self, causal", "several axes", "gate, key apart"]
 
-@pytest.mark.parametrize("name", slow_but(["self, causal", "gate, key apart"], CASES))
+
+@pytest.mark.parametrize("name", slow_but(FAST, CASES))
 def test_weights_move_both_ways(name):
     inputs, arguments, call = CASES[name]
     theirs = keras.layers.MultiHeadAttention(N, H, **arguments)
