@@ -50,16 +50,21 @@ def strategy(name, *, data=None, model=None, shards_parameters=False):
     **Batches.** The batch size of the data (the tokens of `keras_attn.text.TokenBatches`, the rows
     of `SegmentStreams`) is that of the global batch: neither it nor the learning rate depends on
     the number of replicas R. Each replica gets an R-th part of the rows, the first replica the
-    first rows; rows of zeros, whose labels are padding, make their number divide by R. So R
+    first rows; if R does not divide their number, the last replicas get fewer. Where all batches
+    have one number of rows, and on JAX, rows of zeros, whose labels are padding, fill it up. So R
     replicas take the steps of one device and end with its weights but for rounding.
 
     **Losses** of `keras_attn.losses` with an `ignore_class`, the ponder loss, and terms that belong
     to a parameter, such as the span loss, are divided by the number of real tokens of the global
-    batch. Rows of padding do not count in them or in the metrics; only the `loss` that `fit` shows,
-    which Keras averages over batches by their rows, weights the last batch with them.
-    `ContrastiveLoss`, losses of pixels and the metrics of them count such rows: give them batches
-    that the replicas divide. Losses of Keras itself divide by each replica's own number of tokens
-    and count rows of padding too.
+    batch. Rows of padding do not count in them or in the metrics. So `loss` and `val_loss` are
+    those of one device; on JAX alone Keras, which averages them over batches by their rows, counts
+    the rows that fill the last one. `ContrastiveLoss`, losses of pixels and the metrics of them
+    count such rows: give them batches that the replicas divide. Losses of Keras itself divide by
+    each replica's own number of tokens and count rows of padding too.
+
+    **Dropout** of our layers and models draws another mask on each replica, so a run with dropout
+    is not that of one device. Layers of Keras itself, such as `keras.layers.Dropout` in a model of
+    one's own, draw the same mask on all: rows of one index in two replicas lose the same units.
 
     **Clipping** by `global_clipnorm` is that of the global gradient with
     `keras_attn.optimizers.Adam`; Keras's own optimizers clip each replica's.

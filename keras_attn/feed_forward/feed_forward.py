@@ -10,7 +10,8 @@ from keras_attn.backend.loops import for_each_tile
 from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_given, check_rates, check_sizes, check_that
-from keras_attn.ops.random import RepeatedSeed, split_seed
+from keras_attn.ops.dropout import Dropout
+from keras_attn.ops.random import RepeatedSeed, replica_seed, split_seed
 from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
 from keras_attn.registry import KernelLayer
 
@@ -107,7 +108,7 @@ class FeedForward(KernelLayer):
             setattr(self, name, dense(self.intermediate_dim, self.kernel_initializer, name))
             getattr(self, name).build(x_shape)
         self.output_dense = dense(x_shape[-1], last, "output")
-        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.drop = Dropout(self.dropout, dtype=self.dtype_policy)
         self.output_dense.build((*x_shape[:-1], self.intermediate_dim))
 
     def call(self, x, training=None):
@@ -137,7 +138,7 @@ class FeedForward(KernelLayer):
         weights = tuple(_as_operand(variable) for variable in variables)
         seeds = ()
         if training and self.dropout:
-            seeds = (split_seed(self.drop.seed_generator.next(), chunks),)
+            seeds = (split_seed(replica_seed(self.drop.seed_generator.next()), chunks),)
 
         def compute(*operands):
             *seed, tile = operands[: len(seeds) + 1]

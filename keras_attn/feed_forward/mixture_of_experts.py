@@ -13,6 +13,7 @@ from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.feed_forward.feed_forward import FeedForward
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
+from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.sorting import permute, sort_order
 
@@ -119,7 +120,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         self.z_loss = z_loss
         self.shared = registry.revive(shared)
         self.use_router_bias = bool(use_router_bias)
-        self.drop = keras.layers.Dropout(expert.dropout, dtype=self.dtype_policy)
+        self.drop = Dropout(expert.dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
         width, hidden = x_shape[-1], self.expert.intermediate_dim

@@ -12,6 +12,7 @@ from keras_attn.attention.positions import slots_at_distance
 from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes, check_that
+from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.images import integers
 from keras_attn.ops.shapes import flatten_rows, pad, size, slice_axis
 
@@ -126,7 +127,7 @@ class SeparableConvTransition(PositionMixer):
         first, second = self.kernel_sizes
         self.intermediate = convolution(self.intermediate_dim, first, "intermediate")
         self.output_convolution = convolution(x_shape[-1], second, "output")
-        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.drop = Dropout(self.dropout, dtype=self.dtype_policy)
         # Unknown length: the layer would refuse a sequence shorter than its kernel, before padding.
         self.intermediate.build((x_shape[0], None, x_shape[-1]))
         self.output_convolution.build((x_shape[0], None, self.intermediate_dim))

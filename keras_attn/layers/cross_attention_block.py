@@ -1,11 +1,10 @@
 """A block whose queries attend to a context only."""
 
-import keras
-
 from keras_attn import registry, residuals
 from keras_attn.attention.inputs import keras_mask
 from keras_attn.layers.block import check_cross_attention, missing_arguments
 from keras_attn.ops.checks import check_rates, check_that
+from keras_attn.ops.dropout import Dropout
 
 
 @registry.register
@@ -77,7 +76,7 @@ class CrossAttentionBlock(registry.MaskedLayer):
         self.adds_query = bool(adds_query)
         self.normalizes_context = bool(normalizes_context)
         self.dropout = dropout
-        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, query_shape, context_shape):
         if self.context_norm is not None:

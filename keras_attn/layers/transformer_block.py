@@ -11,6 +11,7 @@ from keras_attn.backend.replicas import keep_rows
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers.block import Block, check_cross_attention, missing_arguments
 from keras_attn.ops.checks import check_given, check_rates, check_shape
+from keras_attn.ops.dropout import Dropout
 
 # The arguments, beside query and value, by which a block calls an attention layer.
 _ATTENTION_ARGUMENTS = {
@@ -91,7 +92,7 @@ class TransformerBlock(Block):
             self.cross_attention_residual = self._residual_of("cross_attention", residual)
         self.feed_forward_residual = self._residual_of("feed_forward", residual)
         self.dropout = dropout
-        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.drop = Dropout(dropout, dtype=self.dtype_policy)
 
     def _residual_of(self, sublayer, residual):
         """Return the residual of a sublayer; a subclass may choose another for one of them."""

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.attention.inputs import keras_mask
-from keras_attn.backend.replicas import replica_sum
+from keras_attn.backend.replicas import replica_sum, share_of_sum
 from keras_attn.depth.reversible import Reversible
 from keras_attn.layers import Block
 from keras_attn.models.assembly import divide_outputs
@@ -208,7 +208,7 @@ class AuxiliaryLosses(Configurable, BuildsOptimizer, keras.Model):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _auxiliary_loss(self, hidden_states, labels, sample_weight):
-        """Return all losses but that of the model's own logits: this replica's summand."""
+        """Return all losses but that of the model's own logits: this replica's share."""
         dtype = keras.backend.result_type(self.model.depth.compute_dtype, "float32")
         targets = range(1, self.num_targets + 1)
         targets = {k: self._target(labels, k, sample_weight, dtype) for k in targets}
@@ -233,9 +233,8 @@ class AuxiliaryLosses(Configurable, BuildsOptimizer, keras.Model):
             return ops.cond(share > 0.0, lambda: loss(layer, share), lambda: over)
 
         last = self.num_layers
-        return sum(
-            loss(layer) if layer == last else loss_until_over(layer) for layer in self._tasks
-        )
+        losses = (loss(n) if n == last else loss_until_over(n) for n in self._tasks)
+        return share_of_sum(sum(losses))
 
     def _target(self, labels, k, sample_weight, dtype):
         """Return target k of each position (B T,), and c_k times its weight in the mean."""

@@ -98,7 +98,7 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _divergence(self, labels, logits, sample_weight):
-        """Return T^2 times the mean divergence: this replica's summand."""
+        """Return T^2 times the mean divergence: this replica's share."""
         labels = ops.convert_to_tensor(labels)
         check_shape(labels, "y", tuple(logits.student.shape[:-1]))
         dtype = keras.backend.result_type(logits.student.dtype, "float32")

@@ -43,7 +43,7 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
         sample_weight: optional, (B,) or (B, T): weights w_i of the tokens' losses.
 
     Returns:
-        Scalar, under `tf.distribute` this replica's summand of the loss; (B, T) without a
+        Scalar, under `tf.distribute` this replica's share of the loss; (B, T) without a
         reduction.
 
     Raises:

@@ -42,7 +42,7 @@ class MixtureOfLogistics(Configurable, keras.losses.Loss):
         sample_weight: optional, (B,) or (B, ...): weights of the pixels' losses.
 
     Returns:
-        Scalar: under `tf.distribute` this replica's summand of the loss.
+        Scalar: under `tf.distribute` this replica's share of the loss.
 
     Raises:
         ValueError: if a size is too small, or values and parameters do not fit.

@@ -1,6 +1,5 @@
 """A functional model that predicts the next token."""
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -11,6 +10,7 @@ from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
+from keras_attn.ops.dropout import Dropout
 from keras_attn.patterns import AdaptiveSpan
 
 
@@ -85,7 +85,7 @@ class CausalLanguageModel(Model):
             assembly.check_memory(memory)
         assembly.check_causal(depth)
         position = assembly.position_of(position, embedding)
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
+        drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         logits = embedding.logits if head is None else divide_outputs(head)
         inputs = {"token_ids": assembly.token_input("token_ids")}
         x = assembly.embed(embedding, position, inputs["token_ids"])

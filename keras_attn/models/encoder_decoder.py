@@ -1,6 +1,5 @@
 """A functional model with an encoder and a decoder."""
 
-import keras
 from keras import ops
 
 from keras_attn import norms, registry
@@ -8,6 +7,7 @@ from keras_attn.attention.segments import same_segment, segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
+from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.shapes import pad
 
 
@@ -104,7 +104,7 @@ class EncoderDecoder(Model):
         target_norm = norm
         if norm is not None:  # layers of a model differ in name
             target_norm = type(norm).from_config({**norm.get_config(), "name": "target_norm"})
-        drop = keras.layers.Dropout(dropout, dtype=policy, name="drop")
+        drop = Dropout(dropout, dtype=policy, name="drop")
         inputs = {name: assembly.token_input(name) for name in ("source_ids", "target_ids")}
         source = _embed(embedding, source_position or position, norm, inputs["source_ids"])
         target = _embed(target_embedding, position, target_norm, inputs["target_ids"])

@@ -9,6 +9,7 @@ from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.dropout import Dropout
 
 
 @registry.register
@@ -58,7 +59,7 @@ class MaskedLanguageModel(Model):
         embedding = assembly.embedding_of(embedding, head)
         assembly.check_layers(embedding=embedding, encoder=encoder)
         position = assembly.position_of(position, embedding)
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
+        drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         inputs = {"token_ids": assembly.token_input("token_ids")}
         x = assembly.embed(embedding, position, inputs["token_ids"])
         if segment is not None:
@@ -176,7 +177,7 @@ class Classifier(Model):
         if num_classes is not None:
             check_sizes(num_classes=num_classes)
         position = assembly.position_of(position, embedding)
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
+        drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         if image_shape is None:
             inputs = {"token_ids": assembly.token_input("token_ids")}
         else:

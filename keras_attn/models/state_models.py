@@ -8,6 +8,7 @@ from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.shapes import size
 
 
@@ -204,7 +205,7 @@ class TrajectoryModel(Model):
             "actions": keras.Input(name="actions", **action),
             "steps": assembly.token_input("steps", optional=True),
         }
-        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
+        drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         x = assembly.drop_symbolic(drop, embedding(**inputs))
         x = _OfStates()(depth(x, padding_mask=_OfEachVector()(mask)))
         default = None if discrete else "tanh"

@@ -3,7 +3,7 @@
 from keras import backend, ops
 
 from keras_attn.backend import operations
-from keras_attn.backend.replicas import replica_sum
+from keras_attn.backend.replicas import replica_sum, share_of_sum
 from keras_attn.ops.shapes import same_shape
 
 
@@ -150,7 +150,8 @@ def reduce_losses(losses, elements, sample_weight, reduction):
             "mean_with_sample_weight", which divides by their weighted sum; "sum"; "none" or None.
 
     Returns:
-        Scalar, this replica's summand of the loss; without a reduction the weighted losses.
+        Scalar, this replica's share of the loss, as of `share_of_sum`; without a reduction the
+        weighted losses.
     """
     if sample_weight is not None:
         losses = losses * sample_weight
@@ -158,7 +159,8 @@ def reduce_losses(losses, elements, sample_weight, reduction):
         return losses
     total = ops.sum(losses)
     if reduction == "sum":
-        return total
+        return share_of_sum(total)
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
-        return ops.divide_no_nan(total, replica_sum(ops.sum(elements * sample_weight)))
-    return total / ops.maximum(replica_sum(ops.sum(elements)), 1.0)
+        weight = replica_sum(ops.sum(elements * sample_weight))
+        return share_of_sum(ops.divide_no_nan(total, weight))
+    return share_of_sum(total / ops.maximum(replica_sum(ops.sum(elements)), 1.0))

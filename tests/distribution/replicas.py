@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_attn import depth, layers, models
 from keras_attn.distribution import strategy
-from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy
+from keras_attn.losses import AuxiliaryLosses, Distillation, LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 from keras_attn.metrics import Perplexity
 from keras_attn.optimizers import Adam
@@ -24,6 +24,8 @@ from keras_attn.text.batches.datasets import Rows, dataset_of
 V, T, ROWS, STEPS = 13, 5, 4, 5
 EPOCHS = 4
 IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+if IS_TENSORFLOW:
+    import tensorflow as tf
 
 
 class Batches(keras.utils.PyDataset):
@@ -151,6 +153,74 @@ def numbers(place, name):
     }
 
 
+def odd_losses(place):
+    """Return the losses that `evaluate` and `fit` show where the last batch has one row or three.
+
+    The second half of the rows has fewer tokens.
+    """
+    shown = []
+    for rows, make in [(9, odd_model), (11, odd_model), (11, odd_student)]:
+        ids = np.random.default_rng(rows).integers(1, V, (rows, T), dtype="int32")
+        ids[rows // 2 :, 2:] = 0
+        with place.scope():
+            keras.utils.set_random_seed(1)
+            model = make()
+            model.compile("sgd", LabelSmoothedCrossentropy(0.0), jit_compile=False)
+        data = tf.data.Dataset.from_tensor_slices((ids, ids)).batch(8)
+        shown += [model.evaluate(data, verbose=0), model.fit(data, verbose=0).history["loss"][0]]
+    return np.array(shown)
+
+
+def odd_model():
+    """A stack whose experts add losses."""
+    experts = layers.MixtureOfExperts(layers.FeedForward(5), 3, balance_loss=0.5, z_loss=0.5)
+    block = layers.TransformerBlock(layers.MultiHeadAttention(2, 3, pattern="causal"), experts)
+    return models.CausalLanguageModel(
+        layers.TokenEmbedding(V, 6), depth.Stack([block], name="depth"), position=None
+    )
+
+
+def odd_student():
+    student, teacher = (models.gpt(**sizes(max_length=T)) for _ in range(2))
+    return Distillation(student, teacher)
+
+
+def distances(place):
+    """Return how far two replicas are apart in three steps, for each part that drops."""
+    rate, seen = 0.5, []
+    block = layers.TransformerBlock(layers.MultiHeadAttention(2, 3), layers.FeedForward(7))
+    parts = {
+        "model": lambda: models.gpt(**sizes(dropout=rate, max_length=T)),
+        "attention": lambda: attending(layers.MultiHeadAttention(2, 3, dropout=rate)),
+        "chunks": lambda: layers.FeedForward(64, dropout=rate, chunks=3),
+        "recomputed": lambda: depth.Stack(
+            lambda _: layers.TransformerBlock(
+                layers.MultiHeadAttention(2, 3), layers.FeedForward(7), dropout=rate
+            ),
+            2,
+            remat=True,
+        ),
+        "rows": lambda: depth.Stack([block], drop=rate),
+    }
+    for name, make in parts.items():
+        with place.scope():
+            keras.utils.set_random_seed(5)
+            part = make()
+            x = np.random.default_rng(1).normal(size=(7, T, 6)).astype("float32")
+            x = tf.constant(np.ones((7, T), "int32") if name == "model" else x)
+            part(x)
+        step = tf.function(lambda part=part, x=x: place.run(lambda: part(x, training=True)))
+        for _ in range(3):
+            first, second = place.experimental_local_results(step())
+            seen.append(np.abs(first - second).max())
+    return np.reshape(seen, (len(parts), 3))
+
+
+def attending(layer):
+    x = keras.Input((T, 6))
+    return keras.Model(x, layer(x, x))
+
+
 def rows_seen(place):
     """Return (batch, token, token ...) of each row of two epochs, replica by replica."""
     random = np.random.default_rng(5)
@@ -168,8 +238,6 @@ def rows_seen(place):
 
 def main(directory, cases, *kinds):
     if IS_TENSORFLOW and "TF_CONFIG" not in os.environ:
-        import tensorflow as tf
-
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(
@@ -180,6 +248,10 @@ def main(directory, cases, *kinds):
         arrays = {"replicas": place.num_replicas_in_sync}
         if IS_TENSORFLOW:
             arrays["rows"] = rows_seen(place)
+        if IS_TENSORFLOW and "TF_CONFIG" not in os.environ:
+            arrays["odd"] = odd_losses(place)
+            if arrays["replicas"] == 2:
+                arrays |= {"distance": distances(place), "again": distances(place)}
         for name in cases.split(","):
             arrays |= numbers(place, name)
         np.savez(os.path.join(directory, kind), **arrays)

@@ -103,6 +103,7 @@ def test_two_replicas_train_as_one(kind, monkeypatch):
         return tf.add_n(losses)
 
     monkeypatch.setattr(replicas, "num_replicas", lambda: 2)
+    monkeypatch.setattr(replicas, "share_of_sum", lambda own: own)
     monkeypatch.setattr(replicas, "replica_sum", lambda count: tf.constant(float(B)))
     replica_results = gradients(layer, X, Y, mean_loss)
     for one, other in zip(replica_results, wanted, strict=True):

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops.random import RepeatedSeed, split_seed, stateless_normal
+from keras_attn.ops import random
+from keras_attn.ops.random import (
+    RepeatedSeed,
+    replica_seed,
+    split_seed,
+    stateless_normal,
+)
 
 
 def test_stateless_normal_numbers_are_standard_and_differ_by_seed():
@@ -37,3 +43,16 @@ def test_split_seed_gives_each_part_another_seed():
     assert seeds.shape == (4, 2) and len({tuple(seed) for seed in seeds}) == 4
     following = np.asarray(split_seed(tf.constant([8, 9]), 4))
     assert not {tuple(seed) for seed in seeds} & {tuple(seed) for seed in following}
+
+
+def test_replicas_have_seeds_that_no_other_part_of_a_call_has(monkeypatch):
+    """Seeds of chunks and of tiles are derived from the call's; so are those of replicas."""
+    seed = tf.constant([7, 9], "int64")
+    assert replica_seed(seed) is seed
+    seeds = [*np.asarray(split_seed(seed, 8))]
+    for number in range(1, 8):
+        monkeypatch.setattr(random, "replica_number", lambda number=number: tf.constant(number))
+        own = replica_seed(seed)
+        seeds += [*np.asarray(split_seed(own, 8))]
+        assert own.dtype == seed.dtype
+    assert len({tuple(each.tolist()) for each in seeds}) == 64

@@ -17,8 +17,8 @@ def dataset_of(one_pass, signature, num_batches):
 
     In the scope of a `tf.distribute` strategy the result is a `tf.distribute.DistributedDataset`,
     which `fit`, `evaluate` and `predict` also take: each replica gets its own rows of each batch,
-    the first replica the first rows. Rows of zeros fill a batch whose number of rows is no multiple
-    of the replicas.
+    the first replica the first rows. If their number is no multiple of the replicas, the last
+    replicas get fewer rows or none; only where it is known do rows of zeros make it one.
 
     In a distribution of Keras, on JAX, a dataset would feed each process the whole batch: a
     `ValueError`.
@@ -45,28 +45,34 @@ def dataset_of(one_pass, signature, num_batches):
         counted = batches(Rows()).apply(tf.data.experimental.assert_cardinality(num_batches))
         return _prefetched(counted)
 
+    # Rows of zeros would count in the mean over batches that `fit` shows as the loss.
+    is_filled = all(spec.shape[0] is not None for spec in tf.nest.flatten(signature))
+
     def dataset_of_process(context):
         parts = context.num_input_pipelines
-        rows = Rows(replicas, parts, context.input_pipeline_id)
+        rows = Rows(replicas, parts, context.input_pipeline_id, is_filled)
+        number = replicas // parts
 
         def divided(*batch):
             batch = batch if len(batch) > 1 else batch[0]
-            return tf.nest.map_structure(lambda x: _split_rows(x, replicas // parts), batch)
+            return tf.data.Dataset.range(number).map(
+                lambda part: tf.nest.map_structure(lambda x: _part_of(x, part, number), batch)
+            )
 
-        return _prefetched(batches(rows).map(divided).unbatch())
+        return _prefetched(batches(rows).flat_map(divided))
 
     distributed = strategy.distribute_datasets_from_function(dataset_of_process)
     set_num_batches(distributed, num_batches)
     return distributed
 
 
-def _split_rows(x, number):
-    """Split the rows of a tensor (B, ...) into equal parts (N, B / N, ...)."""
+def _part_of(x, part, number):
+    """Return a part of the rows of a tensor (B, ...), one of `number`, the last ones shorter."""
     import tensorflow as tf
 
-    rows, others = x.shape[0], x.shape[1:]
-    x = tf.reshape(x, tf.concat([[number, -1], tf.shape(x)[1:]], axis=0))
-    return tf.ensure_shape(x, [number, None if rows is None else rows // number, *others])
+    each = -(-tf.shape(x, tf.int64)[0] // number)
+    rows = x.shape[0] and x.shape[0] // number
+    return tf.ensure_shape(x[part * each : (part + 1) * each], [rows, *x.shape[1:]])
 
 
 def _prefetched(dataset):
@@ -81,18 +87,21 @@ def _prefetched(dataset):
 class Rows(NamedTuple):
     """The part of the rows of each batch that one of several processes feeds.
 
-    A batch is filled with rows of zeros up to the next multiple of the replicas, then cut into
-    equal parts. Processes whose devices hold one replica together feed the same part.
+    A batch is cut into parts of equally many replicas. Processes whose devices hold one replica
+    together feed the same part.
 
     Args:
         replicas: int. Devices that the rows are divided among.
         parts: int. Number of the parts.
         part: int. Index of this one.
+        is_filled: bool. If True, rows of zeros fill a batch up to the next multiple of the
+            replicas; else the last parts have fewer rows.
     """
 
     replicas: int = 1
     parts: int = 1
     part: int = 0
+    is_filled: bool = True
 
     @classmethod
     def here(cls, distribution):
@@ -106,7 +115,8 @@ class Rows(NamedTuple):
     def of(self, num_rows):
         """Return the range of rows of a batch of so many; those past its end are rows of zeros."""
         each = -(-num_rows // self.replicas) * self.replicas // self.parts
-        return range(self.part * each, (self.part + 1) * each)
+        start, stop = self.part * each, (self.part + 1) * each
+        return range(start, stop) if self.is_filled else range(num_rows)[start:stop]
 
     def cut(self, batch):
         """Return the rows of a whole batch, a structure of arrays (B, ...)."""
