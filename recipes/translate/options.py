@@ -1,12 +1,14 @@
 """Options of the recipe."""
 
 import dataclasses
+import os
 
 from ..common.model_arguments import ModelArguments
 from ..common.options import OptionError, RunOptions, ScheduleOptions, changed, option
 from ..text.options import TokenizerOptions
 
 LSTM = "lstm"
+_LANGUAGES = "en", "de"  # by default, of a parallel text
 # The default preset of each model that has presets.
 _PRESETS = {
     "transformer": "transformer_tiny",
@@ -39,8 +41,12 @@ class RecipeOptions(
         "directory with SPLIT[.VARIANT].LANGUAGE[.gz|.zst], or with prepared pairs; default: dates",
         identity=False,
     )
-    source: str = option("en", "language to translate from")
-    target: str = option("de", "language to translate to")
+    source: str | None = option(
+        None, "language to translate from (default: en; of prepared pairs, their source)"
+    )
+    target: str | None = option(
+        None, "language to translate to (default: de; of prepared pairs, their target)"
+    )
     variant: str = option("raw", '"raw" or for instance "lc.norm.tok"')
     model: str | None = option(
         None, "kind of model (default: that of the preset)", choices=(*_PRESETS, LSTM)
@@ -130,6 +136,8 @@ class RecipeOptions(
 
     def resolve(self):
         options = super().resolve()
+        if not is_prepared(self.data_dir):
+            options = options.fill(source=_LANGUAGES[0], target=_LANGUAGES[1])
         if self.preset is None:
             options = options.fill(model="transformer")
             return options.fill(preset=_PRESETS.get(options.model))
@@ -137,8 +145,14 @@ class RecipeOptions(
         self.check_model_of(build)
         return options.fill(model=build.__name__)
 
+    def identity(self):
+        # Of prepared pairs too, since earlier versions had these defaults.
+        languages = {"source": self.source or _LANGUAGES[0], "target": self.target or _LANGUAGES[1]}
+        return {**super().identity(), **languages}
+
     def check(self):
         super().check()
+        self._check_languages()
         if self.residual != "pre_norm" and not self.has_residual:
             raise OptionError(
                 f"--residual is for {' and '.join(_WITH_RESIDUAL)}. "
@@ -159,3 +173,29 @@ class RecipeOptions(
                 "--packing must be at most --tokens-per-batch. "
                 f"Received: {self.packing} and {self.tokens_per_batch}."
             )
+
+    def _check_languages(self):
+        """Refuse languages, and a variant, that the data do not have."""
+        languages = self.source, self.target
+        if not self.data_dir and languages != _LANGUAGES:
+            raise OptionError(
+                "--source and --target are for --data-dir; the dates of many languages are written "
+                f"as ISO 8601. Received: --source {self.source} and --target {self.target}."
+            )
+        if self.source is not None and self.source == self.target:
+            raise OptionError(
+                "--source and --target must be two languages. "
+                f"Received: --source {self.source} and --target {self.target}."
+            )
+        has_variants = self.data_dir and not is_prepared(self.data_dir)
+        if not has_variants and self.variant != "raw":
+            raise OptionError(
+                "--variant is for a --data-dir of files SPLIT.VARIANT.LANGUAGE. "
+                f"Received: --variant {self.variant}."
+            )
+
+
+def is_prepared(data_dir):
+    """Return True for a directory that `recipes.prepare` has written, False for others and None."""
+    # Named here, because options are read without Keras.
+    return data_dir is not None and os.path.isfile(os.path.join(data_dir, "manifest.json"))

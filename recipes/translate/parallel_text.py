@@ -9,7 +9,6 @@ from ..common import files
 from ..common.text_reader import parallel_lines
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
-from .prepared_pairs import PREPARED_SPLITS
 
 # The splits for training; the others are tests, which are only translated.
 SPLITS = ("train", "val")
@@ -89,8 +88,7 @@ class ParallelCorpus(NamedTuple):
 
         if task.corpus is not None:
             tokens = TokenFolder.prepared(task.corpus, options.out)
-            splits = PREPARED_SPLITS.items()
-            return cls({name: tokens.files(split).documents for name, split in splits}, tokens)
+            return cls({split: task.splits[split].documents for split in SPLITS}, tokens)
         how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
         tokens = TokenFolder.made(options.out, task.hashes, how, make, options.devices)
         return cls({split: tokens.files(split).documents for split in SPLITS}, tokens)

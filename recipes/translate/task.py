@@ -12,8 +12,9 @@ from ..common import files
 from ..common.text_reader import is_blank, line_names
 from ..text.text_files import hash_files
 from .dates import date_pairs
+from .options import is_prepared
 from .parallel_text import SPLITS, ParallelText
-from .prepared_pairs import PREPARED_SPLITS, PreparedPairs
+from .prepared_pairs import PREPARED_SPLITS, PreparedPairs, direction
 
 
 class Task(NamedTuple):
@@ -21,7 +22,9 @@ class Task(NamedTuple):
 
     `train` may be a `ParallelText`, which reads its files; the other splits are lists, or
     `PreparedPairs`. `hashes` has the SHA-256 of the texts for training, by name, `tokenize` is
-    sacrebleu's tokenizer, for a task scored by BLEU, and `corpus` the directory of prepared pairs.
+    sacrebleu's tokenizer, for a task scored by BLEU, and `corpus` the directory of prepared pairs,
+    of whose two `languages` the first is the source; `is_swapped` is True if the corpus has it as
+    the target.
     """
 
     name: str
@@ -30,10 +33,14 @@ class Task(NamedTuple):
     hashes: dict
     tokenize: str | None = None
     corpus: str | None = None
+    languages: tuple = (None, None)
+    is_swapped: bool = False
 
     def identity(self):
         """Return the settings that a resumed run must not change."""
-        return {"task": self.name, "sha256": files.digest_of_hashes(self.hashes)}
+        # Earlier versions trained prepared pairs as they are, whatever languages were asked for.
+        swapped = {"is_swapped": True} if self.is_swapped else {}
+        return {"task": self.name, "sha256": files.digest_of_hashes(self.hashes), **swapped}
 
     @property
     def tests(self):
@@ -53,18 +60,20 @@ def make_task(options):
         splits = date_pairs(seed=options.seed)
         sentences = (x for split in SPLITS for pair in splits[split] for x in pair)
         return Task("dates", splits, "exact_match", {"dates": files.digest(*sentences)})
-    if Path(options.data_dir, MANIFEST).is_file():
-        return prepared_pairs(options.data_dir)
+    if is_prepared(options.data_dir):
+        return prepared_pairs(options.data_dir, options.source, options.target)
     return parallel_text(options.data_dir, options.source, options.target, options.variant)
 
 
-def prepared_pairs(directory):
+def prepared_pairs(directory, source=None, target=None):
     """Return the pairs of a corpus that has been prepared, scored by BLEU."""
+    languages, is_swapped = direction(directory, source, target)
     splits_read = Manifest.read(directory).splits
     names = {**PREPARED_SPLITS, **({"test": "test"} if splits_read.get("test") else {})}
-    splits = {name: PreparedPairs(directory, split) for name, split in names.items()}
+    splits = {name: PreparedPairs(directory, split, is_swapped) for name, split in names.items()}
     hashes = {MANIFEST: hash_of(Path(directory, MANIFEST))}
-    return Task(Path(directory).resolve().name, splits, "bleu", hashes, "13a", directory)
+    name = Path(directory).resolve().name
+    return Task(name, splits, "bleu", hashes, "13a", directory, languages, is_swapped)
 
 
 def parallel_text(data_dir, source, target, variant):

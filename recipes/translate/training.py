@@ -23,7 +23,9 @@ class TranslationRun(TrainingRun):
 
     def __init__(self, options):
         self.task = make_task(options)
-        super().__init__(options, {**self.task.identity(), **options.identity()})
+        settings = {**self.task.identity(), **options.identity()}
+        source, target = self.task.languages  # of prepared pairs, for the card
+        super().__init__(options.fill(source=source, target=target), settings)
         self.corpus = ParallelCorpus.load(self.task, options)
         self.batches = self._batches("train", shuffle=True)
         with self.scope():

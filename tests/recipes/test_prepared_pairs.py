@@ -1,6 +1,7 @@
 """Pairs that recipes.prepare has made: those of the text, and the batches that text gives."""
 
 import json
+import shutil
 
 import keras
 import numpy as np
@@ -10,7 +11,8 @@ from recipe_runs import error_of, parse
 from keras_attn import text
 from recipes.prepare.__main__ import main
 from recipes.translate.parallel_text import ParallelCorpus
-from recipes.translate.task import make_task
+from recipes.translate.task import make_task, prepared_pairs
+from recipes.translate.training import TranslationRun
 
 SENTENCES = [f"eins {i} und {i * i % 101}" for i in range(211)]
 PAIRS = [(one, one[::-1].upper()) for one in SENTENCES]
@@ -60,6 +62,62 @@ def test_prepared_pairs_give_the_batches_of_the_text(prepared, tmp_path):
         for epoch, index in ((0, 0), (1, len(one) - 1), (2, len(one) // 2)):
             outputs = one.batch(epoch, index), other.batch(epoch, index)
             keras.tree.map_structure(np.testing.assert_array_equal, *outputs)
+
+
+def test_pairs_are_trained_in_the_direction_that_is_asked_for(prepared, tmp_path):
+    """The batches from target to source are those of the sides exchanged as text."""
+    expected = {}
+    for split, pairs in make_task(options_of(prepared, "out")).splits.items():
+        expected[split] = [(target, source) for source, target in pairs]
+    for asked in (["--source", "en", "--target", "de"], ["--source", "en"], ["--target", "de"]):
+        options = parse("translate", "--data-dir", f"{prepared}", "--out", f"{tmp_path}", *asked)
+        task = make_task(options)
+        assert task.languages == ("en", "de") and task.is_swapped
+        assert {split: [*pairs] for split, pairs in task.splits.items()} == expected
+        assert task.identity() != make_task(options_of(prepared, "out")).identity()
+    corpus = ParallelCorpus.load(task, options)
+    sides = zip(*expected["val"], strict=True)
+    ids = map(corpus.tokens.tokenizer.encode_as_lists, map(list, sides))
+    one, other = text.TokenBatches(corpus.ids["val"]), text.TokenBatches(*ids)
+    for index in range(len(other)):
+        outputs = one.batch(1, index), other.batch(1, index)
+        keras.tree.map_structure(np.testing.assert_array_equal, *outputs)
+
+
+def test_the_card_has_the_languages_of_the_pairs(prepared, tmp_path, monkeypatch):
+    """An earlier version wrote "en" and "de" into settings, by which a run is resumed."""
+    monkeypatch.setattr(TranslationRun, "_model", lambda run: None)
+    for asked, languages in ([], ("de", "en")), (["--target", "de"], ("en", "de")):
+        out = f"{tmp_path / languages[0]}"
+        run = TranslationRun(parse("translate", "--data-dir", f"{prepared}", "--out", out, *asked))
+        assert (run.options.source, run.options.target) == languages
+        assert {"source": "en", "target": "de"}.items() <= run._settings.items()
+        assert ("is_swapped" in run._settings) == bool(asked)
+
+
+def test_languages_that_prepared_pairs_lack_are_refused(prepared, tmp_path, capsys):
+    shared = "translate", "--data-dir", prepared, "--out", tmp_path / "run"
+    for asked, message in {
+        "--source de --target fr": "must be 'de' and 'en', in either order, as the corpus in",
+        "--source fr": "as the corpus in {prepared} was prepared. Received: --source fr.",
+        "--source de --target de": "--source and --target must be two languages. Received: ",
+        "--variant tok": "--variant is for a --data-dir of files SPLIT.VARIANT.LANGUAGE. Received",
+    }.items():
+        said = error_of(capsys, *shared, *asked.split())
+        assert message.format(prepared=prepared) in said
+    manifest = json.loads((prepared / "manifest.json").read_text())
+    unnamed = {**manifest, "options": {}}
+    copy = tmp_path / "unnamed"
+    shutil.copytree(prepared, copy)
+    (copy / "manifest.json").write_text(json.dumps(unnamed))
+    assert prepared_pairs(copy).languages == (None, None)
+    with pytest.raises(ValueError, match="does not name its languages, so leave out --source and"):
+        prepared_pairs(copy, "de", "en")
+
+
+def test_the_dates_have_no_languages(capsys):
+    for asked in ("--source fr", "--target en", "--variant tok"):
+        assert "--data-dir" in error_of(capsys, "translate", *asked.split())
 
 
 def test_what_is_no_corpus_of_pairs_is_refused(data, prepared, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """A corpus in files, read as one array of token ids, or as documents."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -69,7 +70,7 @@ class Documents:
     """
 
     def __init__(self, ids, files, tokens, sides):
-        self._ids, self.sides = ids, sides
+        self._ids, self.sides, self._step = ids, sides, 1
         self._ends = ArrayFiles(files, END_DTYPE, "int64")
         # Ends count from the start of their shard.
         self._records = np.cumsum([0, *(file.size // 8 for file in files)])
@@ -82,17 +83,27 @@ class Documents:
         sides = self.item(range(len(self))[index])
         return sides[0] if self.sides == 1 else sides
 
+    def swapped(self):
+        """Return the same pairs from target to source: the first side is the second one here."""
+        other = copy.copy(self)
+        other._step = -self._step
+        return other
+
     def item(self, index):
         """Return the sides of a document, a tuple of arrays."""
         starts = self.starts(index, index + 1)
-        return tuple(self._ids[a:b] for a, b in itertools.pairwise(starts.tolist()))
+        sides = tuple(self._ids[a:b] for a, b in itertools.pairwise(starts.tolist()))
+        return sides[:: self._step]
 
     def lengths(self, start, stop):
         """Return the number of tokens of each side of documents, int64 (n, sides)."""
-        return np.diff(self.starts(start, stop)).reshape(-1, self.sides)
+        return np.diff(self.starts(start, stop)).reshape(-1, self.sides)[:, :: self._step]
 
     def starts(self, start, stop):
-        """Return where the sides of documents begin among all ids, and where the last one ends."""
+        """Return where the sides of documents begin among all ids, and where the last one ends.
+
+        They are in the order of the files, also of pairs that are swapped.
+        """
         first, last = start * self.sides, stop * self.sides
         before = max(first - 1, 0)
         shards = np.searchsorted(self._records, np.arange(before, last), "right") - 1
