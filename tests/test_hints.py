@@ -251,7 +251,7 @@ CALLS = [
     (lambda: block()(X, cache={}), "`cache` must have the caches of attention, as a"),
     (lambda: Local(3).allowed(3, 2), "`query_positions` must be of shape (T,) or (B, T)"),
     (lambda: generation.generate(gpt(), "hello"), "`encode` of a tokenizer turns text into ids."),
-    (lambda: generation.generate(gpt(), [[4, 5], [3]]), "on the right;"),
+    (lambda: generation.generate(gpt(), [[4, 5], [3]]), "padded with 0;"),
     (lambda: generation.generate(gpt(), np.zeros((1, 0), int)), "Received: shape=(1, 0),"),
     (
         lambda: generation.generate(gpt(), [[25]]),
@@ -262,10 +262,9 @@ CALLS = [
         "Received: inputs from 4 to 25.",
     ),
     (
-        lambda: generation.generate(gpt(), [[0, 5, 6]]),
-        "Received: a row with the padding 0 before a token, or of nothing else.",
+        lambda: generation.generate(gpt(), [[5, 6], [0, 0]]),
+        "Received: a row of nothing but the padding 0.",
     ),
-    (lambda: generation.generate(gpt(), [[5, 6], [0, 0]]), "or of nothing else."),
     (
         lambda: generation.generate(models.transformer(20, 1, 2, 8, 16), [[4]], bos_id=101),
         "`bos_id` must be a token of the model's 20. Received: bos_id=101.",

@@ -2,15 +2,21 @@
 
 import dataclasses
 
+import numpy as np
 from keras import ops
 
 from keras_attn.attention.inputs import Documents, is_growing, num_cached
+from keras_attn.backend.operations import is_symbolic, require
 from keras_attn.ops.checks import check_integers, check_shape
+from keras_attn.ops.ids import narrow
 from keras_attn.ops.shapes import same_shape, size, slice_axis
 
 
 def check_segments(segment_ids, token_ids, name, of_tokens):
     """Return segment ids as an int32 tensor; refuse them unless there is one for each token.
+
+    In a row they must grow, but for the 0 of padding. In a graph only neighbours are compared, and
+    XLA leaves the check out.
 
     Ids of any dtype are cast, as a functional model casts its inputs: under a `tf.distribute`
     strategy Keras builds a model with the mean of all replicas' batches, which is no integer.
@@ -22,7 +28,25 @@ def check_segments(segment_ids, token_ids, name, of_tokens):
             f"`{name}` must have the shape of `{of_tokens}`, {tuple(token_ids.shape)}. "
             f"Received: shape={tuple(segment_ids.shape)}."
         )
-    return ops.cast(segment_ids, "int32")
+    segment_ids = ops.cast(narrow(segment_ids), "int32")
+    wanted = f"`{name}` must be 1, 2, .. in the order of a row, and 0 for padding."
+    if not is_symbolic(segment_ids):
+        _check_order(ops.convert_to_numpy(segment_ids), wanted)
+        return segment_ids
+    neighbours = ops.pad(segment_ids[:, :-1], [[0, 0], [1, 0]])
+    is_right = ops.logical_or(segment_ids >= neighbours, ops.equal(segment_ids, 0))
+    return require(ops.all(is_right), wanted, segment_ids)
+
+
+def _check_order(segment_ids, wanted):
+    """Refuse an array of ids (B, T) in which a row has one below 0, or one again after another."""
+    before = np.pad(segment_ids[:, :-1], [(0, 0), (1, 0)])
+    greatest = np.maximum.accumulate(before, axis=1)
+    is_right = (segment_ids == 0) | (segment_ids == before) | (segment_ids > greatest)
+    if not is_right.all():
+        row, place = np.argwhere(~is_right)[0]
+        received = f"{segment_ids[row, place]} after {greatest[row, place]}, in row {row}"
+        raise ValueError(f"{wanted} Received: {received}.")
 
 
 def same_segment(segment_ids, others):
@@ -38,7 +62,8 @@ def find_documents(segment_ids):
     """Return the number and the position of each token, int32 (B, T), for int32 ids (B, T).
 
     A document is a run of equal ids. Its number is its first position in the row plus 1, and a
-    token's position is that in its document; both are 0 at padding.
+    token's position is that in its document; both are 0 at padding. An id below 0 is an error on
+    TensorFlow's CPU; compiled, it is padding.
     """
     real = segment_ids > 0
     index = ops.arange(ops.shape(segment_ids)[1], dtype="int32")
@@ -47,7 +72,9 @@ def find_documents(segment_ids):
     run = ops.cumsum(ops.cast(begins, "int32"), axis=1)
     # The first positions of all runs, in their order: sorting spares a matrix of all pairs.
     starts = ops.sort(ops.where(begins, index, size(segment_ids, 1)), axis=1)
-    start = ops.take_along_axis(starts, run - 1, axis=1)
+    # Below 0 there is no such run: the operation fails.
+    run = ops.where(segment_ids < 0, size(segment_ids, 1), run - 1)
+    start = ops.take_along_axis(starts, run, axis=1)
     return ops.where(real, start + 1, 0), ops.where(real, index - start, 0)
 
 
@@ -63,7 +90,7 @@ def pairs_in_documents(i, j, query_documents, key_documents):
 
 def segment_positions(segment_ids):
     """Return the position of each token in its own document, int32 (B, T); padding has 0."""
-    return find_documents(ops.cast(segment_ids, "int32"))[1]
+    return find_documents(ops.cast(narrow(segment_ids), "int32"))[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +149,10 @@ def _check_segment_ids(call, length, num_keys):
     """Return the `segment_ids` of a call as int32; refuse them unless each key has one."""
     segment_ids, cache = ops.convert_to_tensor(call.segment_ids), call.cache
     check_integers(segment_ids, "segment_ids")
+    is_negative = ops.any(segment_ids < 0)
+    if not is_symbolic(is_negative) and is_negative:
+        least = int(ops.min(segment_ids))
+        raise ValueError(f"`segment_ids` must be at least 0. Received: segment_ids from {least}.")
     shape = call.query.shape[0], None if is_growing(cache) else num_keys
     if cache is not None and None not in shape and tuple(segment_ids.shape) != shape:
         raise ValueError(
@@ -135,4 +166,4 @@ def _check_segment_ids(call, length, num_keys):
             "`segment_ids` need a key at the position of each query. "
             f"Received: {length} queries, {num_keys} keys."
         )
-    return ops.cast(segment_ids, "int32")
+    return ops.cast(narrow(segment_ids), "int32")

@@ -37,8 +37,13 @@ def einsum(subscripts, *tensors):
 
 @per_backend
 def take_rows(table, indices):
-    """Return rows (..., D) of a table (V, D) at int32 indices (...) of at least 0."""
-    return ops.take(table, indices, axis=0)
+    """Return rows (..., D) of a table (V, D) at int32 indices (...).
+
+    An index outside [0, V) is an error on a CPU. Compiled by XLA, it gives the first or the last
+    row on TensorFlow, and NaN on JAX.
+    """
+    # Keras reads negative indices from the end.
+    return ops.take(table, ops.where(indices < 0, table.shape[0], indices), axis=0)
 
 
 @per_backend

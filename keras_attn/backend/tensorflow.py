@@ -44,7 +44,7 @@ def einsum(subscripts, *tensors):
 
 
 def take_rows(table, indices):
-    return tf.gather(table, indices)  # Keras looks for negative indices
+    return tf.gather(table, indices)
 
 
 def gather_rows(x, indices):

@@ -10,12 +10,13 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariants
-from keras_attn.backend.operations import is_symbolic
+from keras_attn.backend.operations import is_symbolic, require
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.loop import DecodingOptions, Strategy, read_inputs
 from keras_attn.generation.sampling import Greedy, Sample
 from keras_attn.layers.lora import num_changes
 from keras_attn.ops.checks import check_ids, check_sizes, check_that
+from keras_attn.ops.ids import narrow
 
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
@@ -53,7 +54,8 @@ def generate(
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
             works; its `pad_id` is 0 by default.
-        inputs: int (B, S), padded on the right; each row has at least one token. Prompts come from
+        inputs: int (B, S), padded on any side; each row has at least one token. Without `lengths`
+            padding is moved behind the tokens of its row. Prompts come from
             `tokenizer.encode(text, end=False)`: a model continues after an end token as in a new
             text, which is a warning.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
@@ -75,9 +77,14 @@ def generate(
         none is left, the row is padding.
 
     Raises:
-        ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary or
-            have padding before a token, both together are more than the model has positions for,
-            `bos_id` or `eos_id` is not in the vocabulary, or the strategy is unknown.
+        ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary,
+            both together are more than the model has positions for, `bos_id` or `eos_id` is not in
+            the vocabulary, or the strategy is unknown; in an eager call also for a row without a
+            token and `lengths` that are not in [1, S].
+        InvalidArgumentError: for such a row or such `lengths` in a graph of TensorFlow, and on the
+            CPU for an id outside the vocabulary. XLA and ONNX drop these checks: lengths are
+            clipped to [1, S], a row of padding is one token of padding, and of an id outside the
+            vocabulary XLA reads the first or the last row of the table.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -110,7 +117,7 @@ def generate(
         inputs = inputs[name]
     inputs = _token_ids(model, inputs, has_lengths=lengths is not None)
     _check_positions(model, inputs.shape[1], max_length)
-    arrays = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs.shape)]
+    arrays = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs)]
     if model.reads_prompt:
         _warn_of_ended_prompts(
             *arrays, pad_id=getattr(model, "pad_id", 0), ends={*eos_ids} - {bos_id}
@@ -145,7 +152,7 @@ def vocabulary_size(model):
 def _token_ids(model, inputs, has_lengths):
     """Return ids as a tensor (B, S); refuse ids of another vocabulary and anything else."""
     pad_id = getattr(model, "pad_id", 0)
-    rows = "of one length" if pad_id is None else f"padded with {pad_id} on the right"
+    rows = "of one length" if pad_id is None else f"padded with {pad_id}"
     wanted = (
         f"`inputs` must be integer token ids of shape (batch, length), rows {rows}; `encode` of a "
         "tokenizer turns text into ids."
@@ -158,35 +165,52 @@ def _token_ids(model, inputs, has_lengths):
     shape, dtype = tuple(inputs.shape), getattr(inputs.dtype, "name", str(inputs.dtype))
     if len(shape) != 2 or "int" not in dtype or shape[1] == 0:
         raise ValueError(f"{wanted} Received: shape={shape}, dtype={dtype}.")
-    inputs = ops.convert_to_tensor(inputs)
-    if is_symbolic(inputs) or not shape[0]:
-        return inputs
+    inputs = ops.convert_to_tensor(narrow(inputs))
     size = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
-    if size is not None:
+    if size is not None and shape[0]:
         check_ids(inputs, "inputs", size)
-    if pad_id is not None and not has_lengths:
-        is_token = ops.convert_to_numpy(inputs) != pad_id
-        is_right = is_token[:, 0].all() and (is_token[:, :-1] >= is_token[:, 1:]).all()
-        if not is_right:
-            raise ValueError(
-                f"{wanted} Received: a row with the padding {pad_id} before a token, or of nothing "
-                "else. Rows that contain this id as a token need `lengths`."
-            )
-    return inputs
+    if pad_id is None or has_lengths:
+        return inputs
+    return _compact(
+        inputs,
+        pad_id,
+        f"{wanted} Received: a row of nothing but the padding {pad_id}. Rows that contain this id "
+        "as a token need `lengths`.",
+    )
 
 
-def _row_lengths(lengths, shape):
-    """Return lengths (B,) as a tensor; refuse any that are none of rows of this shape."""
-    lengths = lengths if ops.is_tensor(lengths) else np.asarray(lengths)
+def _compact(ids, pad_id, message):
+    """Return ids (B, S) with padding behind the tokens of each row; refuse a row without one."""
+    if is_symbolic(ids):
+        is_padding = ops.equal(ids, pad_id)
+        is_empty = ops.any(ops.all(is_padding, axis=1))
+        ids = require(ops.logical_not(is_empty), message, ids)
+    else:
+        is_padding = ops.convert_to_numpy(ids) == pad_id
+        if is_padding.all(axis=1).any():
+            raise ValueError(message)
+        if (is_padding[:, :-1] <= is_padding[:, 1:]).all():
+            return ids
+    return ops.take_along_axis(ids, ops.argsort(is_padding, axis=1), axis=1)  # a stable order
+
+
+def _row_lengths(lengths, inputs):
+    """Return lengths (B,) in [1, S] as a tensor; refuse any that are none of the rows (B, S)."""
+    shape = inputs.shape
+    lengths = narrow(lengths if ops.is_tensor(lengths) else np.asarray(lengths))
     wanted = "integers, one for each row of `inputs`"
     is_one_each = len(lengths.shape) == 1 and lengths.shape[0] in (None, shape[0])
     is_integer = "int" in getattr(lengths.dtype, "name", str(lengths.dtype))
     check_that(is_integer and (is_one_each or shape[0] is None), wanted, lengths=lengths)
-    if not is_symbolic(lengths) and lengths.shape[0]:
+    if not is_symbolic(lengths):
         values = ops.convert_to_numpy(lengths)
-        fits = 1 <= values.min() and values.max() <= shape[1]
+        fits = not len(values) or (1 <= values.min() and values.max() <= shape[1])
         check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=values)
-    return ops.convert_to_tensor(lengths)
+        return ops.convert_to_tensor(lengths)
+    lengths = ops.cast(lengths, "int32")
+    clipped = ops.clip(lengths, 1, ops.shape(inputs)[1])
+    message = "`lengths` must be from 1 to the length of `inputs`."
+    return require(ops.all(ops.equal(lengths, clipped)), message, clipped)
 
 
 def _warn_of_ended_prompts(ids, lengths=None, *, pad_id, ends):

@@ -7,8 +7,10 @@ import keras
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_ids, check_integers, check_pad_id, check_sizes
+from keras_attn.ops.checks import check_pad_id, check_sizes
+from keras_attn.ops.ids import row_ids
 from keras_attn.ops.shapes import flatten_rows
 
 
@@ -44,7 +46,9 @@ class AdaptiveEmbedding(registry.MaskedLayer):
 
     Raises:
         ValueError: if a size is below 1, `cutoffs` do not grow from above 0 to below V, the last
-            cluster would have width 0, or `token_ids` are not integers.
+            cluster would have width 0, or `token_ids` are not integers or, in an eager call, not
+            ids of the vocabulary.
+        InvalidArgumentError: in a graph, as `TokenEmbedding`.
 
     Example:
         >>> import keras, keras_attn
@@ -127,18 +131,15 @@ class AdaptiveEmbedding(registry.MaskedLayer):
         return projections
 
     def call(self, inputs):
-        check_integers(inputs, "token_ids")
-        tokens = ops.cast(inputs, "int32")
-        check_ids(tokens, "token_ids", self.vocabulary_size)
-        # As in one table: negative ids count from the end; other ids out of range have no row.
-        tokens = ops.where(tokens < 0, tokens + self.vocabulary_size, tokens)
+        tokens = row_ids(inputs, "token_ids", self.vocabulary_size)
+        # No cluster has a row for ids out of range, as in one table.
         tokens = ops.where(tokens < 0, self.vocabulary_size, tokens)
         x = None
         for i, (first, end) in enumerate(self.bounds):
             places = ops.maximum(tokens, first) - first
             if end < self.vocabulary_size:
                 places = ops.minimum(places, end - first - 1)
-            rows = ops.take(self.tables[i], places, axis=0)
+            rows = take_rows(self.tables[i], places)
             if self.projections:
                 rows, unflatten = flatten_rows(rows)
                 rows = unflatten(ops.matmul(rows, self.projections[i]))

@@ -9,9 +9,15 @@ from keras_attn import registry
 from keras_attn.backend.operations import can_branch
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.ops.checks import check_choice, check_shape
+from keras_attn.ops.ids import narrow
 from keras_attn.ops.shapes import ceil_div, flatten_rows, size
 from keras_attn.ops.sorting import sort_order
-from keras_attn.ops.token_losses import crossentropy, known_labels, token_weights
+from keras_attn.ops.token_losses import (
+    check_labels,
+    crossentropy,
+    known_labels,
+    token_weights,
+)
 
 # A cluster's logits are computed for a 64th, a 16th, a quarter or all of the tokens. The shapes of
 # a graph are fixed when it is built, the number of a cluster's tokens is not: the smallest part
@@ -58,8 +64,9 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         Log-probabilities (B, T, V), float32; with `labels` the losses -log p(label) (B, T).
 
     Raises:
-        ValueError: if `embedding` is no `AdaptiveEmbedding`, `tied_projections` is unknown, or a
-            shape does not fit.
+        ValueError: if `embedding` is no `AdaptiveEmbedding`, `tied_projections` is unknown, a
+            shape does not fit, or, in an eager call, a label is neither `ignore_class` nor in
+            [0, V). In a graph the loss of such a label is NaN; TensorFlow's CPU raises an error.
 
     Example:
         >>> import keras, keras_attn
@@ -115,12 +122,15 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         clusters = self.embedding.bounds, _logits, self._weights()
         if labels is None:
             return unflatten(cluster_log_probabilities(rows, *clusters))
-        labels = ops.convert_to_tensor(labels)
+        labels = ops.convert_to_tensor(narrow(labels))
         check_shape(labels, "labels", tuple(x.shape[:-1]))
         words = ops.cast(known_labels(labels, self.ignore_class), "int32")
+        count = self.embedding.vocabulary_size
+        is_known = check_labels(words, count, self.ignore_class, "labels")
+        words = ops.where(words < 0, count, words)  # no cluster has it either
         losses = cluster_losses(rows, ops.reshape(words, (-1,)), *clusters)
-        is_real = token_weights(labels, self.ignore_class) > 0
-        return ops.where(is_real, ops.reshape(losses, ops.shape(labels)), 0.0)
+        losses = ops.where(is_known, ops.reshape(losses, ops.shape(labels)), float("nan"))
+        return ops.where(token_weights(labels, self.ignore_class) > 0, losses, 0.0)
 
     def _all_projections(self):
         """Return the projection of each cluster that has one: its own, or the embedding's."""

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.ids import known_ids
 from keras_attn.ops.images import check_pixels, split_number
 
 
@@ -31,7 +32,10 @@ class PixelEmbedding(registry.Composite, keras.layers.Layer):
         (B, T, D).
 
     Raises:
-        ValueError: if a size is too small, or there are 2^31 pixels or more.
+        ValueError: if a size is too small, there are 2^31 pixels or more, or `token_ids` are not
+            integers or, in an eager call, not ids of pixels.
+        InvalidArgumentError: in a graph of TensorFlow, but for steps of decoding, if an id is not
+            in [0, num_values^C + 1]. XLA drops this check: it takes the nearest pixel.
 
     Example:
         >>> import keras_attn
@@ -64,9 +68,11 @@ class PixelEmbedding(registry.Composite, keras.layers.Layer):
         self.start = self.add_weight((self.hidden_dim,), normal, name="start")
 
     def call(self, token_ids):
-        token_ids = ops.cast(token_ids, "int32")
-        is_start = ops.equal(token_ids, self.num_values**self.channels + 1)
-        values = split_number(ops.maximum(token_ids - 1, 0), self.channels, self.num_values)
+        num_pixels = self.num_values**self.channels
+        token_ids = known_ids(token_ids, "token_ids", num_pixels + 2)
+        is_start = ops.equal(token_ids, num_pixels + 1)
+        pixels = ops.clip(token_ids - 1, 0, num_pixels - 1)
+        values = split_number(pixels, self.channels, self.num_values)
         # In float32: bfloat16 cannot tell 255 from 256.
         values = 2.0 * ops.cast(values, "float32") / (self.num_values - 1) - 1.0
         x = ops.matmul(ops.cast(values, self.compute_dtype), self.kernel) + self.bias

@@ -1,7 +1,6 @@
 """Embeddings of tokens, and of the segments that they belong to."""
 
 import math
-from functools import partial
 
 import keras
 from keras import ops
@@ -12,13 +11,12 @@ from keras_attn.backend.operations import take_rows
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.initializers import redraw
 from keras_attn.ops.checks import (
-    check_ids,
-    check_integers,
     check_pad_id,
     check_positive,
     check_shape,
     check_sizes,
 )
+from keras_attn.ops.ids import row_ids
 from keras_attn.ops.shapes import flatten_rows
 
 
@@ -50,6 +48,8 @@ class TokenEmbedding(registry.MaskedLayer):
     Raises:
         ValueError: if a size is below 1, `pad_id` is no id, `logits_cap` is not above 0, or
             `token_ids` are not integers or, in an eager call, not ids of the vocabulary.
+        InvalidArgumentError: in a graph of TensorFlow on the CPU, if an id is not in [0, V). XLA
+            drops this check: it reads the first or the last row.
 
     Example:
         >>> import keras, keras_attn
@@ -109,12 +109,8 @@ class TokenEmbedding(registry.MaskedLayer):
             logits = ops.cast(unflatten(ops.matmul(rows, columns)), "float32")
             cap = self.logits_cap
             return logits if cap is None else cap * ops.tanh(logits / cap)
-        check_integers(inputs, "token_ids")
-        ids = ops.cast(inputs, "int32")
-        check_ids(ids, "token_ids", self.vocabulary_size)
-        # Keras reads negative ids from the end; a decoder writes none.
-        take = take_rows if in_loop_invariants() else partial(ops.take, axis=0)
-        x = keep_rows(take(self.table, ids))
+        ids = row_ids(inputs, "token_ids", self.vocabulary_size)
+        x = keep_rows(take_rows(self.table, ids))
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def _columns(self):
@@ -159,7 +155,8 @@ class SegmentEmbedding(registry.MaskedLayer):
         (B, T, D).
 
     Raises:
-        ValueError: if `num_segments` < 1.
+        ValueError: if `num_segments` < 1, or in an eager call an id is not in [0, num_segments).
+        InvalidArgumentError: in a graph, as `TokenEmbedding`.
 
     Example:
         >>> import keras, keras_attn
@@ -189,8 +186,8 @@ class SegmentEmbedding(registry.MaskedLayer):
             return x + ops.cast(self.table[0], x.dtype)
         segment_ids = ops.convert_to_tensor(segment_ids)
         check_shape(segment_ids, "segment_ids", x.shape[:2])
-        check_ids(segment_ids, "segment_ids", self.num_segments)
-        return x + ops.cast(ops.take(self.table, segment_ids, axis=0), x.dtype)
+        ids = row_ids(segment_ids, "segment_ids", self.num_segments)
+        return x + ops.cast(take_rows(self.table, ids), x.dtype)
 
     def compute_output_shape(self, x_shape, segment_ids_shape=None):
         return x_shape

@@ -4,8 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn import norms, registry
+from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_ids, check_shape, check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.ids import row_ids
 from keras_attn.ops.images import check_fits
 
 
@@ -36,7 +38,9 @@ class TrajectoryEmbedding(registry.MaskedLayer):
         (B, 3 T, D).
 
     Raises:
-        ValueError: if a size is below 1, or shapes do not fit together.
+        ValueError: if a size is below 1, shapes do not fit together, or in an eager call a step or
+            a discrete action is none of the table's.
+        InvalidArgumentError: in a graph, as `TokenEmbedding`.
 
     Example:
         >>> import keras, keras_attn
@@ -104,19 +108,18 @@ class TrajectoryEmbedding(registry.MaskedLayer):
         else:
             steps = ops.convert_to_tensor(steps)
             check_shape(steps, "steps", (batch, length), broadcast=True)
-            check_ids(steps, "steps", self.max_steps)
+            steps = row_ids(steps, "steps", self.max_steps)
         if self.discrete:
-            actions = ops.convert_to_tensor(actions)
-            check_ids(actions, "actions", self.action_size)
+            actions = row_ids(ops.convert_to_tensor(actions), "actions", self.action_size)
         return_kernel, state_kernel, action_kernel = self.kernels
         vectors = [
             returns[..., None] * return_kernel,
             ops.matmul(states, state_kernel),
-            ops.take(action_kernel, actions, axis=0)
+            take_rows(action_kernel, actions)
             if self.discrete
             else ops.matmul(actions, action_kernel),
         ]
-        step_vector = ops.take(self.table, steps, axis=0)
+        step_vector = take_rows(self.table, steps)
         x = [v + bias + step_vector for v, bias in zip(vectors, self.biases, strict=True)]
         x = ops.stack(x, axis=2)  # (B, T, 3, D)
         return self.norm(ops.reshape(x, (ops.shape(x)[0], -1, self.hidden_dim)))

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_numbers, check_rates
+from keras_attn.ops.ids import narrow
 from keras_attn.ops.token_losses import element_weights, reduce_losses, token_losses, token_weights
 from keras_attn.registry import Configurable, register
 
@@ -96,7 +97,7 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
 
     def _losses(self, y_true, y_pred):
         """Return the loss of each token, and 1 or 0 for each, as it counts or not."""
-        labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        labels, logits = ops.convert_to_tensor(narrow(y_true)), ops.convert_to_tensor(y_pred)
         losses = token_losses(labels, logits, self.ignore_class, self.label_smoothing, self.z_loss)
         real = token_weights(labels, self.ignore_class, dtype=losses.dtype)
         return ops.where(ops.equal(real, 0.0), 0.0, losses), real

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_shape
+from keras_attn.ops.ids import narrow
 from keras_attn.ops.token_losses import element_weights, token_weights
 from keras_attn.registry import Configurable, register
 
@@ -103,7 +104,7 @@ class SequenceAccuracy(TokenMetric):
 
 def _labels_and_right(y_true, y_pred):
     """Return the labels and, of the same shape, True where the label has the greatest logit."""
-    labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    labels, logits = ops.convert_to_tensor(narrow(y_true)), ops.convert_to_tensor(y_pred)
     check_shape(labels, "y_true", tuple(logits.shape[:-1]))
     best = ops.argmax(logits, axis=-1)
     return labels, ops.equal(best, ops.cast(labels, best.dtype))

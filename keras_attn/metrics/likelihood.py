@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attn.metrics.accuracy import TokenMetric
 from keras_attn.ops.checks import check_numbers
+from keras_attn.ops.ids import narrow
 from keras_attn.ops.token_losses import element_weights, known_labels, token_losses, token_weights
 from keras_attn.registry import register
 
@@ -47,7 +48,7 @@ class Perplexity(TokenMetric):
         super().__init__(ignore_class, name, dtype)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        labels, predictions = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        labels, predictions = ops.convert_to_tensor(narrow(y_true)), ops.convert_to_tensor(y_pred)
         losses = token_losses(labels, predictions, self.ignore_class)
         self.add(losses, token_weights(labels, self.ignore_class, sample_weight))
 
@@ -109,7 +110,7 @@ class BitsPerCharacter(TokenMetric):
         self.token_lengths = token_lengths
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        labels, predictions = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        labels, predictions = ops.convert_to_tensor(narrow(y_true)), ops.convert_to_tensor(y_pred)
         losses = token_losses(labels, predictions, self.ignore_class)
         weights = characters = token_weights(labels, self.ignore_class, sample_weight)
         if self.token_lengths is not None:
@@ -170,7 +171,7 @@ class BitsPerDim(TokenMetric):
         self.likelihood = likelihood
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        values, predictions = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        values, predictions = ops.convert_to_tensor(narrow(y_true)), ops.convert_to_tensor(y_pred)
         if self.likelihood is None:
             losses = token_losses(values, predictions, self.ignore_class)
             weights = dimensions = token_weights(values, self.ignore_class, sample_weight)

@@ -19,6 +19,7 @@ from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.lora import checksum, checksums_differ
+from keras_attn.ops.ids import narrow
 from keras_attn.registry import BuildsOptimizer
 from keras_attn.sublayers import freeze_parts, frozen_parts, layers_in, name_layers, name_seeds
 
@@ -118,13 +119,15 @@ class Model(BuildsOptimizer, keras.Model):
 
     def _tensor(self, name, x):
         if x is None or ops.is_tensor(x) or keras.utils.is_keras_tensor(x):
-            return x
-        if np.asarray(x).dtype.kind in "US":
+            return narrow(x)  # Keras casts it to the input's dtype
+        array = np.asarray(x)
+        if array.dtype.kind in "US":
             raise ValueError(
                 f"`{name}` must be numbers; `encode` of a tokenizer turns text into token ids. "
                 f"Received: {name}={x!r}."
             )
-        return ops.convert_to_tensor(x, self.input[name].dtype if name in self.input else None)
+        dtype = self.input[name].dtype if name in self.input else None
+        return ops.convert_to_tensor(narrow(array), dtype)
 
     @property
     def halting_depths(self):

@@ -7,6 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_that
+from keras_attn.ops.ids import narrow
+from keras_attn.ops.shapes import size
 
 COUNTS = {2: "two", 3: "three"}
 
@@ -17,9 +19,9 @@ def grid_positions(x, positions, shape):
     if positions is not None:
         positions = check_positions(positions, "positions", *x.shape[:2])
         check_integers(positions, "positions")
-        return ops.cast(positions, "int32")
+        return ops.cast(narrow(positions), "int32")
     check_fits(x.shape[1], shape)
-    return ops.arange(ops.shape(x)[1], dtype="int32")
+    return ops.arange(size(x, 1), dtype="int32")
 
 
 def check_fits(length, shape):

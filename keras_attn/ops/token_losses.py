@@ -4,6 +4,7 @@ from keras import backend, ops
 
 from keras_attn.backend import operations
 from keras_attn.backend.replicas import replica_sum, share_of_sum
+from keras_attn.ops.ids import narrow
 from keras_attn.ops.shapes import same_shape
 
 
@@ -23,7 +24,7 @@ def crossentropy(labels, logits, label_smoothing=0.0):
 
 def _crossentropy(labels, logits, label_smoothing):
     logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
-    return operations.crossentropy(labels, logits, label_smoothing)
+    return operations.crossentropy(narrow(labels), logits, label_smoothing)
 
 
 def _check_logits(labels, logits):
@@ -84,15 +85,15 @@ def _check_rank(x, name):
         )
 
 
-def _check_labels(labels, count, ignore_class):
+def check_labels(labels, count, ignore_class, name="y_true"):
     """Return True where a label is in [0, count); refuse the others where they have values."""
-    labels = ops.cast(labels, "int32")
+    labels = ops.cast(narrow(labels), "int32")
     is_known = ops.logical_and(labels >= 0, labels < count)
     # Under a JAX trace even constants give results without a value.
     if not operations.is_symbolic(is_known) and not ops.all(is_known):
         raise ValueError(
-            f"`y_true` must be ids of the vocabulary, in [0, {count}), or `ignore_class`. "
-            f"Received: y_true from {int(ops.min(labels))} to {int(ops.max(labels))}, "
+            f"`{name}` must be ids of the vocabulary, in [0, {count}), or `ignore_class`. "
+            f"Received: {name} from {int(ops.min(labels))} to {int(ops.max(labels))}, "
             f"ignore_class={ignore_class}."
         )
     return is_known
@@ -114,7 +115,7 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0, z_loss=
     if not same_shape(labels.shape, predictions.shape):
         _check_logits(labels, predictions)
         labels = known_labels(labels, ignore_class)
-        is_known = _check_labels(labels, ops.shape(predictions)[-1], ignore_class)
+        is_known = check_labels(labels, ops.shape(predictions)[-1], ignore_class)
         losses = _crossentropy(labels, predictions, label_smoothing)
         losses = ops.where(is_known, losses, float("nan"))
         if z_loss:

@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.images import grid_coordinates, grid_positions
@@ -84,8 +85,8 @@ class Axial(Position):
 
     def call(self, x, positions=None):
         places = grid_coordinates(grid_positions(x, positions, self.shape), self.shape)
-        parts = [ops.take(*part, axis=0) for part in zip(self.tables, places, strict=True)]
-        return ops.add(x, ops.cast(ops.concatenate(parts, axis=-1), self.compute_dtype))
+        parts = [take_rows(*part) for part in zip(self.tables, places, strict=True)]
+        return self._add(x, ops.concatenate(parts, axis=-1))
 
 
 def _integers(**argument):

@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.images import block_raster_order, grid_coordinates, grid_positions, integers
@@ -101,11 +102,11 @@ class ImageCoordinates(Position):
         positions = grid_positions(x, positions, self._shape())
         if self.query_shape is not None:
             order = block_raster_order((self.height, self.width * self.channels), self.query_shape)
-            positions = ops.take(ops.convert_to_tensor(order), positions, axis=0)
+            positions = take_rows(ops.convert_to_tensor(order), positions)
         if self.encoding == "learned":
             places = grid_coordinates(positions, self._shape())
             parts = zip(self.tables, places, strict=True)
-            vectors = sum(ops.take(table, place, axis=0) for table, place in parts)
+            vectors = sum(take_rows(table, place) for table, place in parts)
         else:
             places = grid_coordinates(positions, (self.height, self.width * self.channels))
             half = x.shape[-1] // 2
@@ -114,7 +115,7 @@ class ImageCoordinates(Position):
                 sinusoids(p, width, dtype=self.compute_dtype) for p, width in zip(places, widths)
             ]
             vectors = ops.concatenate(parts, axis=-1)
-        return ops.add(x, ops.cast(vectors, self.compute_dtype))
+        return self._add(x, vectors)
 
     def _shape(self):
         return self.height, self.width, self.channels

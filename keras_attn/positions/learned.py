@@ -1,8 +1,8 @@
 """Learned positions."""
 
 import keras
-from keras import ops
 
+from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.images import grid_positions
@@ -58,4 +58,4 @@ class Learned(Position):
     def call(self, x, positions=None):
         positions = grid_positions(x, positions, (self.max_length,))
         # A take, not a slice: a dynamic length beyond the table fails instead of wrapping.
-        return ops.add(x, ops.cast(ops.take(self.table, positions, axis=0), self.compute_dtype))
+        return self._add(x, take_rows(self.table, positions))

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.ops.checks import check_positions, check_shape
+from keras_attn.ops.shapes import size
 from keras_attn.registry import MaskedLayer
 
 
@@ -34,8 +35,13 @@ class Position(MaskedLayer):
         """Return the positions of heads or rows x (B, ..., T, H), by default 0 .. T-1."""
         check_shape(x, "x", (None,) * 3, (None,) * 4)
         if positions is None:
-            positions = ops.arange(ops.shape(x)[-2], dtype="int32")
+            positions = ops.arange(size(x, -2), dtype="int32")
         return check_positions(positions, "positions", x.shape[0], x.shape[-2])
+
+    def _add(self, x, vectors):
+        """Return `x` (B, T, D) plus the vectors (T, D) or (B, T, D) of its positions."""
+        # Not by Keras's `add`, which takes the vectors of no position for a bias, and fails.
+        return ops.cast(x, self.compute_dtype) + ops.cast(vectors, self.compute_dtype)
 
     def move(self, x, distances):
         """Return heads x (B, N, T, H), which have their positions, at others.

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.ops.checks import check_choice, check_positions, check_positive, check_shape
+from keras_attn.ops.shapes import size
 from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 from keras_attn.positions.position import Position
 from keras_attn.registry import register
@@ -52,8 +53,8 @@ class Sinusoidal(Position):
     def call(self, x, positions=None):
         check_shape(x, "x", (None, None, None))
         if positions is None:
-            positions = ops.arange(ops.shape(x)[1], dtype="int32")
+            positions = ops.arange(size(x, 1), dtype="int32")
         positions = check_positions(positions, "positions", *x.shape[:2])
         dtype = self.compute_dtype
         table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength, dtype)
-        return ops.add(x, ops.cast(table, dtype))
+        return self._add(x, table)

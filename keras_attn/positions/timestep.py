@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attn.ops.shapes import size
 from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.positions.sinusoidal import Sinusoidal
 from keras_attn.registry import register
@@ -47,9 +48,9 @@ class Timestep(Sinusoidal):
 
     def call(self, x, positions=None, step=0):
         if positions is None:
-            positions = ops.arange(ops.shape(x)[1], dtype="int32")
+            positions = ops.arange(size(x, 1), dtype="int32")
         x = super().call(x, ops.convert_to_tensor(positions) + 1)
         step = ops.convert_to_tensor(step, "int32") + 1
         dtype = self.compute_dtype
         table = sinusoids(step, x.shape[-1], self.layout, self.max_wavelength, dtype)
-        return ops.add(x, ops.cast(table, dtype))
+        return self._add(x, table)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
@@ -41,8 +42,27 @@ def test_tokens_attend_to_those_of_the_same_segment_and_padding_to_none(queries,
     [
         (np.ones((2, 4), "int32"), r"`segment_ids`.*`token_ids`, \(2, 3\).*\(2, 4\)"),
         (np.ones(3, "int32"), r"`segment_ids`.*\(None, None\).*\(3,\)"),
+        (
+            [[1, 2, 0], [2, 2, 1]],
+            "`segment_ids` must be 1, 2, .. in.*Received: 1 after 2, in row 1",
+        ),
+        ([[1, 2, 0], [1, 0, 1]], "Received: 1 after 1, in row 1"),
+        ([[1, -1, 0], [1, 0, 1]], "Received: -1 after 1, in row 0"),
+        ([[1, 2**32 + 1, 1], [1, 1, 1]], "Received: 1 after 2147483647, in row 0"),
     ],
 )
 def test_bad_segments(segment_ids, message):
     with pytest.raises(ValueError, match=message):
-        check_segments(segment_ids, np.ones((2, 3), "int32"), "segment_ids", "token_ids")
+        check_segments(np.array(segment_ids), np.ones((2, 3), "int32"), "segment_ids", "token_ids")
+
+
+def test_ids_that_do_not_grow_are_an_error_in_a_graph_too():
+    ids = tf.ones((1, 5), tf.int32)
+    check = tf.function(lambda x: check_segments(x, ids, "segment_ids", "token_ids"))
+    padded = [[0, 3, 3, 7, 0]]
+    np.testing.assert_array_equal(check(tf.constant(padded)), padded)
+    for segment_ids in ([[1, 1, 2, 1, 0]], [[1, 1, -1, 2, 2]]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="`segment_ids` must be 1, 2"):
+            check(tf.constant(segment_ids))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.function(find_documents)(tf.constant([[1, 1, -1, 2, 2]]))

@@ -5,7 +5,16 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from decoding_models import BOS, VOCABULARY, beam_by_hand, decode_eagerly, last, sharpened
+from decoding_models import (
+    BOS,
+    VOCABULARY,
+    beam_by_hand,
+    decode_eagerly,
+    last,
+    model_of,
+    sharpened,
+)
+from marks import slow_but
 
 from keras_attn import models
 from keras_attn.generation import Beam, Sample, Speculative, decoding, generate
@@ -122,6 +131,64 @@ def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
         generate(Echo(), rows, **{**how, "bos_id": warned})
     monkeypatch.setattr(Echo, "reads_prompt", False)
     generate(Echo(), rows, eos_id=[3, 6])  # sources keep their ends
+
+
+LEFT = np.array([[5, 5, 6, 2], [1, 5, 5, 4], [5, 3, 5, 5]])  # 5 is padding
+
+
+def decode_in(kind, ids, **arguments):
+    """Decode two tokens eagerly, in a graph of any shape, or compiled by XLA."""
+    compiled = kind == "xla"
+    arguments |= {"eos_id": -1, "jit_compile": compiled}
+
+    def run(ids, **more):
+        return generate(Echo(), ids, "greedy", 2, **more, **arguments)[0]
+
+    if kind == "eager":
+        return run(ids).numpy().tolist()
+    signature = None if compiled else [tf.TensorSpec((None, None), tf.int64)]
+    run = tf.function(run, signature, autograph=False, jit_compile=compiled)
+    return run(tf.constant(ids, tf.int64)).numpy().tolist()
+
+
+@pytest.mark.parametrize("kind", slow_but(("eager", "graph"), ("eager", "graph", "xla")))
+def test_padding_anywhere_in_a_row_is_moved_behind_its_tokens(kind):
+    assert decode_in(kind, LEFT) == [[2, 2], [4, 4], [3, 3]]
+
+
+# Ids, lengths, and the tokens under XLA, which takes the nearest length, and padding for a token.
+WITHOUT_TOKENS = {
+    "padding": ([[6, 2], [5, 5]], None, [[2, 2], [5, 5]]),
+    "no length": ([[6, 2], [1, 4]], [2, 0], [[2, 2], [1, 1]]),
+    "too long": ([[6, 2]], [3], [[2, 2]]),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(["padding", "no length"], WITHOUT_TOKENS))
+def test_a_row_without_a_token_is_an_error_in_a_graph_too(name):
+    ids, lengths, _ = WITHOUT_TOKENS[name]
+    more = {} if lengths is None else {"lengths": tf.constant(lengths, tf.int64)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`(inputs|lengths)` must be"):
+        decode_in("graph", ids, **more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITHOUT_TOKENS)
+def test_xla_drops_the_check_of_lengths_and_clips_them(name):
+    ids, lengths, expected = WITHOUT_TOKENS[name]
+    more = {} if lengths is None else {"lengths": tf.constant(lengths, tf.int64)}
+    assert decode_in("xla", ids, **more) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["causal", "encoder_decoder"])
+def test_models_decode_rows_that_are_padded_on_the_left_as_others(kind):
+    model, inputs, _ = model_of(kind)
+    left = np.stack([np.roll(row, np.sum(row == 0)) for row in inputs])
+    assert (left[:, -1] != 0).all()
+    expected, _ = generate(model, inputs, "greedy", 3)
+    run = tf.function(lambda ids: generate(model, ids, "greedy", 3)[0])
+    np.testing.assert_array_equal(run(tf.constant(left)), expected)
 
 
 @pytest.mark.parametrize("lengths", [[1], [0, 2], [4, 1], [1.0, 2.0], [[1, 2]]])

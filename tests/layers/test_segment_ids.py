@@ -209,6 +209,7 @@ CROSS, SLOTS = np.ones((ROWS, 3, D), "float32"), np.ones((ROWS, NUM_HEADS, 5, H)
         ((X, X), {"segment_ids": IDS[:, 1:]}, r"`segment_ids`.*\(2, 37\).*\(2, 36\)"),
         ((X, X), {"segment_ids": IDS[:1]}, r"`segment_ids`.*\(2, 37\).*\(1, 37\)"),
         ((X, X), {"segment_ids": IDS[0]}, r"`segment_ids`.*\(2, 37\).*\(37,\)"),
+        ((X, X), {"segment_ids": IDS - 1}, "`segment_ids` must be at least 0. .* from -1"),
         ((X, X), {"segment_ids": IDS + 0.5}, "`segment_ids` must be integers.*float"),
         ((X, CROSS), {"segment_ids": IDS[:, :3]}, "key at the position.*37 queries, 3 keys"),
         (

@@ -95,11 +95,13 @@ def decoding_function(model, strategy, buckets=None, **options):
     With `Buckets` their shapes are compiled.
     """
 
-    def plain(ids, lengths):
-        return generate(model, ids, strategy, lengths=lengths, **options)
+    def plain(ids, lengths, **how):
+        # An empty row is read as one token; the caller makes its outputs blank.
+        lengths = tf.clip_by_value(lengths, 1, tf.shape(ids)[1])
+        return generate(model, ids, strategy, lengths=lengths, **options, **how)
 
     def compiled(ids, lengths):
-        return generate(model, ids, strategy, lengths=lengths, jit_compile=True, **options)
+        return plain(ids, lengths, jit_compile=True)
 
     if buckets is None:
         return plain

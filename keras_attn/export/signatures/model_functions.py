@@ -129,12 +129,16 @@ def require(x, condition, *message):
 
 
 def check_range(values, count, name):
-    """Return integers; one outside [0, count) is an error, also inside a graph."""
+    """Return integers; one outside [0, count) is an error, also inside a graph.
+
+    ONNX, which drops the check, gets the nearest one.
+    """
     # A gather reads negative ones from the end, and on a GPU it reads zeros beyond the end.
     message = f"{name} must be in [0, {count}). Received: least and greatest"
     least, greatest = tf.reduce_min(values), tf.reduce_max(values)
     is_within = tf.reduce_all((values >= 0) & (values < count))
-    return require(values, is_within, message, least, greatest)
+    nearest = tf.clip_by_value(values, 0, count - 1)
+    return require(nearest, is_within, message, least, greatest)
 
 
 def length_mask(rows, lengths):
