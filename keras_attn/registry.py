@@ -9,10 +9,10 @@ import numpy as np
 
 from keras_attn.compat.keras_flags import is_default
 from keras_attn.compat.tensorflow_tracking import track_containers
+from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.hints import ArgumentHints, closest, constructors
 from keras_attn.sublayers import (
     class_name,
-    expose_sublayers,
     freeze_parts,
     frozen_parts,
     name_layers,
@@ -223,13 +223,12 @@ def _complete_build(layer, build):
 
     @functools.wraps(build)
     def build_parts(*args, **kwargs):
-        expose_sublayers(layer)
         name_layers(sublayers(layer))
         flags, flags_before = layer._flags or (None, None)
         has_own_flags = flags is not None and frozen_parts(layer) == flags_before
         build(*args, **kwargs)
-        expose_sublayers(layer)
         name_seeds(layer)
+        renew_parameters(layer)
         track_containers(layer)
         if has_own_flags:  # nobody has set others since
             freeze_parts(layer, flags)

@@ -11,13 +11,15 @@ import keras
 from keras_attn.compat.keras_flags import freezable_variables, set_own_flag, set_path
 
 
+def attributes(layer):
+    """Return the public attributes of a layer, by name."""
+    values = {**vars(layer), **vars(layer).get("_modules", {})}  # torch keeps layers there
+    return {name: value for name, value in values.items() if not name.startswith("_")}
+
+
 def sublayers(layer):
     """Return the layers that are attributes of a layer, or in its lists and dicts, by path."""
-    attributes = dict(vars(layer))
-    if hasattr(layer, "named_children"):  # torch keeps them there
-        attributes |= dict(layer.named_children())
-    public = {name: value for name, value in attributes.items() if not name.startswith("_")}
-    layers = layers_in(public)
+    layers = layers_in(attributes(layer))
     if isinstance(layer, keras.Model):
         known = set(map(id, layers.values()))
         others = {f"layers/{i}": each for i, each in enumerate(layer.layers)}
@@ -35,16 +37,6 @@ def layers_in(values):
             inside = value if isinstance(value, dict) else dict(enumerate(value))
             layers |= {f"{name}/{path}": each for path, each in layers_in(inside).items()}
     return layers
-
-
-def expose_sublayers(layer):
-    """Let an attribute of the layer hide one of its class on torch, as everywhere in Python.
-
-    Torch keeps layers in a dict of its own, which Python asks after the class.
-    """
-    if keras.backend.backend() == "torch":
-        for name, each in layer.named_children():
-            vars(layer)[name] = each
 
 
 def all_sublayers(layer):

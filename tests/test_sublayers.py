@@ -11,7 +11,7 @@ from catalogue_models import BLOCKS, MODELS, inputs_of, make
 from keras_attn import depth, layers, models
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.models.model import Model
-from keras_attn.sublayers import all_sublayers, freeze_parts
+from keras_attn.sublayers import all_sublayers, freeze_parts, sublayers
 
 # Two residuals with a norm each, experts, an embedding tied to a head, two sides, an RNN of Keras,
 # heads in a dict, a memory.
@@ -42,6 +42,12 @@ def freeze_some(model, seed):
     assert not all(flags(model)[0])
 
 
+def hidden_parts(layer):
+    """Return the parts that an attribute of the layer's class would hide on torch."""
+    names = [name for name in sublayers(layer) if hasattr(type(layer), name)]
+    return {f"{type(layer).__name__}.{name}" for name in names}
+
+
 def outputs(model, inputs):
     return [np.array(x) for x in keras.tree.flatten(model(inputs))]
 
@@ -53,8 +59,9 @@ def test_a_model_comes_back_with_its_flags_names_ties_and_weights(name, tmp_path
     model = getattr(model, "model", model)  # Keras clones no subclassed model around it
     if getattr(model, "memory", None) is not None:
         inputs |= model.initial_memory(2)
-    everywhere = set(map(id, all_sublayers(model).values()))
-    assert {id(layer) for layer in flatten_layers(model)} <= everywhere
+    everywhere = all_sublayers(model).values()
+    assert {id(layer) for layer in flatten_layers(model)} <= set(map(id, everywhere))
+    assert set().union(*map(hidden_parts, everywhere)) == set()
 
     paths = [variable.path for variable in model.variables]
     assert len(set(paths)) == len(paths)

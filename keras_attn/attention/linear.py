@@ -93,7 +93,7 @@ def _causal_totals(query, key, value, sums, chunk):
 
     query, key, value = cut(query), cut(key), cut(value)
     products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, N, count, C, C)
-    totals = ops.matmul(products * np.tri(chunk, dtype="float32"), value)
+    totals = ops.matmul(ops.multiply(products, np.tri(chunk, dtype="float32")), value)
     if sums is not None or not isinstance(count, int) or count > 1:
         chunks = _outer_products(key, value)  # (B, N, count, M, Hv + 1)
         first = ops.zeros_like(chunks[:, :, :1]) if sums is None else sums[:, :, None]

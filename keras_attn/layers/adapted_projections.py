@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn.compat.layer_weights import remove_weight
 from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers.low_rank import LowRankKernels
+from keras_attn.sublayers import attributes
 
 
 def layers_by_path(model):
@@ -31,9 +32,7 @@ def layers_by_path(model):
 
 def _parts(layer):
     """Yield the names and the layers of the public attributes, then those of a model's graph."""
-    for name, value in vars(layer).items():
-        if name.startswith("_"):
-            continue
+    for name, value in attributes(layer).items():
         if isinstance(value, keras.layers.Layer):
             yield name, value
         elif isinstance(value, (list, tuple)):

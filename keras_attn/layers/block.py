@@ -91,12 +91,16 @@ class Block(MaskedLayer):
         new cache.
     """
 
-    attention = None
-    cross_attention = None
-    feed_forward = None
     needs_closing_norm = False
     # True if `apply` with a cache also takes one position of each row, (B, D).
     takes_rows = False
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        # Not attributes of the class, which would hide the layers of these names on torch.
+        for name in ("attention", "feed_forward", "cross_attention"):
+            if not hasattr(type(self), name):
+                setattr(self, name, None)
 
     @property
     def retrieves(self):

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend.replicas import model_scope
+from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import adapted, matching, projections
 from keras_attn.ops.checks import check_paths, check_positive, check_sizes, check_that
@@ -284,6 +285,7 @@ def _forget_functions(model):
     """Make a model compile its functions again, for the weights that it has now."""
     _changes[model] = num_changes(model) + 1
     model.train_function = model.test_function = model.predict_function = None
+    renew_parameters(model)
 
 
 def _read_arrays(path):

@@ -14,6 +14,7 @@ from keras_attn import registry
 from keras_attn.attention.segments import check_segments
 from keras_attn.backend.replicas import refuse_model_parallel, whole_model
 from keras_attn.compat.cloning import keep_ties
+from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.depth import ACT
 from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
@@ -37,7 +38,6 @@ class Model(BuildsOptimizer, keras.Model):
     """
 
     parts = ()
-    memory = None
     # For each input of segment ids, the input of token ids that it belongs to.
     segment_inputs = {}
 
@@ -55,8 +55,10 @@ class Model(BuildsOptimizer, keras.Model):
     def __init__(self, inputs, outputs, **kwargs):
         refuse_model_parallel()
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.memory = None  # no attribute of the class, which would hide the layer on torch
         for layer in self.layers:
             name_seeds(layer)
+        renew_parameters(self)
         # Not tracked by Keras: the fingerprint is no layer of the model.
         object.__setattr__(self, "fingerprint", Fingerprint(self))
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend.replicas import num_replicas, replica_number
+from keras_attn.compat.seed_generators import UnstoredSeedGenerator
 
 
 def stateless_normal(shape, seed):
@@ -39,14 +40,15 @@ def _shift(x, bits):
     return ops.bitwise_and(ops.right_shift(x, bits), 2 ** (32 - bits) - 1)
 
 
-class RepeatedSeed(keras.random.SeedGenerator):
+class RepeatedSeed(UnstoredSeedGenerator):
     """Seed generator that returns the same seed each time; the seed may be a tensor.
 
     A function that the backward pass computes again must drop the same weights again.
     """
 
     def __init__(self, seed):
-        self._seed = seed  # the parent's constructor would create a variable
+        super().__init__()
+        self._seed = seed
 
     def next(self, ordered=True):
         # JAX requires keys of this type.

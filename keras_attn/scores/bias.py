@@ -121,7 +121,8 @@ class ALiBi(Bias):
 
     def of_pairs(self, i, j):
         # Positions are subtracted as integers: float32 cannot tell distant neighbours apart.
-        return ops.cast(ops.abs(i - j), "float32") * -self.slopes[:, None, None]
+        distances = ops.cast(ops.abs(i - j), "float32")
+        return ops.multiply(distances, -self.slopes[:, None, None])
 
 
 @register

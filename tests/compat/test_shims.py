@@ -5,6 +5,7 @@ changed something private: the sentence of the assertion names the shim to corre
 """
 
 import inspect
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -248,3 +249,15 @@ def test_tf2onnx_converts_without_optimisation():
     from tf2onnx.onnx_opset.nn import Pad
 
     assert callable(Pad.version_11), message
+
+
+@pytest.mark.parametrize(
+    "shim, file, code",
+    [
+        ("seed_generators", "random.py", "seed._initial_seed is None"),
+        ("torch_parameters", "layer.py", "def _track_variables(self):"),
+    ],
+)
+def test_keras_on_torch_has_what_the_shim_uses(shim, file, code):
+    source = Path(keras.__file__).parent / "src/backend/torch" / file  # not imported without torch
+    assert code in source.read_text(), f"compat/{shim}.py: Keras's {file} has changed"

@@ -14,6 +14,7 @@ from keras_attn.convert.hugging_face.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.ops.checks import check_paths, check_that
+from keras_attn.sublayers import attributes
 
 # By `model_type`.
 FAMILIES = {
@@ -141,7 +142,7 @@ def change(model, **changes):
         config[name] = registry.serialize(made)
         config[name]["config"]["name"] = stack.name
     changed = type(model).from_config(config)
-    for name, old in vars(model).items():
+    for name, old in attributes(model).items():
         if name in stacks:
             _copy_stack(old, getattr(changed, name))
         elif isinstance(old, keras.layers.Layer):

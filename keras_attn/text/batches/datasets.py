@@ -8,6 +8,18 @@ import numpy as np
 from keras_attn.compat.distributed_dataset import set_num_batches
 
 
+def import_tensorflow():
+    """Return TensorFlow; say what to do without it."""
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise ImportError(
+            "`as_dataset` makes a dataset of TensorFlow: pip install tensorflow, or give the "
+            "batches themselves to `fit`, with shuffle=False."
+        ) from error
+    return tf
+
+
 def dataset_of(one_pass, signature, num_batches):
     """Return a dataset of the batches of the generator function `one_pass`, of known cardinality.
 
@@ -23,8 +35,7 @@ def dataset_of(one_pass, signature, num_batches):
     In a distribution of Keras, on JAX, a dataset would feed each process the whole batch: a
     `ValueError`.
     """
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     if keras.distribution.distribution() is not None:
         raise ValueError(
             "In a distribution of Keras give the batches themselves to `fit`, with shuffle=False: "

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes, check_that
-from keras_attn.text.batches.datasets import Rows, dataset_of
+from keras_attn.text.batches.datasets import Rows, dataset_of, import_tensorflow
 from keras_attn.text.corpus.array_files import ArrayFiles
 
 PAD = 0
@@ -94,8 +94,7 @@ class SegmentStreams(keras.utils.PyDataset):
 
     def as_dataset(self):
         """Return a `tf.data.Dataset` of the same batches, of known shape."""
-        import tensorflow as tf
-
+        tf = import_tensorflow()
         signature = keras.tree.map_structure(tf.type_spec_from_value, self.batch(0))
 
         def one_pass(rows):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes, check_that
-from keras_attn.text.batches.datasets import RowBatches, Rows, dataset_of
+from keras_attn.text.batches.datasets import RowBatches, Rows, dataset_of, import_tensorflow
 from keras_attn.text.batches.length_order import LengthOrder
 from keras_attn.text.batches.permutation import EpochTables, permutation
 from keras_attn.text.corpus.token_files import Documents
@@ -147,7 +147,7 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
 
     def as_dataset(self):
         """Return a `tf.data.Dataset` of the same batches; each pass over it takes one epoch."""
-        import tensorflow as tf
+        tf = import_tensorflow()
 
         def one_epoch(rows):
             epoch, self.epoch = self.epoch, self.epoch + 1

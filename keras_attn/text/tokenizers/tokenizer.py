@@ -257,6 +257,11 @@ def check_strings(**argument):
     """Return an iterable of strings as a list; refuse one string and anything else."""
     ((name, texts),) = argument.items()
     items = None if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__") else [*texts]
+    if tf is None and type(texts).__module__.startswith("tensorflow"):
+        raise ValueError(
+            "Tokenizers run in TensorFlow's graphs and datasets with KERAS_BACKEND=tensorflow; "
+            f"here `{name}` must be a list of strings. Received: {name}={_short(texts)}."
+        )
     if items is None or not all(isinstance(text, (str, bytes)) for text in items):
         raise ValueError(f"`{name}` must be a list of strings. Received: {name}={_short(texts)}.")
     return items
