@@ -18,6 +18,9 @@ from keras_attn.ops.images import join_values
 from keras_attn.ops.sorting import top_k
 from keras_attn.registry import register
 
+# Of float32: below the first the best token is certain, above the second all are alike.
+_TEMPERATURES = 1e-37, 1e37
+
 
 @register
 class Greedy(Strategy):
@@ -75,7 +78,7 @@ class Sample(Strategy):
     Use it for text that should vary from call to call.
 
     Args:
-        temperature: float > 0. A value below 1 sharpens.
+        temperature: float > 0. A value below 1 sharpens; near 0 the likeliest token is drawn.
         top_k: int. Number of tokens to choose from; None for all.
         top_p: float in (0, 1]. Choose from the smallest set of most likely tokens with this
             probability; None for all.
@@ -166,7 +169,10 @@ class Sample(Strategy):
 
     def _truncate(self, logits):
         """Return probabilities (B, K) that need not sum to 1, and their tokens: None for all V."""
-        logits = ops.cast(logits, "float32") / self.temperature
+        logits = ops.cast(logits, "float32")
+        # Differences from the largest logit: one by itself, divided, may be beyond float32.
+        logits = logits - ops.max(logits, axis=-1, keepdims=True)
+        logits = logits / min(max(self.temperature, _TEMPERATURES[0]), _TEMPERATURES[1])
         tokens = None
         if self.top_k is not None or self.top_p is not None:
             vocabulary_size = logits.shape[-1]

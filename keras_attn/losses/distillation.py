@@ -5,7 +5,8 @@ import collections
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_numbers, check_positive, check_shape, check_that
+from keras_attn.backend.replicas import num_replicas
+from keras_attn.ops.checks import check_numbers, check_shape, check_that
 from keras_attn.ops.token_losses import element_weights, reduce_losses, token_weights
 from keras_attn.registry import BuildsOptimizer, Configurable, register, revive
 
@@ -17,11 +18,12 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
     """Train a model on its labels and on the probabilities that a teacher gives.
 
         loss = (1 - weight) L + weight T^2 mean over i of KL(softmax(v_i / T) || softmax(z_i / T))
+            + A
 
-    where L is the compiled loss of the model's logits z with the losses that its layers add, v are
-    the teacher's logits, and T is the temperature. The mean is over the real tokens of all
-    replicas. No gradient reaches the teacher, which runs as in inference; its `trainable` is set to
-    False.
+    where L is the compiled loss of the model's logits z, v are the teacher's logits, T is the
+    temperature, and A are the losses that the model's layers add, such as the balance of experts or
+    a regularizer. The mean is over the real tokens of all replicas. No gradient reaches the
+    teacher, which runs as in inference; its `trainable` is set to False.
 
     It wraps the model that is used afterwards: `fit` the wrapper, and take `.model` to generate and
     export. `evaluate` and `predict` are those of the model. Everything is float64 if the logits
@@ -32,7 +34,7 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
     Args:
         model: a functional model whose output is logits (..., V).
         teacher: another such model, with the same inputs and V.
-        temperature: float. T; a value above 1 flattens both distributions.
+        temperature: float of at least 1e-6. T; a value above 1 flattens both distributions.
         weight: float in [0, 1]. Weight of the teacher's term.
         ignore_class: int. Positions with this label do not count; None counts all.
 
@@ -44,7 +46,7 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
 
     Raises:
         ValueError: if a model gives no logits, both are the same model or differ in V,
-            `temperature` is not above 0, or `weight` is not in [0, 1].
+            `temperature` is below 1e-6, or `weight` is not in [0, 1].
 
     Example:
         >>> import keras
@@ -70,7 +72,7 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         check_that(teacher is not model, "another model than `model`", teacher=teacher)
         *others, classes = model.outputs[0].shape
         check_shape(teacher.outputs[0], "teacher.output", (*[None] * len(others), classes))
-        check_positive(temperature=temperature)
+        check_numbers(1e-6, temperature=temperature)  # logits are divided by it
         check_numbers(0, weight=weight)
         check_that(weight <= 1, "in [0, 1]", weight=weight)
         self.model = model
@@ -89,8 +91,11 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         if not isinstance(y_pred, Logits):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         loss = super().compute_loss(x, y, y_pred.student, sample_weight, training)
-        divergence = self._divergence(y, y_pred, sample_weight)
-        return (1 - self.weight) * loss + ops.cast(self.weight * divergence, loss.dtype)
+        divergence = ops.cast(self._divergence(y, y_pred, sample_weight), loss.dtype)
+        # The loss of Keras holds those that the layers of both models add.
+        added, own = (_total(model.losses, loss.dtype) for model in (self, self.model))
+        kept = 1 - self.weight
+        return kept * loss + self.weight * divergence + own - kept * added
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         if isinstance(y_pred, Logits):
@@ -111,3 +116,8 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
             sample_weight = element_weights(losses, sample_weight, dtype)
         mean = reduce_losses(losses, real, sample_weight, "sum_over_batch_size")
         return self.temperature**2 * mean
+
+
+def _total(losses, dtype):
+    """Return the sum of added losses, as a replica counts them."""
+    return sum(ops.sum(ops.cast(loss, dtype)) for loss in losses) / num_replicas()

@@ -78,6 +78,20 @@ def test_the_distribution_equals_the_definitions(logits, arguments):
         assert (expected == 0).any()
 
 
+@pytest.mark.parametrize("arguments", [{}, {"top_k": 5}, {"top_p": 0.9, "min_p": 0.1}])
+def test_extreme_temperatures_draw_the_likeliest_token_or_any(logits, arguments):
+    """Also of large logits, and with a forbidden token."""
+    logits = np.stack([logits[0], 1e6 * logits[1], np.where(logits[0] < 0, -np.inf, logits[0])])
+    for temperature in (5e-324, 1e-38, 1e-20):
+        p, logarithms = Sample(temperature, **arguments).distribution(logits)
+        expected = np.eye(logits.shape[1])[logits.argmax(axis=1)]
+        np.testing.assert_array_equal(p, expected)
+        assert (np.max(logarithms, axis=1) == 0).all()
+    p = np.asarray(Sample(float("inf")).distribution(logits)[0])
+    allowed = logits > -np.inf
+    np.testing.assert_allclose(p, allowed / allowed.sum(axis=1, keepdims=True), rtol=1e-6)
+
+
 def test_the_temperature_comes_before_the_truncations(logits):
     """A higher temperature leaves more tokens above the same threshold."""
     cold, warm = (

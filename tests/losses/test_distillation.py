@@ -53,6 +53,33 @@ def test_loss_equals_an_oracle(weight, temperature):
     assert loss_of(trained, sample_weight=weights) == pytest.approx(expected, rel=1e-5)
 
 
+class Adds(keras.layers.Layer):
+    """Adds a loss in every call, as `ACT` does in inference too."""
+
+    def __init__(self, loss):
+        super().__init__()
+        self.loss = loss
+
+    def call(self, x):
+        self.add_loss(keras.ops.convert_to_tensor(self.loss))
+        return x
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_what_layers_of_the_student_add_counts_whole_and_what_the_teacher_adds_does_not(weight):
+    """Also a regularizer, which is no loss of a call."""
+    plain = wrapped(weight)
+    student, teacher = (
+        keras.Model(m.inputs, Adds(loss)(m.outputs[0]))
+        for m, loss in ((plain.model, 5.0), (plain.teacher, 70.0))
+    )
+    plain.model.layers[-1].bias.regularizer = lambda bias: 0.25 + 0 * keras.ops.sum(bias)
+    trained = Distillation(student, teacher, plain.temperature, weight)
+    trained.compile("sgd", LabelSmoothedCrossentropy(0.0))
+    expected = oracle(plain, weight, plain.temperature) + 5.25
+    assert loss_of(trained) == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_teacher_with_the_same_weights_teaches_nothing():
     assert loss_of(wrapped(1.0, teacher=model(0))) == pytest.approx(0, abs=1e-6)
 
@@ -99,7 +126,11 @@ def test_logits_in_low_precision_give_a_loss_of_float32():
     "call, message",
     [
         (lambda: wrapped(weight=1.5), r"`weight` must be in \[0, 1\].*weight=1.5"),
-        (lambda: wrapped(temperature=0), "`temperature` must be a number above 0.*temperature=0"),
+        (
+            lambda: wrapped(temperature=0),
+            "`temperature` must be .* of at least 1e-06.*temperature=0",
+        ),
+        (lambda: wrapped(temperature=1e-38), "Received: temperature=1e-38"),
         (lambda: wrapped(teacher=model(1, V + 1)), r"`teacher.output`.*7\).*\(None, None, 8\)"),
         (lambda: wrapped(teacher=keras.layers.Dense(3)), "`teacher` must be a functional model"),
         (lambda: Distillation(*[model(0)] * 2), "`teacher` must be another model"),
