@@ -85,12 +85,16 @@ class Workers:
         self._max_waiting, self._max_unanswered = max_waiting, num_threads + max_waiting
         self._unanswered = 0
 
-    @contextlib.contextmanager
-    def admit(self):
-        """Count a request until the block ends; raise if too many wait already."""
+    def check_room(self):
+        """Raise if too many requests wait already, before more of one is read."""
         if self._unanswered >= self._max_unanswered:
             message = f"The server is busy: {self._max_waiting} requests wait already"
             raise ServingError(Code.RESOURCE_EXHAUSTED, message)
+
+    @contextlib.contextmanager
+    def admit(self):
+        """Count a request, which has arrived whole, until the block ends; raise without room."""
+        self.check_room()
         self._unanswered += 1
         try:
             yield

@@ -99,31 +99,33 @@ class RestApi:
         """Return the HTTP status and the body."""
         request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
         workers = self._models if request.method == "POST" else self._states
-        with catch_errors(record) as failure, workers.admit():
-            body = await self._read(request, request_context)
+        with catch_errors(record) as failure:
+            body = await self._read(request, request_context, workers)
             arguments = request, path, body, request_context, record
-            watch = asyncio.create_task(_watch(request.receive, request_context))
-            try:
-                work = functools.partial(self._process, *arguments)
-                return 200, await workers.run(work, request_context)
-            finally:
-                watch.cancel()
+            with workers.admit():
+                watch = asyncio.create_task(_watch(request.receive, request_context))
+                try:
+                    work = functools.partial(self._process, *arguments)
+                    return 200, await workers.run(work, request_context)
+                finally:
+                    watch.cancel()
         return failure.error.http_status, dump_error(failure.error.message)
 
     async def _stream(self, request, match, answer):
         """Send an event for each token; between two tokens the thread runs other requests."""
         request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
-        with catch_errors(record) as failure, self._models.admit():
-            body = await self._read(request, request_context)
-            watch = asyncio.create_task(_watch(request.receive, request_context))
-            events = self._events(request, match, body, request_context, record)
-            try:
-                following = functools.partial(next, events, None)
-                while event := await self._models.run(following, request_context):
-                    await answer.send(event)
-            finally:
-                watch.cancel()
-                await self._models.run(events.close, request_context)
+        with catch_errors(record) as failure:
+            body = await self._read(request, request_context, self._models)
+            with self._models.admit():
+                watch = asyncio.create_task(_watch(request.receive, request_context))
+                events = self._events(request, match, body, request_context, record)
+                try:
+                    following = functools.partial(next, events, None)
+                    while event := await self._models.run(following, request_context):
+                        await answer.send(event)
+                finally:
+                    watch.cancel()
+                    await self._models.run(events.close, request_context)
         await answer.end(failure.error)
 
     def _events(self, request, match, body, request_context, record):
@@ -135,8 +137,12 @@ class RestApi:
         with self._manager.use(spec) as servable:
             yield from stream_tokens(servable, wanted, self._limits, request_context)
 
-    async def _read(self, request, request_context):
-        """Return the body; stop reading at the size limit and at the time limit."""
+    async def _read(self, request, request_context, workers):
+        """Return the body; stop reading at the size limit and at the time limit.
+
+        A body that arrives slowly keeps no other request out, since it does not count yet.
+        """
+        workers.check_room()
         length = request.headers.get("content-length", "")
         self._limits.check_body(int(length) if length.isdecimal() else 0)
         body = bytearray()

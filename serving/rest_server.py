@@ -1,4 +1,8 @@
-"""HTTP server of the REST API: uvicorn, with a time limit for the head of a request."""
+"""HTTP server of the REST API: uvicorn, with a time limit for the head of a request.
+
+When it stops, no client is left with a connection that will be reset: the last answers say that
+they are the last ones, and idle connections are closed.
+"""
 
 import asyncio
 import contextlib
@@ -7,6 +11,9 @@ import threading
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_CLOSE = (b"connection", b"close")
+_HEAD_SECONDS_AT_STOP = 1.0  # for the rest of a head that has begun to arrive
 
 
 class _HeadTimer:
@@ -52,6 +59,7 @@ class RestServer:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._listener, self._application = listener, application
         self._timers = {}  # address of a client -> _HeadTimer
+        self._is_stopping = False
         self._config = uvicorn.Config(
             self._answer,
             http=_protocol_class(self._timers, head_seconds or threading.TIMEOUT_MAX),
@@ -70,18 +78,27 @@ class RestServer:
         await self._server.serve(sockets=[self._listener])
 
     def stop(self, grace):
-        """Take no new requests; drop those that still run after so many seconds."""
+        """Take no new requests; drop those that still run after so many seconds.
+
+        Until uvicorn closes idle connections, at its next tick, it takes requests on them, too.
+        """
+        self._is_stopping = True
         self._config.timeout_graceful_shutdown = grace
         self._server.should_exit = True
 
     async def _answer(self, scope, receive, send):
+        async def send_part(message):
+            if self._is_stopping and message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], _CLOSE]}
+            await send(message)
+
         with self._timers.get(tuple(scope["client"] or ()), contextlib.nullcontext()):
-            await self._application(scope, receive, send)
+            await self._application(scope, receive, send_part)
 
 
 def _protocol_class(timers, head_seconds):
     class TimedProtocol(H11Protocol):
-        """uvicorn's protocol with timers; the methods are those of `asyncio.Protocol`."""
+        """uvicorn's protocol with timers; its methods are those of `asyncio.Protocol`."""
 
         def connection_made(self, transport):
             super().connection_made(transport)
@@ -96,5 +113,13 @@ def _protocol_class(timers, head_seconds):
             self.timer.stop()
             timers.pop(self.address, None)
             super().connection_lost(exc)
+
+        def shutdown(self):
+            """Close the connection if it is idle; uvicorn calls it once, when it stops."""
+            has_begun, _ = self.conn.trailing_data  # of a head
+            if has_begun:
+                self.loop.call_later(_HEAD_SECONDS_AT_STOP, super().shutdown)
+            else:
+                super().shutdown()
 
     return TimedProtocol
