@@ -10,6 +10,7 @@ import numpy as np
 from keras_attn.compat.keras_flags import is_default
 from keras_attn.compat.tensorflow_tracking import track_containers
 from keras_attn.compat.torch_parameters import renew_parameters
+from keras_attn.fit_checks import check_class_weight, explain_loss_scale
 from keras_attn.hints import ArgumentHints, closest, constructors
 from keras_attn.sublayers import (
     class_name,
@@ -325,9 +326,23 @@ class LayerValue(Composite, keras.layers.Layer, Value):
 class BuildsOptimizer:
     """Mixin of a built model that builds its optimizer before the first step.
 
-    Variables made inside the first step would make TensorFlow trace the step twice. Put the mixin
-    before `keras.Model`.
+    Variables made inside the first step would make TensorFlow trace the step twice. Arguments with
+    which Keras trains wrongly, or fails, are refused. Put the mixin before `keras.Model`.
     """
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, *args, **kwargs):
+        check_class_weight(self, super().fit, args, kwargs)
+        return super().fit(*args, **kwargs)
+
+    @functools.wraps(keras.Model.train_on_batch)
+    def train_on_batch(self, *args, **kwargs):
+        check_class_weight(self, super().train_on_batch, args, kwargs)
+        return super().train_on_batch(*args, **kwargs)
+
+    def train_step(self, *args, **kwargs):
+        with explain_loss_scale(self.optimizer):
+            return super().train_step(*args, **kwargs)
 
     def make_train_function(self, force=False):
         if not self.optimizer.built:

@@ -1,12 +1,14 @@
-"""TensorFlow traces a training step once if the optimizer is built before it."""
+"""Training of built models: a step is traced once, and what Keras trains wrongly is refused."""
 
 import keras
 import numpy as np
 import pytest
 from marks import slow
 
-from keras_attn.losses import AuxiliaryLosses
-from keras_attn.models import gpt
+from keras_attn.fit_checks import explain_loss_scale
+from keras_attn.losses import AuxiliaryLosses, Distillation
+from keras_attn.memory import StatefulSegments
+from keras_attn.models import gpt, transformer_xl
 from keras_attn.registry import BuildsOptimizer
 
 CLASSES = 12  # tokens, or classes of a dense layer
@@ -24,6 +26,11 @@ class Linear(BuildsOptimizer, keras.Model):
 
 def language_model():
     return gpt(CLASSES, num_layers=1, num_heads=1, hidden_dim=4, intermediate_dim=4, max_length=5)
+
+
+def segment_model():
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    return transformer_xl(CLASSES, **sizes, memory_length=3)
 
 
 VECTORS = np.ones((7, 3)), np.ones((7,))
@@ -59,3 +66,46 @@ def test_an_optimizer_is_built_once():
     variables = [id(variable) for variable in optimizer.variables]
     model.make_train_function()
     assert [id(variable) for variable in optimizer.variables] == variables
+
+
+def test_class_weights_are_refused_where_labels_are_positions():
+    model = language_model()
+    distillation = Distillation(model, teacher=language_model())
+    segments = StatefulSegments(segment_model(), batch_size=7)
+    for trained in (model, AuxiliaryLosses(model, total_steps=5), distillation, segments):
+        trained.compile("sgd", "mse")
+        for fit in (trained.fit, trained.train_on_batch):
+            with pytest.raises(
+                ValueError, match="`class_weight` must be None for a model with lab"
+            ):
+                fit(*TOKENS, class_weight={1: 3.0})
+    before_it = [None, 1, 0, None, 0.0, None, False]  # among the arguments of `fit`
+    with pytest.raises(ValueError, match=r"Received: class_weight=\{1: 3.0\}"):
+        model.fit(*TOKENS, *before_it, {1: 3.0})
+
+
+def test_class_weights_of_rows_are_those_of_keras():
+    ours, vectors = Linear(), (np.eye(5, 3, dtype="float32"), np.arange(5))
+    theirs = keras.Sequential([keras.Input((3,)), keras.layers.Dense(CLASSES)])
+    theirs.set_weights(ours.get_weights())
+    for model in (ours, theirs):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, run_eagerly=True)
+        model.train_on_batch(*vectors, class_weight={1: 3.0, 2: 0.0})
+    for one, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_scaled_loss_of_an_embedding_is_refused_on_tensorflow():
+    model, linear = language_model(), Linear()
+    for trained in (model, linear):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        trained.compile(keras.optimizers.SGD(loss_scale_factor=8.0), loss, run_eagerly=True)
+    with pytest.raises(
+        ValueError, match="`loss_scale_factor` must be None .* Received: loss_scale"
+    ):
+        model.train_on_batch(*TOKENS)
+    linear.train_on_batch(*VECTORS)
+    with pytest.raises(TypeError, match="another"):
+        with explain_loss_scale(model.optimizer):
+            raise TypeError("another")
