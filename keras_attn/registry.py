@@ -13,11 +13,13 @@ from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.fit_checks import check_class_weight, explain_loss_scale
 from keras_attn.hints import ArgumentHints, closest, constructors
 from keras_attn.sublayers import (
+    PART_STATES,
     class_name,
-    freeze_parts,
     frozen_parts,
     name_layers,
     name_seeds,
+    part_states,
+    restore_parts,
     sublayers,
 )
 
@@ -156,12 +158,12 @@ def _is_default(value, default):
 class Composite(Configurable):
     """Mixin of a layer that holds others, whose state is part of its own.
 
-    Flags of all layers inside it, `trainable` and those of single variables, are in its
-    configuration, and their variables have paths by attribute, equal in each model of a kind.
-    TensorFlow's checkpoints hold those in lists and dicts too. Put it before Keras's class.
+    What is frozen or quantized inside it is in its configuration, down to single variables, and
+    variables have paths by attribute, equal in each model of a kind. TensorFlow's checkpoints hold
+    those in lists and dicts too. Put it before Keras's class.
     """
 
-    _flags = None  # of parts that exist once the layer is built
+    _waiting = None  # states of parts that exist once the layer is built
 
     def __new__(cls, *args, **kwargs):
         layer = super().__new__(cls, *args, **kwargs)
@@ -175,18 +177,16 @@ class Composite(Configurable):
             cls.__init__ = _with_python_numbers(cls.__init__)
 
     def get_config(self):
-        flags = frozen_parts(self)
-        config = Configurable.get_config(self)
-        return {**config, "frozen": flags} if flags else config
+        return {**Configurable.get_config(self), **part_states(self)}
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        flags = config.pop("frozen", None)
-        layer = super().from_config(config)
-        if flags is not None:
-            freeze_parts(layer, flags)
-            layer._flags = None if layer.built else (flags, frozen_parts(layer))
+        states = {name: config[name] for name in PART_STATES if name in config}
+        arguments = {name: config[name] for name in config if name not in states}
+        layer = super().from_config(unbuilt(arguments))
+        if states:
+            restore_parts(layer, states)
+            layer._waiting = None if layer.built else (states, frozen_parts(layer))
         return layer
 
     def add_loss(self, loss):
@@ -220,20 +220,21 @@ class Composite(Configurable):
 
 
 def _complete_build(layer, build):
-    """Return the `build` of a layer, which also names its parts and gives them their flags."""
+    """Return the `build` of a layer, which also names its parts and gives them their states."""
 
     @functools.wraps(build)
     def build_parts(*args, **kwargs):
         name_layers(sublayers(layer))
-        flags, flags_before = layer._flags or (None, None)
-        has_own_flags = flags is not None and frozen_parts(layer) == flags_before
+        states, flags = layer._waiting or ({}, None)
+        if frozen_parts(layer) != flags:  # somebody has set others since
+            states = {name: states[name] for name in states if name != "frozen"}
         build(*args, **kwargs)
         name_seeds(layer)
-        renew_parameters(layer)
         track_containers(layer)
-        if has_own_flags:  # nobody has set others since
-            freeze_parts(layer, flags)
-        layer._flags = None
+        if states:
+            restore_parts(layer, states)
+        renew_parameters(layer)
+        layer._waiting = None
 
     return build_parts
 
@@ -348,6 +349,20 @@ class BuildsOptimizer:
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
+
+
+def unbuilt(config):
+    """Return a configuration whose parts are not built when they are made of it.
+
+    Keras would build each by itself: outside of the layer that holds it, whose name begins the
+    paths of their variables, and of any model, whose rules divide them among devices.
+    """
+    if isinstance(config, (list, tuple)):
+        return type(config)(map(unbuilt, config))
+    if not isinstance(config, dict):
+        return config
+    is_part = "class_name" in config
+    return {k: unbuilt(x) for k, x in config.items() if not (is_part and k == "build_config")}
 
 
 def revive(value):

@@ -1,14 +1,19 @@
-"""Layers inside a layer, by attribute: which of them are frozen, and their names.
+"""Layers inside a layer, by attribute: which are frozen or quantized, and their names.
 
-Keras keeps both for a layer that a constructor gets. A layer that another one makes has no place in
-a configuration, so it would come back trainable, and named by a counter.
+Keras keeps these for a layer that a constructor gets. A layer that another one makes has no place
+in a configuration, so it would come back trainable, in floats, and named by a counter.
 """
 
 import re
 
 import keras
 
-from keras_attn.compat.keras_flags import freezable_variables, set_own_flag, set_path
+from keras_attn.compat.keras_flags import (
+    freezable_variables,
+    own_weights,
+    set_own_flag,
+    set_path,
+)
 
 
 def attributes(layer):
@@ -53,6 +58,24 @@ def all_sublayers(layer):
     return layers
 
 
+# The keys of a configuration with what `part_states` returns.
+PART_STATES = ("frozen", "quantized")
+
+
+def part_states(layer):
+    """Return what no argument of a layer decides about it and the layers inside it, to save it."""
+    states = {"frozen": frozen_parts(layer), "quantized": quantized_parts(layer)}
+    return {name: state for name, state in states.items() if state}
+
+
+def restore_parts(layer, states):
+    """Give a layer and those inside it the states that `part_states` returned."""
+    # Quantized layers have other variables.
+    quantize_parts(layer, states.get("quantized", {}))
+    if "frozen" in states:
+        freeze_parts(layer, states["frozen"])
+
+
 def frozen_parts(layer):
     """Return what of a layer and of those inside it does not train, to save it.
 
@@ -91,6 +114,29 @@ def freeze_parts(layer, flags):
             variable.trainable = is_trainable != (number in others)
 
 
+def quantized_parts(layer):
+    """Return the mode and the configuration of each quantized layer inside a layer, by path."""
+    return {
+        path: {
+            "mode": each.quantization_mode,
+            "config": keras.saving.serialize_keras_object(each.quantization_config),
+        }
+        for path, each in all_sublayers(layer).items()
+        if each.built and each.quantization_mode is not None
+    }
+
+
+def quantize_parts(layer, parts):
+    """Quantize the built layers inside a layer as `quantized_parts` returned, unless they are."""
+    layers = all_sublayers(layer)
+    for path, options in parts.items():
+        each = layers.get(path)
+        if each is not None and each.built and each.quantization_mode is None:
+            config = keras.saving.deserialize_keras_object(options["config"])
+            each.quantize(options["mode"], config=config)
+            name_weights(each)
+
+
 def name_layers(layers):
     """Name layers by their paths, unless the user named them or they are built.
 
@@ -101,6 +147,13 @@ def name_layers(layers):
         is_name_of_keras = re.fullmatch(rf"{class_name(layer)}(_\d+)?", layer.name)
         if layer.path is None and is_name_of_keras:
             layer.name = path.replace("/", "_")
+
+
+def name_weights(layer):
+    """Give weights that a built layer got later its path: they are made outside its scope."""
+    for weight in own_weights(layer):
+        if not weight.path.startswith(f"{layer.path}/"):
+            set_path(weight, f"{layer.path}/{weight.name}")
 
 
 def name_seeds(layer):

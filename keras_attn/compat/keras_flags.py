@@ -1,10 +1,10 @@
-"""The flags of a layer by themselves, paths of seeds, and Keras's mark of a default method.
+"""The flags and weights of a layer by itself, paths of variables, and Keras's default methods.
 
-Private: `keras.layers.Layer._trainable` and `_trainable_variables`: the public setter sets all
-layers inside too. `_is_default`, which `keras.layers.Layer` reads before it infers shapes from
-`compute_output_shape` and not from `call`. `Variable._path`: a seed is made before its layer is
-named. Holds for Keras 3.15, which keras_attn
-requires.
+Private: `_trainable`, `_trainable_variables` and `_non_trainable_variables` of a
+`keras.layers.Layer`: the public setter and lists are of all layers inside too. `_is_default`, which
+it reads before it infers shapes from `compute_output_shape` and not from `call`. `Variable._path`:
+seeds are made before their layer is named, and weights that a built layer gets outside its scope.
+Holds for Keras 3.15, which keras_attn requires.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/layers/layer.py
 Remove when Keras restores the flags and the paths of what layers make.
 """
@@ -18,6 +18,11 @@ def set_own_flag(layer, is_trainable):
 def freezable_variables(layer):
     """Return the variables of one layer, without those inside it, that training may change."""
     return layer._trainable_variables
+
+
+def own_weights(layer):
+    """Return the weights of one layer, without those inside it."""
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 def set_path(variable, path):

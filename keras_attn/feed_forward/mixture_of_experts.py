@@ -16,10 +16,11 @@ from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, chec
 from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.sorting import permute, sort_order
+from keras_attn.quantized_kernels import QuantizedKernels
 
 
 @registry.register
-class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
+class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
     """Feed-forward networks of which a router chooses the best few for each position.
 
         y = sum_e w_e FFN_e(x) + shared(x),   over the k experts with the greatest logits l = x W_r
@@ -112,7 +113,8 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
                 "One expert has a renormalized weight of 1, so the router would not learn; use "
                 'router="probability". Received: top_k=1, router="renormalized".'
             )
-        self.expert = expert
+        # Not tracked by Keras, whose `quantize` refuses a layer that is never built.
+        object.__setattr__(self, "expert", expert)
         self.num_experts = num_experts
         self.top_k = top_k
         self.router = router
@@ -132,7 +134,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
             self.router_bias = self.add_weight(
                 (self.num_experts,), "zeros", name="router_bias", autocast=False
             )
-        self.kernels, self.biases = [], []
+        self.biases = []
         for name in self.expert.INPUTS:
             self._add_dense(name, width, hidden, self.expert.kernel_initializer)
         last = self.expert.output_initializer or self.expert.kernel_initializer
@@ -146,15 +148,14 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         initializer = MatrixInitializer(
             initializer, (rows, columns), (rows, count, columns), count, (1, 0, 2)
         )
-        self.kernels.append(
-            self.add_weight(
-                (count, rows, columns),
-                initializer,
-                name=f"{name}_kernel",
-                regularizer=expert.kernel_regularizer,
-                constraint=expert.kernel_constraint,
-            )
+        kernel = self.add_weight(
+            (count, rows, columns),
+            initializer,
+            name=f"{name}_kernel",
+            regularizer=expert.kernel_regularizer,
+            constraint=expert.kernel_constraint,
         )
+        setattr(self, f"{name}_kernel", kernel)
         if expert.use_bias:
             self.biases.append(
                 self.add_weight(
@@ -165,6 +166,17 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
                     constraint=expert.bias_constraint,
                 )
             )
+
+    @property
+    def kernels(self):
+        """The kernels of all experts, each (E, rows, columns), in the order of computation."""
+        names = [f"{name}_kernel" for name in (*self.expert.INPUTS, "output")]
+        if self.quantization_mode is not None:
+            return [self.restored(name) for name in names]
+        return [getattr(self, name) for name in names]
+
+    def summed_axes(self):
+        return {f"{name}_kernel": 1 for name in (*self.expert.INPUTS, "output")}
 
     def call(self, x, padding_mask=None, training=None):
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask
@@ -213,16 +225,16 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         order, inverse = sort_order(ops.reshape(chosen, (-1,)))
         by_expert = permute(rows, order, inverse, copies=self.top_k)  # (n k, D)
         parameters = [ops.convert_to_tensor(kernel) for kernel in self.kernels]
+        last = len(parameters) - 1
         parameters += [ops.convert_to_tensor(bias)[:, None] for bias in self.biases]
 
         def compute(rows, *parameters):
-            kernels, biases = parameters[: len(self.kernels)], parameters[len(self.kernels) :]
+            kernels, biases = parameters[: last + 1], parameters[last + 1 :]
 
             def dense(x, n):
                 x = ops.matmul(x, kernels[n])
                 return x + biases[n] if biases else x
 
-            last = len(kernels) - 1
             hidden = self.expert.join(*(dense(rows, n) for n in range(last)))
             return dense(self.drop(hidden, training=training), last)
 

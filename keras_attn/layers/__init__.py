@@ -18,6 +18,7 @@ from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
+from keras_attn.layers.quantize_kernels import quantize_kernels
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
@@ -49,5 +50,6 @@ __all__ = [
     "add_lora",
     "load_lora",
     "merge_lora",
+    "quantize_kernels",
     "save_lora",
 ]

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn.compat.layer_weights import remove_weight
 from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers.low_rank import LowRankKernels
-from keras_attn.sublayers import attributes
+from keras_attn.sublayers import attributes, name_weights
 
 
 def layers_by_path(model):
@@ -109,6 +109,7 @@ class DenseProjection:
         parts = {"lora_kernel_a": (), "lora_kernel_b": ()}
         self.layer.weight_axes = {**getattr(self.layer, "weight_axes", {}), **parts}
         self.layer.enable_lora(rank, lora_alpha=alpha)
+        name_weights(self.layer)
 
     def merge(self):
         kernel, (a, b) = self.kernel, self.parts
@@ -125,15 +126,16 @@ def projections(model):
     """
     by_path = {}
     for path, layer in layers_by_path(model):
-        if isinstance(layer, LowRankKernels) and layer.built:
+        if not layer.built or layer.quantization_mode is not None:
+            continue
+        if isinstance(layer, LowRankKernels):
             for name in layer.kernel_names():
                 own = "/".join((*path, name))
                 by_path[own] = KernelProjection(own, layer, name)
-        elif isinstance(layer, keras.layers.Dense) and layer.built:
+        elif isinstance(layer, keras.layers.Dense):
             # `output` is an attribute of every Keras layer, so a dense layer cannot have the name.
             own = "/".join(path).removesuffix("_dense")
-            if layer.quantization_mode is None:
-                by_path[own] = DenseProjection(own, layer)
+            by_path[own] = DenseProjection(own, layer)
     return by_path
 
 

@@ -107,7 +107,7 @@ def merge_lora(model):
         projection.merge()
     for weight in _frozen.pop(model):
         weight.trainable = True
-    _forget_functions(model)
+    forget_functions(model)
     return list(adapters)
 
 
@@ -245,7 +245,7 @@ def add_adapters(model, sizes):
     _frozen.setdefault(model, []).extend(w for w in before if id(w) not in parts)
     for weight in model.weights:
         weight.trainable = id(weight) in parts
-    _forget_functions(model)
+    forget_functions(model)
 
 
 def check_adaptable(model):
@@ -281,7 +281,7 @@ def num_changes(model):
     return _changes.get(model, 0)
 
 
-def _forget_functions(model):
+def forget_functions(model):
     """Make a model compile its functions again, for the weights that it has now."""
     _changes[model] = num_changes(model) + 1
     model.train_function = model.test_function = model.predict_function = None

@@ -7,10 +7,12 @@ from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.initializers import MatrixInitializer
+from keras_attn.quantized_kernels import QuantizedKernels
 from keras_attn.registry import KernelLayer
+from keras_attn.sublayers import name_weights
 
 
-class LowRankKernels(KernelLayer):
+class LowRankKernels(QuantizedKernels, KernelLayer):
     """A layer whose weights `NAME_kernel` may each have a trainable update of low rank.
 
         W' = W + scale A B
@@ -22,6 +24,10 @@ class LowRankKernels(KernelLayer):
 
     # The scale of each update, by the name of its kernel.
     updates = {}
+
+    def summed_axes(self):
+        names = self.kernel_names()
+        return {f"{x}_kernel": tuple(range(len(self.kernel_axes(x)[0]))) for x in names}
 
     def add_update(self, name, rank, scale):
         """Add an update to the kernel of a projection. It is 0 at first."""
@@ -38,6 +44,7 @@ class LowRankKernels(KernelLayer):
                 self.weight_axes = {**self.weight_axes, part: ()}
                 setattr(self, part, self.add_weight(shape, initializer, dtype, name=part))
             self.updates = {**self.updates, name: scale}
+        name_weights(self)
 
     def update_weights(self, name):
         """Return the weights A and B of an update."""

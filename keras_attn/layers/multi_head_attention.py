@@ -16,6 +16,7 @@ from keras_attn.attention.inputs import (
     Prepared,
     TileSizes,
     attach_keras_mask,
+    check_lengths,
     masks_of_call,
     positions_tensor,
     resolve_positions,
@@ -158,6 +159,8 @@ class HeadProjections(LowRankKernels):
         """Return the kernel or bias of a projection; that of queries for shared keys."""
         if name == "key" and self.shares_query:
             name = "query"
+        if kind == "kernel" and self.quantization_mode is not None:
+            return self.restored(f"{name}_kernel")
         weight = getattr(self, f"{name}_{kind}")
         return self.updated(name, weight) if kind == "kernel" and name in self.updates else weight
 
@@ -647,15 +650,6 @@ class MultiHeadAttention(HeadProjections):
             return output
         shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
         return output, keras.KerasTensor(shape, backend.result_type(self.compute_dtype, "float32"))
-
-
-def check_lengths(pattern, inputs, view):
-    """Refuse longer sequences than the pattern is defined for."""
-    if inputs.documents is not None:
-        return  # positions are those in documents, whose lengths are not known here
-    pattern.check(length=inputs.query.shape[2])
-    if view is None or view.slot_mask is None:  # a cache may have more slots than keys
-        pattern.check(length=inputs.key.shape[2])
 
 
 def choose(layer, prepared):

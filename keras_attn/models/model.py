@@ -20,9 +20,19 @@ from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.lora import checksum, checksums_differ
+from keras_attn.layers.quantize_kernels import quantize_kernels
 from keras_attn.ops.ids import narrow
+from keras_attn.quantized_kernels import RANGES
 from keras_attn.registry import BuildsOptimizer
-from keras_attn.sublayers import freeze_parts, frozen_parts, layers_in, name_layers, name_seeds
+from keras_attn.sublayers import (
+    PART_STATES,
+    layers_in,
+    name_layers,
+    name_seeds,
+    part_states,
+    quantized_parts,
+    restore_parts,
+)
 
 
 class Model(BuildsOptimizer, keras.Model):
@@ -193,6 +203,17 @@ class Model(BuildsOptimizer, keras.Model):
                 filepath = stack.enter_context(atomic_file(filepath))
             return super().save(filepath, overwrite, **kwargs)
 
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        """Quantize the model as Keras does, and the kernels of attention and experts too.
+
+        The kernels are stored as `layers.quantize_kernels` says; "float8" leaves them as they are.
+        Files and clones of the model are quantized too. Conversions need a model in floats.
+        """
+        super().quantize(mode, config=config, filters=filters, **kwargs)
+        mode = mode if config is None else config.mode
+        if mode in RANGES:
+            quantize_kernels(self, mode, filters)
+
     def _saved_parts(self):
         """Return the values of the constructor's arguments, a layer that another holds as None."""
         parts = {name: getattr(self, name) for name in self.parts}
@@ -212,37 +233,20 @@ class Model(BuildsOptimizer, keras.Model):
 
         parts = keras.tree.map_structure(clone_layer, self._saved_parts())
         model = type(self)(**parts, name=self.name)
-        flags = frozen_parts(self)
-        if flags:
-            freeze_parts(model, flags)
+        restore_parts(model, part_states(self))
         return model
 
     def get_config(self):
-        flags = frozen_parts(self)
-        frozen = {"frozen": flags} if flags else {}
-        return {"name": self.name, **registry.serialize(self._saved_parts()), **frozen}
+        parts = registry.serialize(self._saved_parts())
+        return {"name": self.name, **parts, **part_states(self)}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        flags = config.get("frozen")
-        parts = {name: part for name, part in config.items() if name != "frozen"}
-        model = cls(**{name: registry.revive(_unbuilt_head(part)) for name, part in parts.items()})
-        if flags is not None:
-            freeze_parts(model, flags)
+        states = {name: config[name] for name in PART_STATES if name in config}
+        parts = registry.unbuilt({name: config[name] for name in config if name not in states})
+        model = cls(**{name: registry.revive(part) for name, part in parts.items()})
+        restore_parts(model, states)
         return model
-
-
-def _unbuilt_head(config):
-    """Return the configuration of a part; a dense head is built by the model, which has its rules.
-
-    Keras would build it before: outside of any model, where no rule divides its weights.
-    """
-    if not isinstance(config, dict):
-        return config
-    if "class_name" not in config:  # a dict of heads
-        return {name: _unbuilt_head(part) for name, part in config.items()}
-    is_dense = config["class_name"] == "Dense" and config.get("registered_name") is None
-    return {key: x for key, x in config.items() if not (is_dense and key == "build_config")}
 
 
 LENGTH = 3
@@ -280,10 +284,16 @@ class Fingerprint(keras.layers.Layer):
         numbers = [ops.convert_to_numpy(ops.cast(x, "float32")).ravel() for x in outputs]
         return np.concatenate(numbers)
 
+    def weights_in_file(self):
+        """Return pairs of each weight that a file of the model holds, and its value there."""
+        pairs = merged_weights(self._model())
+        if quantized_parts(self._model()):  # Keras builds such layers with weights in another order
+            pairs.sort(key=lambda pair: pair[0].path)
+        return pairs
+
     def projections(self):
         """Return a checksum of each weight that a file of the model holds, (weights, 2)."""
-        values = [value for _, value in merged_weights(self._model())]
-        return np.array([checksum(value) for value in values], "float32")
+        return np.array([checksum(value) for _, value in self.weights_in_file()], "float32")
 
     def save_own_variables(self, store):
         store["answer"] = self.answer()
@@ -305,7 +315,7 @@ class Fingerprint(keras.layers.Layer):
             )
         differ = checksums_differ(saved, own)
         if differ.any():
-            weights = [weight for weight, _ in merged_weights(model)]
+            weights = [weight for weight, _ in self.weights_in_file()]
             paths = [w.path for w, differs in zip(weights, differ, strict=True) if differs]
             raise ValueError(
                 f"The file is not as {model.name!r} was saved: {len(paths)} of its weights differ. "

@@ -14,7 +14,7 @@ MAKES = {"add_weight", "_add_projection", "halting_unit"}
 # Layers of Keras that a class makes as its parts, with weights.
 PARTS = {"Dense", "SeparableConv1D"}
 # Its rules are made with its weights, whose names are those of the model's memory.
-AT_RUN_TIME = {"StatefulSegments", "LowRankKernels"}
+AT_RUN_TIME = {"StatefulSegments", "LowRankKernels", "QuantizedKernels"}
 
 
 def makers():

@@ -160,7 +160,7 @@ def test_the_reference_is_the_plain_model():
 
 @pytest.mark.parametrize(
     "axis, name, weight",
-    [("pattern", "adaptive_span", "span"), ("score", "t5_bias", "t5_bias")],
+    [("pattern", "adaptive_span", "span"), ("score", "t5_bias", "score")],
 )
 def test_each_layer_has_weights_of_its_own(axis, name, weight):
     options = parse("--axis", axis, *SMALL)

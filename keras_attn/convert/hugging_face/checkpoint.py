@@ -165,7 +165,7 @@ class StoredModel:
         if not all(map(keras.backend.is_float_dtype, dtypes)):
             raise ValueError(
                 "The weights must be floats: write the model before it is quantized. "
-                f"Received: the tensor {name!r} of {', '.join(dtypes)}."
+                f"Received: the tensor {name!r} of {', '.join(map(str, dtypes))}."
             )
         self._add(name, fold.shape, fold.tensor)
 

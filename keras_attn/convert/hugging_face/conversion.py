@@ -14,7 +14,7 @@ from keras_attn.convert.hugging_face.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.ops.checks import check_paths, check_that
-from keras_attn.sublayers import attributes
+from keras_attn.sublayers import PART_STATES, attributes
 
 # By `model_type`.
 FAMILIES = {
@@ -153,7 +153,8 @@ def change(model, **changes):
 def _make(stack, identifier):
     """Return the function from blocks to the depth that an override names."""
     if identifier is None:
-        options = {k: v for k, v in stack.get_config().items() if k not in ("block", "num_layers")}
+        left_out = {"block", "num_layers", *PART_STATES}
+        options = {k: v for k, v in stack.get_config().items() if k not in left_out}
         return functools.partial(type(stack), **options)
     if isinstance(identifier, str) and identifier in _DEPTHS:
         return functools.partial(_DEPTHS[identifier], dtype=stack.dtype_policy)

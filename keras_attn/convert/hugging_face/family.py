@@ -7,7 +7,7 @@ from keras_attn import registry
 # Arguments of layers that change no output at inference.
 _FREE = {
     *("activity_regularizer", "autocast", "chunks", "drop", "dropout", "dtype", "implementation"),
-    *("name", "remat", "seed", "trainable"),
+    *("frozen", "name", "remat", "seed", "trainable"),
 }
 _FREE_ENDINGS = ("_constraint", "_initializer", "_regularizer")
 FIRST = "encoder.blocks.0"

@@ -14,6 +14,7 @@ from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
+from keras_attn.quantized_kernels import check_not_quantized
 from keras_attn.text import Tokenizer
 
 
@@ -68,6 +69,7 @@ def to_hugging_face(
     is_dict = isinstance(generation_config, (dict, type(None)))
     check_that(is_dict, "a dict, or None", generation_config=generation_config)
     check_merged(model)
+    check_not_quantized(model)
     if os.path.exists(folder):
         raise ValueError(
             f"`folder` must not exist yet: choose another path. Received: {os.fspath(folder)!r}."

@@ -14,6 +14,7 @@ from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
 from keras_attn.models import Classifier
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
+from keras_attn.quantized_kernels import check_not_quantized
 from keras_attn.text import Tokenizer
 
 
@@ -93,6 +94,7 @@ def ctranslate2(
     stacks_of(model)  # refuses other models
     check_float32(model)
     check_merged(model)
+    check_not_quantized(model)
     if tokenizer is not None:
         check_reads(model, tokenizer)
     for position in (model.position, getattr(model, "source_position", None)):
