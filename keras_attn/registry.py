@@ -226,7 +226,7 @@ def _complete_build(layer, build):
     def build_parts(*args, **kwargs):
         name_layers(sublayers(layer))
         states, flags = layer._waiting or ({}, None)
-        if frozen_parts(layer) != flags:  # somebody has set others since
+        if states and frozen_parts(layer) != flags:  # somebody has set others since
             states = {name: states[name] for name in states if name != "frozen"}
         build(*args, **kwargs)
         name_seeds(layer)
