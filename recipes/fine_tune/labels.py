@@ -7,8 +7,9 @@ import math
 import re
 import unicodedata
 
-# Python's own numbers include "1_05", which is a code rather than 105.
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# Python's own numbers include "1_05", which is a code rather than 105. No exponent is too long for
+# a decimal number.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?", re.ASCII)
 _TRUTH_VALUES = {"true": "1", "false": "0"}
 
 

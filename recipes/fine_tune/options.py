@@ -114,8 +114,12 @@ class RecipeOptions(
         else:
             self._check_without(("tokenizer",), "a new model; give --model")
         if not self.train:
-            own = ("valid", "test", "second_column")
+            own = ("valid", "test", "second_column", "text_column", "label_column")
             self._check_without(own, "the data that the recipe makes; give --train")
+        if self.valid:
+            self._check_without(("valid_share",), "--valid, which has the rows for validation")
+        if self.task == "language_model":
+            self._check_without(("label_column",), "--task language_model, which has no labels")
         if (self.pattern == "local") != (self.window is not None):
             raise OptionError(
                 "--pattern local and --window need each other. "
@@ -136,7 +140,7 @@ class RecipeOptions(
 
     def _check_without(self, names, reason):
         for name in names:
-            if getattr(self, name) is not None:
+            if getattr(self, name) != getattr(type(self), name):
                 flag = f"--{name.replace('_', '-')}"
                 raise OptionError(
                     f"{flag} does not fit {reason}. Received: {flag} {getattr(self, name)}."

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import signal
 
 import keras
@@ -11,12 +12,13 @@ import recipe_runs
 
 from keras_attn.callbacks import Terminated
 from recipes.common.dry_run import Estimate
+from recipes.common.files import write_json
 from recipes.compare import axes
 from recipes.compare.callbacks import StopOnSignal
 from recipes.compare.model import PLAIN
 from recipes.compare.options import AXES
 from recipes.compare.summary import Summary, best, ranked, sentences, table
-from recipes.compare.training import Comparison
+from recipes.compare.training import Comparison, _read
 from recipes.text.segments import make_validation
 
 SMALL = [
@@ -212,6 +214,15 @@ def test_a_difference_counts_above_twice_the_spread():
     ]
     assert list(ranked(summaries))[-1] == "lost"
     assert sentences({"one": summary(2.0)}) == ["One seed, or one value, shows no spread."]
+
+
+def test_a_result_that_diverged_is_read_as_it_was(tmp_path):
+    result = {"bits_per_character": [2.5, math.nan], "parameters": 7, "seconds_per_step": 0.5}
+    write_json(tmp_path / "a-0.json", result)
+    (tmp_path / "a-1.json").write_text(json.dumps(result))  # as an earlier version wrote it
+    for name in ("a-0.json", "a-1.json"):
+        one = Summary.of({0: _read(tmp_path / name)})
+        assert one.last[0] != one.last[0] and not one.has_learned and one.curves[0][0] == 2.5
 
 
 def test_nothing_is_compared_with_a_value_that_diverged():

@@ -41,6 +41,17 @@ def toy(tmp_path, monkeypatch):
     return run
 
 
+def test_a_run_that_diverged_is_no_number_in_its_card_and_is_not_run_again(tmp_path):
+    values = {"a": 2, "b": 3}
+    numbers = iter([{"score": float("nan")}, {"score": 1.5}])
+    experiment = Experiment("toy", "Why?", "How.", values, lambda value: next(numbers))
+    for _ in range(2):
+        experiment.main(["--out", str(tmp_path), "--seeds", "0"])
+        first, second = json.loads((tmp_path / "toy.json").read_text())["runs"]
+        assert (first["score"], second["score"]) == (None, 1.5)
+        assert "| a | **nan** (nan) |" in experiment.markdown(read_runs(tmp_path / "toy.json"))
+
+
 def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
     assert toy("old machine", "--seeds", "0") == 0
     path = tmp_path / "cards" / "toy.json"

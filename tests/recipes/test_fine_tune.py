@@ -129,6 +129,15 @@ def test_data_made_offline_have_labels_and_a_test(task):
         (["--model", "a", "--hidden-dim", "6"], "--hidden-dim does not fit --model"),
         (["--tokenizer", "a"], "--tokenizer does not fit a new model; give --model"),
         (["--valid", "a.csv"], "--valid does not fit the data that the recipe makes"),
+        (["--label-column", "a"], "--label-column does not fit the data that the recipe makes"),
+        (
+            ["--train", "a.csv", "--valid", "b.csv", "--valid-share", "0.2"],
+            "--valid-share does not fit --valid",
+        ),
+        (
+            ["--task", "language_model", "--train", "a.csv", "--label-column", "a"],
+            "--label-column does not fit --task language_model, which has no labels",
+        ),
         (["--from-scratch"], "--from-scratch is for --model"),
         (["--task", "regression", "--class-weights", "balanced"], "for --task classification"),
         (["--task", "tokens", "--pooling", "mean"], "--pooling does not fit --task tokens"),
