@@ -23,13 +23,14 @@ _HEADS = TokenEmbedding, TokenHead, keras.layers.Dense
 _SPLIT_LAYERS = FeedForward, MixtureOfExperts, *_HEADS
 
 
-def device_cost(model, rules, calls, mesh, shards_parameters, optimizer):
+def device_cost(model, rules, calls, loss, mesh, shards_parameters, optimizer):
     """Return the `DeviceCost` of a model.
 
     Args:
         model: a built `keras.Model`.
         rules: dict, the result of `rules_of_weights(model)`.
         calls: list of the `Call`s of a batch of the rows of one device.
+        loss: int. The `loss_bytes` of these rows.
         mesh: dict of the number of devices along "data" and along "model".
         shards_parameters: bool.
         optimizer: as for `explain`.
@@ -56,7 +57,7 @@ def device_cost(model, rules, calls, mesh, shards_parameters, optimizer):
         weights=variable_bytes(model.weights, held),
         gradients=variable_bytes(model.trainable_variables, held),
         optimizer=optimizer_bytes(model, optimizer, held),
-        activations=cast_bytes(model, used) + peak_of_activations(calls, parts),
+        activations=cast_bytes(model, used) + peak_of_activations(calls, loss, parts),
         summed_gradients=0 if mesh["data"] == 1 else tables.gradient_bytes(model, used),
         gathered_weights=variable_bytes(tables.gathered(), used),
         exchanged_rows=tables.exchanged_bytes(),

@@ -30,9 +30,12 @@ def explain(
     of each attention layer computes them, padding and recomputed tiles included; sums, softmax,
     norms and activations are not counted. Bytes of activations are an estimate for a TensorFlow
     graph without XLA, at the fullest moment of the backward pass: what the layers keep for their
-    gradients, and what the gradient that runs then holds beside it. Measured tensors took 0.93 to
-    1.04 times as much (`recipes.benchmarks.memory`); the process also holds the graph and its
-    kernels.
+    gradients, what the gradient that runs then holds beside it, and of a crossentropy the logits,
+    their probabilities and their gradient. Measured tensors took 0.93 to 1.04 times as much
+    (`recipes.benchmarks.memory`); the process also holds the graph and its kernels.
+
+    The receptive field is followed position by position. That takes long for narrow patterns of
+    long inputs: seconds, or a minute from some 65,000 positions on; `Local` takes less.
 
     With a mesh, `devices` is the cost of each device, which computes its rows of the batch and its
     part of the weights. Bytes moved are those that collectives return to it in a step: activations
@@ -41,7 +44,7 @@ def explain(
 
     Args:
         model: name of a preset, of `keras_attn.models.presets()`, or a built functional
-            `keras.Model` with at least one attention layer.
+            `keras.Model` with at least one attention layer, ours or Keras's.
         length: int. Length of each input that may have any.
         batch_size: int.
         precision: name of a dtype policy for the preset, such as "mixed_bfloat16"; by default the
@@ -73,7 +76,15 @@ def explain(
     from keras_attn.costs.calls import record_calls
     from keras_attn.costs.devices import device_cost, misfits, rules_of_weights
     from keras_attn.costs.explanation import Explanation
-    from keras_attn.costs.layer_costs import layer_costs, memory_cost, notes, reach, shortages
+    from keras_attn.costs.layer_costs import (
+        KERAS_ATTENTION,
+        layer_costs,
+        memory_cost,
+        notes,
+        reach,
+        shortages,
+    )
+    from keras_attn.costs.memory import loss_bytes
 
     check_sizes(length=length, batch_size=batch_size)
     if memory is not None:
@@ -88,18 +99,20 @@ def explain(
     name = model if isinstance(model, str) else getattr(model, "name", None)
     model = _built(model, precision)
     calls = record_calls(model, symbolic_inputs(model, length, batch_size))
-    if not any(isinstance(call.layer, MultiHeadAttention) for call in calls):
+    if not any(isinstance(c.layer, (MultiHeadAttention, *KERAS_ATTENTION)) for c in calls):
         raise ValueError(
-            "`model` must have a `keras_attn.layers.MultiHeadAttention` that it calls. "
+            "`model` must have an attention layer, such as `keras_attn.layers.MultiHeadAttention`, "
+            "that it calls. "
             f"Received: a model {name!r} without one."
         )
-    cost = memory_cost(model, calls, batch_size, optimizer)
+    cost = memory_cost(model, calls, length, batch_size, optimizer)
     devices = None
     if mesh is not None:
         rows = -(-batch_size // mesh["data"])
         own_calls = record_calls(model, symbolic_inputs(model, length, rows))
         rules = rules_of_weights(model)
-        devices = device_cost(model, rules, own_calls, mesh, shards_parameters, optimizer)
+        loss = loss_bytes(model, length, rows)
+        devices = device_cost(model, rules, own_calls, loss, mesh, shards_parameters, optimizer)
     sentences = [*notes(calls), *shortages(cost, devices, memory)]
     if mesh is not None:
         sentences += misfits(model, rules, mesh, batch_size)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.attention.plans import Window
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.costs.calls import counts_itself, own_kernels, own_weights
 from keras_attn.costs.explanation import LayerCost, MemoryCost, Reach, in_bytes
@@ -14,17 +15,21 @@ from keras_attn.costs.memory import (
     bytes_of,
     cache_bytes,
     cast_bytes,
+    loss_bytes,
     optimizer_bytes,
     peak_of_activations,
     variable_bytes,
 )
 from keras_attn.costs.products import products_of
 from keras_attn.layers import MultiHeadAttention
+from keras_attn.patterns import Local
+from keras_attn.patterns.causal import make_causal
 from keras_attn.scores import Bias, Score
 
-_KERAS_ATTENTION = keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention
-# The pairs of a longer input are too many to follow one by one.
-MOST_POSITIONS = 2048
+KERAS_ATTENTION = keras.layers.MultiHeadAttention, keras.layers.GroupQueryAttention
+# More pairs of positions are not looked at for the most keys of a query.
+MOST_PAIRS = 2**26
+QUERIES_AT_ONCE = 64
 
 
 def layer_costs(model, calls):
@@ -39,7 +44,7 @@ def layer_costs(model, calls):
     caches, most_of, keys = _caches(calls), functools.cache(most_keys), {}
     for call in self_attention(calls):
         lengths = call.arguments["query"].shape[1], call.num_keys
-        keys[id(call.layer)] = most_of(call.layer.pattern, *lengths)
+        keys[id(call.layer)] = most_of(pattern_of(call), *lengths)
     costs, order = [], {key: place for place, key in enumerate(totals)}
     for layer, parameters in _parameters(model):
         numbers = totals.get(id(layer), ())
@@ -54,28 +59,35 @@ def layer_costs(model, calls):
 def self_attention(calls):
     """Return the calls of attention layers to their own sequence."""
     layers = _attention(calls)
-    return [c for c in layers if c.layer.pattern.causal or c.arguments["query"] is c.value]
+    return [c for c in layers if pattern_of(c).causal or c.arguments["query"] is c.value]
+
+
+def pattern_of(call):
+    """Return the pattern of a call of an attention layer."""
+    pattern = call.layer.pattern
+    return make_causal(pattern) if call.arguments.get("use_causal_mask") else pattern
 
 
 def reach(calls):
     """Return the `Reach` of the decoder's layers, or of the encoder's if there is no other."""
     attention = self_attention(calls)
-    attention = [call for call in attention if call.layer.pattern.causal] or attention
-    patterns = [call.layer.pattern for call in attention for _ in range(call.repeats)]
+    attention = [call for call in attention if pattern_of(call).causal] or attention
+    patterns = [pattern_of(call) for call in attention for _ in range(call.repeats)]
     steps = sum(call.repeats for call in calls if any(products_of(call)))
     if not patterns:
         return Reach(None, None, steps)
     return reach_of(patterns, max(call.num_keys for call in attention), steps)
 
 
-def memory_cost(model, calls, batch_size, optimizer):
+def memory_cost(model, calls, length, batch_size, optimizer):
     """Return the `MemoryCost` of a model."""
     weights = variable_bytes(model.weights)
     gradients = variable_bytes(model.trainable_variables)
     slots = optimizer_bytes(model, optimizer)
     caches = sum(_caches(calls).values())
     read = sum(call.repeats * cache_bytes(call) for call in _attention(calls))
-    training = weights + slots + gradients + cast_bytes(model) + peak_of_activations(calls)
+    activations = peak_of_activations(calls, loss_bytes(model, length, batch_size))
+    training = weights + slots + gradients + cast_bytes(model) + activations
     per_token = (weights + read) // batch_size
     return MemoryCost(weights, gradients, slots, training, weights + caches, per_token)
 
@@ -139,7 +151,7 @@ def notes(calls):
     by_kind = {}
     for call in calls:
         kind = type(call.layer)
-        if isinstance(call.layer, _KERAS_ATTENTION):
+        if isinstance(call.layer, KERAS_ATTENTION):
             by_kind[kind] = f"{kind.__name__} of Keras is counted without its scores."
         if isinstance(call.layer, keras.layers.RNN):
             by_kind[kind] = f"{kind.__name__} is counted for a step or two, not for each position."
@@ -169,46 +181,90 @@ def _is_of_users(kind):
 
 def reach_of(patterns, length, sequential_operations):
     """Return the `Reach` of self-attention layers with these patterns, in their order."""
-    if length > MOST_POSITIONS and not all(pattern.simple_rule for pattern in patterns):
-        return Reach(None, None, sequential_operations)
-    if all(pattern.simple_rule for pattern in patterns):
-        return Reach(length, 1, sequential_operations)
-    pairs = {p: allowed_pairs(p, length, length).astype("float32") for p in {*patterns}}
     rows = sorted({0, length // 2, length - 1})
-    seen = np.eye(length, dtype=bool)[rows]
-    field, path, step, unchanged = None, 0, 0, 0
-    while field is None or unchanged < len(patterns):
+    fields, paths = zip(*(_follow(patterns, row, length) for row in rows), strict=True)
+    return Reach(max(fields), max(paths), sequential_operations)
+
+
+def _follow(patterns, row, length):
+    """Return how many positions an output reads, and in how many layers it reaches all it can.
+
+    Each position is followed once through each pattern, so time is at most that of all pairs.
+    """
+    seen = np.zeros(length, bool)
+    seen[row] = True
+    # By pattern: the positions that have been reached and not yet been followed through it.
+    waiting = {pattern: [np.array([row])] for pattern in patterns}
+    number = field = 1
+    path = step = 0
+    while any(waiting.values()):
         # Backwards: the last layer reads the outputs of the one before it.
-        matrix = pairs[patterns[-1 - step % len(patterns)]]
-        after = seen | (seen.astype("float32") @ matrix > 0)
+        pattern = patterns[-1 - step % len(patterns)]
+        keys = [_mark_keys(pattern, queries, seen) for queries in waiting[pattern]]
+        waiting[pattern] = []
         step += 1
-        if (after == seen).all():
-            unchanged += 1
-        else:
-            unchanged, path = 0, step
-        seen = after
-        if step == len(patterns):
-            field = int(seen.sum(axis=-1).max())
-    return Reach(field, path, sequential_operations)
+        for new in filter(len, keys):
+            path, number = step, number + len(new)
+            for positions in waiting.values():
+                positions.append(np.sort(new))
+        if step <= len(patterns):
+            field = number
+    return field, path
+
+
+def _mark_keys(pattern, queries, seen):
+    """Mark as `seen` the keys to which some of the queries attend, and return the new ones."""
+    chunks = np.array_split(queries, -(-len(queries) // QUERIES_AT_ONCE))
+    found = []
+    # Queries at both ends first: of a window they reach all keys that are new.
+    for chunk in (chunks[0], *chunks[:0:-1]):
+        keys = keys_in_reach(pattern, chunk[0], chunk[-1], len(seen))
+        keys = keys[~seen[keys]]
+        is_window = isinstance(pattern, Local) and chunk[-1] - chunk[0] < len(chunk)
+        if len(keys) and not (pattern.simple_rule or is_window):
+            keys = keys[allowed_pairs(pattern, chunk, keys).any(axis=0)]
+        seen[keys] = True
+        found.append(keys)
+    return np.concatenate(found)
+
+
+def keys_in_reach(pattern, first, last, num_keys):
+    """Return at least the keys to which queries at positions from `first` to `last` attend."""
+    kept = pattern.kept_keys
+    if pattern.causal:
+        reach, end = kept.size, last + 1
+    else:
+        reach = pattern.plan.window if isinstance(pattern.plan, Window) else None
+        end = num_keys if reach is None else min(last + reach, num_keys)
+    start = 0 if reach is None else max(first - reach + 1, 0)
+    return np.concatenate([np.arange(min(kept.sinks, start)), np.arange(start, end)])
 
 
 def most_keys(pattern, length, num_keys):
     """Return the most of `num_keys` keys that one of the last `length` positions may attend to.
 
-    It is None if there are too many.
+    It is None if there are too many pairs to look at.
     """
     if pattern.simple_rule:
         return num_keys
-    if num_keys > MOST_POSITIONS:
+    rows = np.arange(num_keys - length, num_keys)
+    widest = max(len(keys_in_reach(pattern, i, i, num_keys)) for i in (rows[length // 2], rows[-1]))
+    if isinstance(pattern, Local):
+        return widest
+    if length * widest > MOST_PAIRS:
         return None
-    return int(allowed_pairs(pattern, length, num_keys).sum(axis=-1).max())
+    counts, at_once = [], min(max(widest, QUERIES_AT_ONCE), 1024)
+    for chunk in np.array_split(rows, -(-length // at_once)):
+        keys = keys_in_reach(pattern, chunk[0], chunk[-1], num_keys)
+        counts.append(allowed_pairs(pattern, chunk, keys).sum(axis=-1).max())
+    return int(max(counts))
 
 
-def allowed_pairs(pattern, length, num_keys):
-    """Return a bool (T, S): the keys that each query, at the last positions, may attend to.
+def allowed_pairs(pattern, queries, keys):
+    """Return a bool (T, S): the keys that each query may attend to, by positions.
 
     Any head counts.
     """
-    positions = np.arange(num_keys, dtype="int32")
-    allowed = ops.convert_to_numpy(pattern.allowed(positions[-length:], positions))
+    queries, keys = queries.astype("int32"), keys.astype("int32")
+    allowed = ops.convert_to_numpy(pattern.allowed(queries, keys))
     return allowed.any(axis=tuple(range(allowed.ndim - 2)))

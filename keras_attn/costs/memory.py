@@ -66,6 +66,8 @@ def size_of(x):
 def item_size(dtype):
     """Return the bytes of one number of a dtype."""
     dtype = keras.backend.standardize_dtype(dtype)
+    if dtype == "string":
+        return 24  # of TensorFlow, with up to 22 characters
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype.split("_")[0]))) // 8
 
 
@@ -166,11 +168,27 @@ def cast_bytes(model, of=size_of):
     return total
 
 
-def peak_of_activations(calls, parts=lambda call: 1):
+def loss_bytes(model, length, batch_size):
+    """Return the bytes of the outputs that a loss reads, in float32 at least: of the logits alone.
+
+    A model that names no logits has a loss of each output.
+    """
+    outputs = {}
+    if isinstance(model.output, dict):
+        outputs = {"logits": model.output["logits"]} if "logits" in model.output else model.output
+    total = 0
+    for x in keras.tree.flatten(outputs or model.outputs):
+        numbers = batch_size * math.prod(size or length for size in x.shape[1:])
+        total += numbers * max(4, item_size(x.dtype))
+    return total
+
+
+def peak_of_activations(calls, loss, parts=lambda call: 1):
     """Return the most bytes that activations take in a training step.
 
     The backward pass runs from the last call to the first, and frees what each has kept. A device
-    holds one of `parts(call)` of what a call keeps and of its scratch, and its whole output.
+    holds one of `parts(call)` of what a call keeps and of its scratch, and its whole output. Beside
+    the logits a loss of `loss_bytes` keeps their probabilities, and holds their gradient.
     """
 
     def entry(call):
@@ -191,6 +209,7 @@ def peak_of_activations(calls, parts=lambda call: 1):
             entries += [(kept, block), *map(entry, others)]
         else:
             entries.append(entry(call))
+    entries.append((loss // parts(calls[-1]), loss // parts(calls[-1])))
     return _peak(entries) + sum(size_of(x) for x in _segments(calls))
 
 

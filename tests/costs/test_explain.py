@@ -5,11 +5,12 @@ import json
 import keras
 import numpy as np
 import pytest
+from marks import slow
 
 import keras_attn
 from keras_attn import depth, layers, patterns, scores
 from keras_attn.compat.unallocated import without_values
-from keras_attn.costs import products
+from keras_attn.costs import layer_costs, products
 from keras_attn.costs.__main__ import main
 from keras_attn.models.paper_sizes import PRESETS
 
@@ -334,6 +335,79 @@ def test_a_window_reads_a_memory_before_its_first_query():
     assert [layer.most_keys for layer in costs.layers] == [7]
 
 
-def test_the_reach_of_a_very_long_input_is_not_known():
-    costs = reach_of(patterns.Local(5), length=4099)
-    assert costs.reach.receptive_field is None and "receptive field unknown" in str(costs)
+def test_the_reach_of_a_long_input_is_known():
+    costs = reach_of(patterns.Local(67), patterns.Local(131), length=65_537)
+    steps = 65_536 // (66 + 130) * 2 + 1  # 72 positions are left for one layer more
+    assert costs.reach == (1 + 66 + 130, steps, 2) and "receptive field 197" in str(costs)
+    assert [layer.most_keys for layer in costs.layers] == [67, 131]
+
+
+def reach_by_matrices(chosen, length):
+    """The receptive field and the longest path, from products of whole matrices."""
+    at = np.arange(length, dtype="int32")
+    pairs = [keras.ops.convert_to_numpy(pattern.allowed(at, at)) for pattern in chosen]
+    pairs = [matrix.any(axis=tuple(range(matrix.ndim - 2))) for matrix in pairs]
+    seen = np.eye(length, dtype=bool)[[0, length // 2, length - 1]]
+    field, path = None, 0
+    for step in range(1, 3 * length * len(pairs)):
+        after = seen | (seen @ pairs[-step % len(pairs)])
+        path, seen = (path if (after == seen).all() else step), after
+        if step == len(pairs):
+            field = int(seen.sum(axis=-1).max())
+    return field, path
+
+
+NARROW = patterns.Local(4) & patterns.Strided(3)
+BOTH_SIDES = patterns.Local(3, causal=False)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        (patterns.Dilated(3, 5), NARROW),
+        (BOTH_SIDES, patterns.Strided(5, "column"), BOTH_SIDES),
+        (patterns.PerHead([patterns.Local(2), patterns.Fixed(7, 2)]),),
+        slow((patterns.Local(3) | patterns.Global(2), patterns.Causal())),
+        slow((patterns.BlockLocal1D(5, 2), patterns.Prefix(3))),
+        slow((BOTH_SIDES | patterns.Random(4, 1, 79), NARROW)),
+    ],
+)
+def test_the_reach_is_that_of_matrices(monkeypatch, chosen):
+    monkeypatch.setattr(layer_costs, "QUERIES_AT_ONCE", 5)
+    costs = layer_costs.reach_of(chosen, 79, 0)
+    assert costs[:2] == reach_by_matrices(chosen, 79)
+    at = np.arange(79, dtype="int32")
+    for pattern in chosen:
+        pairs = keras.ops.convert_to_numpy(pattern.allowed(at, at))
+        pairs = pairs.any(axis=tuple(range(pairs.ndim - 2)))
+        assert layer_costs.most_keys(pattern, 79, 79) == pairs.sum(axis=-1).max()
+
+
+def test_a_functional_model_of_ones_own():
+    """A mask argument of Keras's, another attention layer, and text as the input."""
+    x = inputs = keras.Input((None, 12))
+    pattern = patterns.Local(3, causal=False)
+    attend = layers.MultiHeadAttention(2, 4, pattern=pattern)
+    x = attend(keras.layers.Dense(12)(x), x, use_causal_mask=True)
+    costs = keras_attn.explain(keras.Model(inputs, x), 17)
+    assert costs.reach[:2] == (3, 8) and costs.layers[-1].most_keys == 3
+    theirs = keras.Model(inputs, keras.layers.MultiHeadAttention(2, 4)(inputs, inputs))
+    costs = keras_attn.explain(theirs, 17)
+    assert costs.total.parameters == theirs.count_params()
+    assert costs.notes == ["MultiHeadAttention of Keras is counted without its scores."]
+    words = keras.Input((None,), dtype="string")
+    ids = keras.layers.StringLookup(vocabulary=["a", "b"])(words)
+    x = keras.layers.Embedding(3, 12)(ids)
+    x = keras.Model(words, layers.MultiHeadAttention(2, 4)(x, x))
+    assert keras_attn.explain(x, 17).reach.receptive_field == 17
+
+
+def test_the_loss_holds_the_logits_three_times():
+    """The logits, their probabilities and their gradient, in float32."""
+
+    def held(vocabulary_size):
+        sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
+        model = keras_attn.models.gpt(vocabulary_size, **sizes, max_length=257)
+        return activations(model, 257, 3)
+
+    assert held(5003) - held(3001) == 3 * (5003 - 3001) * 3 * 257 * 4
