@@ -38,7 +38,7 @@ def allow_texts(texts, tokenizer):
     texts = list(texts)
     check_that(texts, "a list of at least one string", texts=texts)
     check_that(tokenizer.eos_id is not None, "one that has an end token", tokenizer=tokenizer)
-    states, is_end = _minimal_automaton([text.encode() for text in texts])
+    states, is_end = _minimal_automaton([*map(_bytes_of, texts)])
     pieces = np.asarray(tokenizer.tokens(np.arange(tokenizer.vocabulary_size))).tolist()
     first_pieces = _first_pieces(pieces, tokenizer)
     spaces = [
@@ -56,9 +56,13 @@ def allow_texts(texts, tokenizer):
     table[np.flatnonzero([*is_end, True, is_end[0]]), tokenizer.eos_id] = end
     for text, ids in zip(texts, tokenizer.encode_as_lists(texts), strict=True):
         is_spelled = _follow(table, [*ids, tokenizer.eos_id]) == end
-        if not is_spelled and not _can_spell(text.encode(), first_pieces, pieces):
+        if not is_spelled and not _can_spell(_bytes_of(text), first_pieces, pieces):
             raise ValueError(f"The tokens of `tokenizer` cannot spell a text. Received: {text!r}.")
     return _without_dead_ends(table if spaces else table[:begun], end)
+
+
+def _bytes_of(text):
+    return text.encode(errors="surrogatepass")  # which no token spells
 
 
 def _first_pieces(pieces, tokenizer):

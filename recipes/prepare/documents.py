@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 
+from keras_attn.text.tokenizers.vocabularies import writable
+
 from . import problems as kinds
 from .open_text import damages, open_text
 from .parallel_text import PARALLEL_TEXT, count_lines
@@ -140,7 +142,7 @@ class Documents:
                 continue
             if all(isinstance(content.get(field), str) for field in self._fields):
                 names = ()
-                sides = [content[field] for field in self._fields]
+                sides = [writable(content[field]) for field in self._fields]
                 # The sides of a pair cannot be cut at the same place.
                 yield from zip(_cut(*sides)) if len(sides) == 1 else [(*sides,)]
             else:

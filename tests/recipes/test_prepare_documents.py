@@ -50,6 +50,11 @@ def one(*places):
     return {"count": len(places), "first": [*places]}
 
 
+def test_a_lone_surrogate_of_json_is_replaced(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(rb'{"text": "a\ud83d \ud83d\ude00"}')
+    assert read(tmp_path, ["a.jsonl"]) == (["a\ufffd \U0001f600"], {})
+
+
 def test_what_cannot_be_read_is_counted_and_named(tmp_path):
     lines = [b'{"text": "a"}', b"no JSON", b"[1]", b"", b'{"text": 3}', b'{"text": "\xff"}']
     (tmp_path / "a.jsonl").write_bytes(b"\n".join([*lines, b'{"other": 1, "text": "b"}', b"{"]))

@@ -1,5 +1,9 @@
 """Behaviour of all tokenizers, in Python, in a graph, and from a saved file."""
 
+import copy
+import json
+import pickle
+
 import hypothesis
 import numpy as np
 import pytest
@@ -99,6 +103,17 @@ def test_bytes_that_are_not_utf8_are_unknown(tokenizer):
     assert last.split() == ["is", "one"]
 
 
+def test_a_lone_surrogate_is_the_character_of_what_is_no_text(tokenizer):
+    """JSON may hold one; a pair of them is a character."""
+    broken, same, pair = json.loads(r'["two \ud83d bushes", "two \ufffd bushes", "\ud83d\ude00"]')
+    for encode in (lambda x: tokenizer.encode(x)[0].numpy(), tokenizer.encode_as_lists):
+        np.testing.assert_array_equal(encode([broken])[0], encode([same])[0])
+    assert pair == "😀" and len(tokenizer.encode_as_lists([pair])[0]) <= 2
+    ids, _, _ = tokenizer.encode_pair([broken], [broken])
+    np.testing.assert_array_equal(ids, tokenizer.encode_pair([same], [same])[0])
+    assert type(tokenizer).train([broken, "young"], vocabulary_size=20)
+
+
 def test_the_names_of_marks_in_a_text_are_text(tokenizer):
     ids = tokenizer.encode(["</s> <s> <pad> <unk>"])[0].numpy()[0]
     assert not {PAD, BOS, EOS} & set(ids[:-1].tolist())
@@ -125,6 +140,7 @@ def test_max_length_keeps_eos(tokenizer):
     [
         (lambda t: t.encode(["a"], max_length=0), "Received: max_length=0"),
         (lambda t: t.encode("a"), "`text` must be a list of strings. Received: text='a'"),
+        (lambda t: t.encode(tf.fill((2, 3), "a")), r"`text` must be strings of.*shape=\(2, 3\)"),
         (lambda t: t.encode(None), "`text` must be a list of strings. Received: text=None."),
         (lambda t: t.encode([1, 2]), r"Received: text=\[1, 2\]."),
         (lambda t: t.encode_pair(["a", "b"], ["a"]), "the same number of strings. Received: 2 an"),
@@ -182,6 +198,30 @@ def test_save_and_load(tokenizer, tmp_path):
         assert loaded.to_bytes() == tokenizer.to_bytes()
         ids = loaded.encode(SENTENCES)[0]
         assert (ids.numpy() == tokenizer.encode(SENTENCES)[0].numpy()).all()
+
+
+def test_a_pickle_and_a_copy_are_the_tokenizer(tokenizer):
+    """Also with a template of its own, which a file of characters does not hold."""
+    original = copy.copy(tokenizer)
+    original.template = Template(start=(BOS,), end=(EOS,))
+    for again in (pickle.loads(pickle.dumps(original)), copy.deepcopy(original)):
+        assert type(again) is type(tokenizer) and again.vocabulary() == tokenizer.vocabulary()
+        ids = again.encode(SENTENCES)[0]
+        np.testing.assert_array_equal(ids, original.encode(SENTENCES)[0])
+        assert set(ids.numpy()[:, 0]) == {BOS} != set(tokenizer.encode(SENTENCES)[0].numpy()[:, 0])
+
+
+def test_one_string_of_a_dataset_is_one_row(tokenizer):
+    """As `map` has it before `batch`."""
+    dataset = tf.data.Dataset.from_tensor_slices(SENTENCES)
+    expected, lengths = tokenizer.encode(SENTENCES, 7)
+    rows = dataset.map(lambda text: tokenizer.encode(text, 7))
+    assert rows.element_spec[0].shape.rank == 1 and rows.element_spec[1].shape.rank == 0
+    for (ids, length), row, wanted in zip(rows, expected, lengths, strict=True):
+        assert ids.numpy().tolist() == row[:wanted].numpy().tolist() and length == wanted
+    pair = tokenizer.encode_pair(*map(tf.constant, SENTENCES[:2]), 9)
+    for x, row in zip(pair, tokenizer.encode_pair(SENTENCES[:1], SENTENCES[1:2], 9), strict=True):
+        np.testing.assert_array_equal(x, row[0])
 
 
 def test_a_save_that_fails_leaves_the_earlier_file(tokenizer, tmp_path, monkeypatch):

@@ -10,7 +10,12 @@ from keras_attn.files import atomic_file
 from keras_attn.ops.checks import check_paths
 from keras_attn.text.tokenizers.operations import pad, tf
 from keras_attn.text.tokenizers.template import Template
-from keras_attn.text.tokenizers.vocabularies import REPLACEMENT, read_config, write_config
+from keras_attn.text.tokenizers.vocabularies import (
+    REPLACEMENT,
+    read_config,
+    writable,
+    write_config,
+)
 
 _Module = object if tf is None else tf.Module  # an export then holds the tokenizer's tables
 
@@ -63,8 +68,9 @@ class Tokenizer(_Module):
         """Turn a batch of strings into padded ids, each row with the tokens of `template`.
 
         Args:
-            text: string tensor or list of strings (B,). An empty string becomes [eos]; characters
-                outside the vocabulary, and bytes that are not UTF-8, become `unk_id`.
+            text: string tensor or list of strings (B,), or a tensor of one string, as
+                `Dataset.map` has it. An empty string becomes [eos]; characters outside the
+                vocabulary, lone surrogates and bytes that are not UTF-8 become `unk_id`.
             max_length: int. Longest row, special tokens included; a longer sentence loses its end.
             end: bool. False leaves out the tokens after the text: for a prompt, which a causal
                 model continues.
@@ -72,17 +78,21 @@ class Tokenizer(_Module):
         Returns:
             ids: int32 (B, T), padded with `pad_id`.
             lengths: int32 (B,), special tokens included.
+            Of one string (T,) and ().
 
         Raises:
             ValueError: if `max_length` is too small for the special tokens.
         """
+        if _is_scalar(text):
+            ids, lengths = self.encode(text[None], max_length, end)
+            return ids[0], lengths[0]
         return pad(self.template.around(self._rows(text=text), max_length, end), self.fill_id)
 
     def encode_pair(self, first, second, max_length=None):
         """Turn two batches of strings into padded rows, each with one text of both.
 
         Args:
-            first, second: string tensors or lists of strings (B,).
+            first, second: string tensors or lists of strings (B,), or tensors of one string.
             max_length: int. Longest row, special tokens included. In a longer pair the longer text
                 loses its end until both are equally long, then both lose theirs.
 
@@ -90,10 +100,13 @@ class Tokenizer(_Module):
             ids: int32 (B, T), padded with `pad_id`.
             lengths: int32 (B,), special tokens included.
             segment_ids: int32 (B, T), `template.second_segment` at the second text, else 0.
+            Of one pair (T,), () and (T,).
 
         Raises:
             ValueError: if `max_length` is too small for the special tokens.
         """
+        if _is_scalar(first) and _is_scalar(second):
+            return tuple(x[0] for x in self.encode_pair(first[None], second[None], max_length))
         texts = self._rows(first=first), self._rows(second=second)
         numbers = [text.shape[0] if hasattr(text, "shape") else len(text) for text in texts]
         if None not in numbers and numbers[0] != numbers[1]:
@@ -106,9 +119,14 @@ class Tokenizer(_Module):
 
     def _rows(self, **argument):
         """Return the rows of ids of strings, without special tokens."""
-        (text,) = argument.values()
+        ((name, text),) = argument.items()
         if not (tf is not None and tf.is_tensor(text)):
             text = check_strings(**argument)
+        elif text.shape.rank not in (1, None):
+            shape = tuple(text.shape)
+            raise ValueError(
+                f"`{name}` must be strings of shape (batch,). Received: shape={shape}."
+            )
         if tf is None:
             return self._split_in_python(text)
         return self._split(tf.convert_to_tensor(text, tf.string))
@@ -220,6 +238,12 @@ class Tokenizer(_Module):
         except TypeError as error:
             raise ValueError(f"The file of a {cls.__name__} is damaged: {error}.") from error
 
+    def __reduce__(self):
+        # As a file holds it: TensorFlow's tables cannot be pickled.
+        names = "pad_id", "unk_id", "bos_id", "eos_id", "template"
+        changes = {name: vars(self)[name] for name in names if name in vars(self)}
+        return type(self).from_bytes, (self.to_bytes(),), changes
+
     def __repr__(self):
         return f"<{type(self).__name__}, vocabulary_size={self.vocabulary_size}>"
 
@@ -243,6 +267,11 @@ class Tokenizer(_Module):
             raise ValueError(f"{error} Received: path={os.fspath(path)!r}") from error
 
 
+def _is_scalar(text):
+    """Return True for a string tensor without axes."""
+    return tf is not None and tf.is_tensor(text) and text.shape.rank == 0
+
+
 def check_no_string(**argument):
     """Refuse one string where an iterable of strings is meant: its items are characters."""
     ((name, texts),) = argument.items()
@@ -264,7 +293,7 @@ def check_strings(**argument):
         )
     if items is None or not all(isinstance(text, (str, bytes)) for text in items):
         raise ValueError(f"`{name}` must be a list of strings. Received: {name}={_short(texts)}.")
-    return items
+    return [writable(text) if isinstance(text, str) else text for text in items]
 
 
 def _short(value):

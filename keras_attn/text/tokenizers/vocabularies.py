@@ -19,6 +19,15 @@ def is_learnable(character):
     return character != REPLACEMENT and not 0xD800 <= ord(character) <= 0xDFFF
 
 
+def writable(text):
+    """Return a str with U+FFFD in place of each lone surrogate, which UTF-8 cannot write."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return re.sub("[\ud800-\udfff]", REPLACEMENT, text)
+    return text
+
+
 def most_frequent_characters(texts, limit=None):
     """Return the characters of an iterable of str, the most frequent first, as one str."""
     counts = collections.Counter(itertools.chain.from_iterable(texts))
@@ -106,7 +115,8 @@ def train_sentencepiece(
     import sentencepiece
 
     # The trainer silently drops an empty sentence, and one with a line end in it.
-    lines = [text for sentence in sentences if (text := sentence.replace("\n", " ").strip())]
+    texts = (writable(sentence).replace("\n", " ").strip() for sentence in sentences)
+    lines = [text for text in texts if text]
     if not lines:
         raise ValueError("`sentences` holds no text to learn a vocabulary from.")
     model = io.BytesIO()
