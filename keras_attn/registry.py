@@ -56,7 +56,42 @@ class _ConstructorSignature:
         return inspect.Signature(parameters)
 
 
-class Configurable(ArgumentHints):
+def with_python_numbers(function):
+    """Return a function that turns numbers of NumPy among its arguments into Python's.
+
+    A decorator. Layers of Keras, JSON and `repr` need those.
+    """
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        args = [_python_numbers(x) for x in args]
+        return function(*args, **{name: _python_numbers(x) for name, x in kwargs.items()})
+
+    call.__signature__ = inspect.signature(function)  # which Keras reads
+    return call
+
+
+def _python_numbers(value):
+    """Return a number, or those in a list, tuple or dict, as Python's; anything else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(_python_numbers, value))
+    if type(value) is dict:
+        return {key: _python_numbers(x) for key, x in value.items()}
+    return value
+
+
+class NumPyNumbers:
+    """Mixin of a class whose constructor takes numbers of NumPy as Python's."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = with_python_numbers(cls.__init__)
+
+
+class Configurable(NumPyNumbers, ArgumentHints):
     """Mixin with a configuration and a `repr` made of the constructor's arguments.
 
     The value of an argument is the attribute of its name. A constructor's `**kwargs` are the
@@ -171,11 +206,6 @@ class Composite(Configurable):
             layer.build = _complete_build(layer, layer.build)
         return layer
 
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            cls.__init__ = _with_python_numbers(cls.__init__)
-
     def get_config(self):
         return {**Configurable.get_config(self), **part_states(self)}
 
@@ -237,19 +267,6 @@ def _complete_build(layer, build):
         layer._waiting = None
 
     return build_parts
-
-
-def _with_python_numbers(constructor):
-    """Return a constructor that turns numbers of NumPy, which JSON does not take, into Python's."""
-
-    @functools.wraps(constructor)
-    def construct(self, *args, **kwargs):
-        args = [x.item() if isinstance(x, np.generic) else x for x in args]
-        kwargs = {k: x.item() if isinstance(x, np.generic) else x for k, x in kwargs.items()}
-        constructor(self, *args, **kwargs)
-
-    construct.__signature__ = inspect.signature(constructor)  # which Keras reads
-    return construct
 
 
 class MaskedLayer(Composite, keras.layers.Layer):

@@ -23,7 +23,7 @@ from keras_attn.layers.lora import checksum, checksums_differ
 from keras_attn.layers.quantize_kernels import quantize_kernels
 from keras_attn.ops.ids import narrow
 from keras_attn.quantized_kernels import RANGES
-from keras_attn.registry import BuildsOptimizer
+from keras_attn.registry import BuildsOptimizer, NumPyNumbers
 from keras_attn.sublayers import (
     PART_STATES,
     layers_in,
@@ -35,7 +35,7 @@ from keras_attn.sublayers import (
 )
 
 
-class Model(BuildsOptimizer, keras.Model):
+class Model(NumPyNumbers, BuildsOptimizer, keras.Model):
     """A functional model made of parts, saved by the configuration of its parts.
 
     A file also holds the model's output for a small input. Loading refuses the file if the restored

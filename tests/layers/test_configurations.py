@@ -5,8 +5,23 @@ import inspect
 import keras
 import numpy as np
 import pytest
+from marks import all_slow
 
-from keras_attn import depth, layers, memory, norms, patterns, positions, residuals, scores
+from keras_attn import (
+    depth,
+    generation,
+    layers,
+    memory,
+    metrics,
+    models,
+    norms,
+    patterns,
+    positions,
+    residuals,
+    scores,
+)
+from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.models.papers.decoder import untied_head
 from keras_attn.ops.activations import gelu_tanh
 
 MIXED = {"name": "named", "dtype": "mixed_bfloat16"}
@@ -120,3 +135,48 @@ def test_names_of_values_and_their_policy(axis):
         value = axis.get(name, dtype="mixed_bfloat16")
         assert axis.get(value) is value
         assert getattr(value, "compute_dtype", "bfloat16") == "bfloat16"
+
+
+TWO, HALF = np.int64(2), np.float32(0.5)
+BY_NUMPY = {
+    "MultiHeadAttention(2, 2)": lambda: layers.MultiHeadAttention(TWO, TWO),
+    "Local(2)": lambda: patterns.Local(TWO),
+    "Beam(beams=2)": lambda: generation.Beam(TWO),
+    "Sample(temperature=0.5, top_k=2)": lambda: generation.Sample(HALF, TWO),
+    "KVCache(2)": lambda: memory.KVCache(TWO),
+    "Perplexity(ignore_class=2)": lambda: metrics.Perplexity(TWO),
+    "LabelSmoothedCrossentropy(label_smoothing=0.5)": lambda: LabelSmoothedCrossentropy(HALF),
+    "ImageTokens((2, 2, 2), num_values=2)": lambda: models.ImageTokens((TWO,) * 3, TWO),
+}
+
+
+@pytest.mark.parametrize("shown", BY_NUMPY)
+def test_numbers_of_numpy_are_numbers_of_python(shown):
+    value = BY_NUMPY[shown]()
+    assert repr(value).replace(", dtype='float32'", "") == shown
+    assert not any(isinstance(x, np.generic) for x in keras.tree.flatten(value.get_config()))
+
+
+SIZES = {"num_layers": 1, "num_heads": TWO, "hidden_dim": np.int64(8), "intermediate_dim": TWO}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: untied_head(np.int64(5), "zeros"),
+        *all_slow(
+            [
+                lambda: models.llama(np.int64(5), **SIZES),
+                lambda: models.gtrxl(heads={"value": TWO}, state_shape=(TWO,), **SIZES),
+                lambda: models.vit(TWO, (TWO, TWO, TWO), TWO, **SIZES),
+                lambda: models.image_transformer(TWO, (TWO,) * 3, num_mixtures=TWO, **SIZES),
+            ]
+        ),
+    ],
+)
+def test_builders_take_sizes_of_numpy(build, tmp_path):
+    layer = build()
+    if isinstance(layer, keras.Model):
+        layer.save(tmp_path / "model.keras")
+        layer = keras.saving.load_model(tmp_path / "model.keras")
+    assert "np." not in str(layer.get_config())

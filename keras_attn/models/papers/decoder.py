@@ -102,6 +102,7 @@ def decoder(
     )
 
 
+@registry.with_python_numbers
 def untied_head(vocabulary_size, initializer):
     """Return a float32 layer of logits with weights of its own."""
     return keras.layers.Dense(

@@ -6,8 +6,10 @@ from keras_attn import depth, layers, memory
 from keras_attn.models.assembly import declare_axes
 from keras_attn.models.state_models import SequenceModel
 from keras_attn.ops.shapes import head_size
+from keras_attn.registry import with_python_numbers
 
 
+@with_python_numbers
 def gtrxl(
     state_shape,
     heads=None,

@@ -9,8 +9,10 @@ from keras_attn.ops.checks import check_that
 from keras_attn.ops.images import integers
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.shapes import head_size
+from keras_attn.registry import with_python_numbers
 
 
+@with_python_numbers
 def image_transformer(
     vocabulary_size=258,
     image_shape=(32, 32, 3),
