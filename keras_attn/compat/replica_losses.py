@@ -31,7 +31,9 @@ class ReplicaLosses:
             super().add_loss(loss)
         else:
             losses = _losses_of.setdefault(self, {}).setdefault(replica, [])
-            losses.extend(keras.tree.flatten(loss))
+            # In the precision of the main loss, whatever that of the layer.
+            floatx = keras.config.floatx()
+            losses.extend(keras.ops.cast(each, floatx) for each in keras.tree.flatten(loss))
 
     def _get_own_losses(self):
         replica = _replica()

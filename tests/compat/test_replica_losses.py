@@ -59,3 +59,12 @@ def test_a_single_replica_adds_losses_as_any_layer():
         layer(ops.ones((2, 3)))
         assert [float(loss) for loss in layer.losses] == [6.0]
     assert len(scope.losses) == 1
+
+
+def test_losses_of_float64_have_the_precision_of_the_main_loss(replica):
+    """Keras cannot add them to it else."""
+    replica(1)
+    layer = LossLayerPerReplica(dtype="float64")
+    layer._clear_losses()
+    layer.add_loss(ops.ones((), "float64"))
+    assert [loss.dtype for loss in layer.losses] == ["float32"]
