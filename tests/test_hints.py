@@ -7,6 +7,7 @@ import re
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from each import check_each
 from keras import ops
 
@@ -31,6 +32,9 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, T
 from keras_attn.patterns import Causal, Local, Pattern, PerHead
 
 X = np.ones((2, 3, 8), "float32")
+RAGGED_IDS = tf.ragged.constant([[1], [3, 4, 5]])
+RAGGED = tf.RaggedTensor.from_tensor(X, [1, 3])
+PADDED = "pad a ragged tensor by `x.to_tensor()`, and pass `tf.sequence_mask(x.row_lengths())`"
 FOLD = "(-1, *{}.shape[-2:]))`."
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
 
@@ -250,6 +254,13 @@ CALLS = [
     ),
     (lambda: block()(X, cache={}), "`cache` must have the caches of attention, as a"),
     (lambda: Local(3).allowed(3, 2), "`query_positions` must be of shape (T,) or (B, T)"),
+    (lambda: attention()(RAGGED, RAGGED), PADDED),
+    (lambda: FeedForward(16)(RAGGED), PADDED),
+    (lambda: block()(RAGGED), PADDED),
+    (lambda: positions.Sinusoidal()(RAGGED), PADDED),
+    (lambda: gpt()(RAGGED_IDS), PADDED),
+    (lambda: gpt().predict(RAGGED_IDS, verbose=0), PADDED),
+    (lambda: generation.generate(gpt(), RAGGED_IDS), PADDED),
     (lambda: generation.generate(gpt(), "hello"), "`encode` of a tokenizer turns text into ids."),
     (lambda: generation.generate(gpt(), [[4, 5], [3]]), "padded with 0;"),
     (lambda: generation.generate(gpt(), np.zeros((1, 0), int)), "Received: shape=(1, 0),"),

@@ -17,6 +17,7 @@ from keras_attn.generation.sampling import Greedy, Sample
 from keras_attn.layers.lora import num_changes
 from keras_attn.ops.checks import check_ids, check_sizes, check_that
 from keras_attn.ops.ids import narrow
+from keras_attn.ops.shapes import size
 
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
@@ -102,12 +103,12 @@ def generate(
     check_sizes(least=0, bos_id=bos_id)
     eos_ids = end_tokens(eos_id)
     check_model(model)
-    size = vocabulary_size(model)
-    if size is not None:
-        wanted = f"a token of the model's {size}"
+    num_tokens = vocabulary_size(model)
+    if num_tokens is not None:
+        wanted = f"a token of the model's {num_tokens}"
         for token in eos_ids:
-            check_that(token < size, f"{wanted}, or -1 for never", eos_id=token)
-        check_that(model.reads_prompt or bos_id < size, wanted, bos_id=bos_id)
+            check_that(token < num_tokens, f"{wanted}, or -1 for never", eos_id=token)
+        check_that(model.reads_prompt or bos_id < num_tokens, wanted, bos_id=bos_id)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
         if name not in inputs:
@@ -165,10 +166,11 @@ def _token_ids(model, inputs, has_lengths):
     shape, dtype = tuple(inputs.shape), getattr(inputs.dtype, "name", str(inputs.dtype))
     if len(shape) != 2 or "int" not in dtype or shape[1] == 0:
         raise ValueError(f"{wanted} Received: shape={shape}, dtype={dtype}.")
+    size(inputs, 1)  # refuses a ragged tensor
     inputs = ops.convert_to_tensor(narrow(inputs))
-    size = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
-    if size is not None and shape[0]:
-        check_ids(inputs, "inputs", size)
+    count = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
+    if count is not None and shape[0]:
+        check_ids(inputs, "inputs", count)
     if pad_id is None or has_lengths:
         return inputs
     return _compact(

@@ -14,7 +14,19 @@ UNKNOWN_LENGTH = 2**20
 def size(x, axis):
     """Return the size of an axis: an int if it is static, else a tensor."""
     known = x.shape[axis]
-    return ops.shape(x)[axis] if known is None else known
+    return _all_sizes(x)[axis] if known is None else known
+
+
+def _all_sizes(x):
+    """Return the sizes of all axes as Keras does; refuse a ragged tensor, whose rows have many."""
+    sizes = ops.shape(x)
+    if any(size is None for size in sizes):
+        raise ValueError(
+            "A layer needs rows of one length: pad a ragged tensor by `x.to_tensor()`, and pass "
+            "`tf.sequence_mask(x.row_lengths())` as the mask of its rows. "
+            f"Received: a ragged tensor of shape {tuple(x.shape)}."
+        )
+    return sizes
 
 
 def sizes(x):
@@ -84,7 +96,7 @@ def known_shape(x):
     """
     if x.shape[0] is None and None not in x.shape[1:]:
         return (-1, *x.shape[1:])
-    return ops.shape(x)
+    return _all_sizes(x)
 
 
 def flatten_rows(x):
