@@ -9,8 +9,11 @@ from keras import tree
 
 from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.backend.remat_scope import RematScope, commit, in_first_run, mark_remat
+from keras_attn.compat.custom_gradients import free_custom_gradients
 from keras_attn.compat.tensorflow_control_flow import has_gradient, is_in_xla
 from keras_attn.compat.variable_values import stored_value
+
+free_custom_gradients()
 
 # Operations on tensors.
 
