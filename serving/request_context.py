@@ -85,7 +85,7 @@ class Workers:
         self._max_waiting, self._max_unanswered = max_waiting, num_threads + max_waiting
         self._unanswered = 0
 
-    def check_room(self):
+    def check_load(self):
         """Raise if too many requests wait already, before more of one is read."""
         if self._unanswered >= self._max_unanswered:
             message = f"The server is busy: {self._max_waiting} requests wait already"
@@ -93,8 +93,8 @@ class Workers:
 
     @contextlib.contextmanager
     def admit(self):
-        """Count a request, which has arrived whole, until the block ends; raise without room."""
-        self.check_room()
+        """Count a request that has arrived whole, until the block ends; raise if too many wait."""
+        self.check_load()
         self._unanswered += 1
         try:
             yield

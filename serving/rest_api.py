@@ -142,7 +142,7 @@ class RestApi:
 
         A body that arrives slowly keeps no other request out, since it does not count yet.
         """
-        workers.check_room()
+        workers.check_load()
         length = request.headers.get("content-length", "")
         self._limits.check_body(int(length) if length.isdecimal() else 0)
         body = bytearray()

@@ -154,10 +154,14 @@ def _parser():
     command.add_argument("--tokenizer", metavar="FILE", help="for exports that read ids")
     for name, default, what in (
         ("--num-lines", 100, "most lines to read"),
-        ("--max-length", 64, "longest answer of CTranslate2, in tokens"),
         ("--repetitions", 5, "number of turns"),
     ):
         command.add_argument(name, type=int, default=default, help=f"{what} (default: {default})")
+    command.add_argument(
+        "--max-length",
+        type=int,
+        help="longest answer of CTranslate2, in tokens (default: that of a SavedModel, or 64)",
+    )
     command.add_argument(
         "--batches",
         dest="batch_sizes",

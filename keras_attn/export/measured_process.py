@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 from keras_attn import text
+from keras_attn.export.decoding_record import Decoding, read_decoding
 from keras_attn.export.saved_model_files import COMPILATION_FILE
 from keras_attn.export.versions import newest_version
 from keras_attn.ops.checks import check_paths
@@ -27,10 +28,13 @@ class ExportProcess:
         threads: int.
         tokenizer: path of the file, for exports that read ids.
         max_length: int. Longest answer in tokens, where the export leaves it open.
+        beams, length_penalty: of the beam search, where the export leaves it open.
     """
 
-    def __init__(self, path, form, threads, tokenizer, max_length):
+    def __init__(self, path, form, threads, tokenizer, max_length, beams=1, length_penalty=0.0):
         options = {"path": path, "form": form, "threads": threads, "tokenizer": tokenizer}
+        if form == "CTranslate2":
+            options.update(beams=beams, length_penalty=length_penalty)
         variables = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],
@@ -128,6 +132,13 @@ def form_of(path):
     )
 
 
+def decoding_of(path, form):
+    """Return how an export decodes; None where it is chosen at each call, or not recorded."""
+    if form == "ONNX":
+        return Decoding()
+    return None if form == "CTranslate2" else read_decoding(path)
+
+
 def open_saved_model(path, threads, tokenizer, max_length):
     """Open a SavedModel, whose tokenizer and longest answer are in its graph."""
     import tensorflow as tf
@@ -181,8 +192,11 @@ def open_onnx(path, threads, tokenizer, max_length):
     return answer, None
 
 
-def open_ctranslate2(path, threads, tokenizer, max_length):
-    """Open a greedy decoder of CTranslate2, in the precision in which its weights are stored."""
+def open_ctranslate2(path, threads, tokenizer, max_length, beams=1, length_penalty=0.0):
+    """Open a decoder of CTranslate2, in the precision in which its weights are stored.
+
+    Its score of a hypothesis of n tokens is log p / n^length_penalty.
+    """
     import ctranslate2
 
     own = os.path.join(path, "tokenizer.model")
@@ -190,6 +204,7 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
     reads_prompt = os.path.isfile(os.path.join(path, "vocabulary.json"))
     engine = ctranslate2.Generator if reads_prompt else ctranslate2.Translator
     engine = engine(path, compute_type="default", intra_threads=threads)
+    search = {"beam_size": beams, "length_penalty": length_penalty}
     names = _vocabulary(path, "source")
     id_of = {token: i for i, token in enumerate(_vocabulary(path, "target"))}
 
@@ -197,10 +212,10 @@ def open_ctranslate2(path, threads, tokenizer, max_length):
         rows = _encode(tokenizer, lines, with_end=False)
         tokens = [[names[i] for i in row] for row in rows]
         if reads_prompt:
-            written = _continue(engine, tokens, max_length)
+            written = _continue(engine, tokens, max_length, search)
         else:
             lengths = {"min_decoding_length": 0, "max_decoding_length": max_length}
-            results = engine.translate_batch(tokens, beam_size=1, **lengths)
+            results = engine.translate_batch(tokens, **search, **lengths)
             written = [result.hypotheses[0] for result in results]
         ids = [[id_of.get(token, tokenizer.unk_id) for token in row] for row in written]
         return _decode(tokenizer, ids, rows if reads_prompt else None)
@@ -216,7 +231,7 @@ def _vocabulary(path, side):
         return json.load(file)
 
 
-def _continue(generator, prompts, max_length):
+def _continue(generator, prompts, max_length, search):
     """Return what a generator of CTranslate2 adds to each prompt."""
     written = [[] for _ in prompts]
     # Of prompts of several lengths in a batch, CTranslate2 counts the longer ones' ends as answers.
@@ -224,7 +239,7 @@ def _continue(generator, prompts, max_length):
         rows = [i for i, prompt in enumerate(prompts) if len(prompt) == length]
         results = generator.generate_batch(
             [prompts[i] for i in rows],
-            beam_size=1,
+            **search,
             max_length=max_length,
             include_prompt_in_result=False,
         )

@@ -7,9 +7,12 @@ import pathlib
 import statistics
 
 from keras_attn.callbacks import corpus_bleu
-from keras_attn.export.measured_process import ExportProcess, form_of
+from keras_attn.export.decoding_record import Decoding
+from keras_attn.export.measured_process import ExportProcess, decoding_of, form_of
 from keras_attn.ops.checks import check_numbers, check_paths, check_sizes, check_that
 from keras_attn.text.tokenizers.tokenizer import check_strings
+
+_NOT_RECORDED = "not recorded"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Measurement:
         same: int. Number of lines that it answers as the first export that answered.
         bleu: float or None. BLEU of the answers, where there are references.
         failure: str or None. The reason why it did not answer.
+        decoding: str. The way it chooses tokens, "greedy" or "4 beams"; "not recorded" for a
+            SavedModel that an earlier version wrote.
     """
 
     path: str
@@ -40,6 +45,7 @@ class Measurement:
     same: int = 0
     bleu: float | None = None
     failure: str | None = None
+    decoding: str = _NOT_RECORDED
 
     @property
     def quality(self):
@@ -55,7 +61,7 @@ def measure(
     tokenizer=None,
     batch_sizes=(1, 32),
     threads=None,
-    max_length=64,
+    max_length=None,
     repetitions=5,
 ):
     """Time the forms of a model on this machine, on lines of one's own.
@@ -64,7 +70,12 @@ def measure(
 
     Each export is opened in a process of its own, once for each number of threads. In each turn
     every one answers all lines, so that a change of the machine's speed affects all alike. All are
-    in memory at once. CTranslate2 decodes greedily, with the precision of its files.
+    in memory at once.
+
+    All decode alike. The first export that holds its decoding, a SavedModel or an ONNX file, says
+    how: one that holds another is not measured. CTranslate2 decodes as that one does, greedily or
+    with as many beams and the same length penalty, by its own formula of the score, and with the
+    precision of its files.
 
     Args:
         exports: list of paths: SavedModels that read text, ONNX files of `what="greedy"`, and
@@ -74,7 +85,8 @@ def measure(
         tokenizer: path of the tokenizer's file, for exports that read ids.
         batch_sizes: list of ints. Numbers of lines in a request; all lines at most.
         threads: list of ints, by default 1 and the number of cores.
-        max_length: int. Longest answer in tokens of CTranslate2; the others have theirs.
+        max_length: int. Longest answer in tokens of CTranslate2; the others have theirs. By default
+            that of the first SavedModel, or 64.
         repetitions: int. Number of turns.
 
     Returns:
@@ -105,17 +117,23 @@ def measure(
     if tokenizer is not None:
         check_paths(tokenizer=tokenizer)
         tokenizer = os.path.abspath(os.fspath(tokenizer))
-    check_sizes(max_length=max_length, repetitions=repetitions)
+    check_sizes(repetitions=repetitions)
+    if max_length is not None:
+        check_sizes(max_length=max_length)
     batch_sizes = list(dict.fromkeys(min(size, len(lines)) for size in batch_sizes))
     forms = [form_of(os.path.abspath(path)) for path in exports]
     names = [os.fspath(path) for path in exports]
+    decodings = [decoding_of(path, form) for path, form in forms]
+    common = next(filter(None, decodings), Decoding())
+    lengths = [decoding.max_length for decoding in decodings if decoding and decoding.max_length]
+    max_length = max_length or next(iter(lengths), 64)
     with contextlib.ExitStack() as stack:
         runs = []
-        for name, (path, form) in zip(names, forms, strict=True):
+        for name, (path, form), decoding in zip(names, forms, decodings, strict=True):
             for count in threads:
-                run = _Run(name, path, form, count, tokenizer, max_length)
+                run = _Run(name, path, form, decoding, count)
                 stack.callback(run.stop)
-                run.open(lines)
+                run.open(lines, common, tokenizer, max_length)
                 runs.append(run)
         for _ in range(repetitions):
             for run in runs:
@@ -152,13 +170,24 @@ def _checked_texts(lines, references):
 class _Run:
     """An export with a number of threads, and the seconds of its turns."""
 
-    def __init__(self, name, path, form, threads, tokenizer, max_length):
-        self.name, self.path, self.form, self.threads = name, path, form, threads
-        self.process = ExportProcess(path, form, threads, tokenizer, max_length)
+    def __init__(self, name, path, form, decoding, threads):
+        self.name, self.path, self.form, self.decoding = name, path, form, decoding
+        self.threads, self.process = threads, None
         self.failure, self.answers, self.turns, self.seconds_to_open = None, [], {}, 0.0
 
-    def open(self, lines):
+    def open(self, lines, common, tokenizer, max_length):
+        """Open the export, and answer the first line, if it decodes as the `common` one."""
         with self._failure():
+            if self.form == "CTranslate2":
+                self.decoding = self._of_ctranslate2(common)
+            if self.decoding is not None and not self.decoding.is_alike(common):
+                raise ValueError(
+                    f"It decodes otherwise ({self.decoding}) than the first export that holds its "
+                    f"decoding ({common}): export it alike."
+                )
+            search = common.beams, common.length_penalty
+            options = self.path, self.form, self.threads, tokenizer, max_length, *search
+            self.process = ExportProcess(*options)
             opened = self.process.read()
             if opened["precision"] is not None:
                 self.form = f"{self.form} {opened['precision']}"
@@ -187,6 +216,7 @@ class _Run:
             "form": self.form,
             "threads": self.threads,
             "file_bytes": sum(file.stat().st_size for file in files),
+            "decoding": _NOT_RECORDED if self.decoding is None else str(self.decoding),
         }
         if self.failure is not None:
             return Measurement(**known, failure=self.failure)
@@ -200,7 +230,15 @@ class _Run:
         )
 
     def stop(self):
-        self.process.stop()
+        if self.process is not None:
+            self.process.stop()
+
+    @staticmethod
+    def _of_ctranslate2(common):
+        """Return what CTranslate2 does where another export decodes so."""
+        if common.search not in ("greedy", "beam"):
+            return Decoding()
+        return dataclasses.replace(common, wrappers=[])
 
     @contextlib.contextmanager
     def _failure(self):
@@ -240,14 +278,20 @@ def format_measurements(measurements, loss=0.5):
         if one.failure is not None
     )
     table = _table(answered, sizes) if answered else []
-    return [*table, *failures, "", *(_advice(answered, size, loss) for size in sizes)]
+    unknown = dict.fromkeys(one.path for one in answered if one.decoding == _NOT_RECORDED)
+    remarks = [
+        f"How {path} decodes is not recorded: export it again to compare it with other forms."
+        for path in unknown
+        if len({one.path for one in answered}) > 1
+    ]
+    return [*table, *failures, *remarks, "", *(_advice(answered, size, loss) for size in sizes)]
 
 
 def _table(answered, sizes):
     """Return the lines of a table of measurements, in columns."""
     has_bleu = answered[0].bleu is not None
     rows = [
-        ["export", "form", "threads", "MB", "s to open"]
+        ["export", "form", "decoding", "threads", "MB", "s to open"]
         + [_size_name(size) + ", ms a line" for size in sizes]
         + ["same answers", *(["BLEU"] if has_bleu else [])]
     ]
@@ -255,7 +299,7 @@ def _table(answered, sizes):
         times = [f"{1e3 * one.seconds[size]:.2f}" for size in sizes]
         score = [f"{one.bleu:.2f}"] if has_bleu else []
         same = f"{one.same} of {len(one.answers)}"
-        known = [one.path, one.form, str(one.threads), f"{one.file_bytes / 1e6:.1f}"]
+        known = [one.path, one.form, one.decoding, str(one.threads), f"{one.file_bytes / 1e6:.1f}"]
         rows.append([*known, f"{one.seconds_to_open:.1f}", *times, same, *score])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]

@@ -16,8 +16,10 @@ from fork_server import run_python
 from keras_attn import export, models, text
 from keras_attn.export import measurement
 from keras_attn.export.__main__ import _read_lines, main
+from keras_attn.export.decoding_record import Decoding, write_decoding
 from keras_attn.export.measured_process import OPENERS, ExportProcess, form_of, open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
+from keras_attn.generation import Beam, Constrained, Forbidden, Greedy, Sample
 
 LINES = ["ab", "", "dcb", "u", "opop"]
 LONGEST = 7
@@ -36,9 +38,10 @@ class ScriptedProcess:
     The first call of each number of lines takes longer, as one that compiles does.
     """
 
-    stopped = 0
+    stopped, opened = 0, []
 
-    def __init__(self, path, form, threads, tokenizer, max_length):
+    def __init__(self, path, form, threads, tokenizer, max_length, beams, length_penalty):
+        ScriptedProcess.opened.append((form, max_length, beams, length_penalty))
         self.known, self.threads, self.seen = "slow" not in path, threads, set()
 
     def read(self):
@@ -58,7 +61,7 @@ class ScriptedProcess:
 def exports(tmp_path, monkeypatch):
     """Paths of two files that pass for exports, whose processes are scripted."""
     monkeypatch.setattr(measurement, "ExportProcess", ScriptedProcess)
-    ScriptedProcess.stopped = 0
+    ScriptedProcess.stopped, ScriptedProcess.opened = 0, []
     paths = [tmp_path / name for name in ("fast.onnx", "slow.onnx")]
     for path, size in zip(paths, (5, 11), strict=True):
         path.write_bytes(bytes(size))
@@ -93,6 +96,64 @@ def test_an_export_that_fails_later_is_reported_and_the_others_go_on(exports, mo
     assert len([line for line in report if line.startswith("Of ")]) == 2
 
 
+def saved_model_of(folder, strategy, max_length=LONGEST):
+    """Return a folder that passes for a SavedModel; without a strategy it has no record."""
+    (folder / "1" / "assets.extra").mkdir(parents=True)
+    (folder / "1" / "saved_model.pb").write_bytes(b"")
+    if strategy is not None:
+        write_decoding(folder / "1", Decoding.of(strategy, max_length))
+    return str(folder)
+
+
+@pytest.fixture
+def in_ctranslate2(tmp_path):
+    (tmp_path / "ct2").mkdir()
+    (tmp_path / "ct2" / "model.bin").write_bytes(b"")
+    return str(tmp_path / "ct2")
+
+
+@pytest.mark.parametrize("ctranslate2_is_first", [True, False])
+def test_all_forms_decode_alike(exports, in_ctranslate2, tmp_path, ctranslate2_is_first):
+    """CTranslate2 takes the beams of a SavedModel, and an ONNX file has none."""
+    beams = saved_model_of(tmp_path / "beams", Forbidden(Beam(5, 0.7), [2]))
+    paths = [beams, in_ctranslate2, exports[0]]
+    paths.sort(key=lambda path: path == in_ctranslate2, reverse=ctranslate2_is_first)
+    how = {"batch_sizes": [5], "threads": [1], "repetitions": 1}
+    measured = {one.path: one for one in measure(paths, LINES, **how)}
+    assert measured[beams].decoding == "5 beams, Forbidden"
+    assert measured[in_ctranslate2].decoding == "5 beams"
+    known = "It decodes otherwise (greedy) than the first export that holds its decoding"
+    assert measured[exports[0]].failure == f"{known} (5 beams, Forbidden): export it alike."
+    assert {one[0]: one[1:] for one in ScriptedProcess.opened} == {
+        "SavedModel": (LONGEST, 5, 0.7),
+        "CTranslate2": (LONGEST, 5, 0.7),
+    }
+    header, *rows = format_measurements([*measured.values()])
+    assert "decoding" in header and "5 beams, Forbidden" in "".join(rows[:2])
+    measure(paths[:2], LINES, max_length=19, **how)
+    assert ScriptedProcess.opened[-1][1] == 19
+
+
+@pytest.mark.parametrize(
+    "strategy, decoding",
+    [
+        (Sample(0.5), "sampling"),
+        (Beam(1, 0.7), "greedy"),
+        (Constrained(Greedy(), [[0, 0]]), "greedy, Constrained"),
+        (None, "not recorded"),
+    ],
+)
+def test_how_a_saved_model_decodes(exports, in_ctranslate2, tmp_path, strategy, decoding):
+    """CTranslate2 does not sample; what earlier versions wrote says nothing."""
+    path = saved_model_of(tmp_path / "saved", strategy)
+    how = {"batch_sizes": [5], "threads": [1], "repetitions": 1}
+    first, second = measure([path, in_ctranslate2], LINES, **how)
+    assert first.decoding == decoding and second.decoding == "greedy"
+    assert (second.failure is None) == (decoding != "sampling")
+    remark = f"How {path} decodes is not recorded: export it again to compare it with other forms."
+    assert (remark in format_measurements([first, second])) == (strategy is None)
+
+
 def answered(path, seconds, same, bleu=None):
     answers = [""] * 100
     return Measurement(path, "ONNX", 1, 10, 1.0, {1: seconds}, answers, same, bleu=bleu)
@@ -121,7 +182,8 @@ def test_the_fastest_of_the_good_is_chosen(same_counts, bleu_scores, loss, chose
 def test_the_report_has_a_row_for_each_export():
     lines = format_measurements([answered("a", 0.003, 100, 31.0), answered("b", 0.002, 97, 30.0)])
     cells = [re.split(r"\s{2,}", line) for line in lines[:3]]
-    assert cells[1] == ["a", "ONNX", "1", "0.0", "1.0", "3.00", "100 of 100", "31.00"]
+    numbers = ["1", "0.0", "1.0", "3.00", "100 of 100", "31.00"]
+    assert cells[1] == ["a", "ONNX", "not recorded", *numbers]
     assert all(len(row) == len(cells[0]) for row in cells)
 
 

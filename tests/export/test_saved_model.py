@@ -17,6 +17,7 @@ from fork_server import run_python
 
 from keras_attn import export, losses, metrics, models, optimizers, text
 from keras_attn.export.__main__ import main
+from keras_attn.export.decoding_record import Decoding, read_decoding
 from keras_attn.export.inspection import format_report
 from keras_attn.export.servable_ops import FIRST_VERSION
 from keras_attn.export.versions import new_version
@@ -308,6 +309,16 @@ def test_an_interrupted_export_leaves_nothing(encoder_export, tmp_path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         export.saved_model(encoder_export[0], tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_the_decoding_is_recorded_where_there_is_one(exported, encoder_export, tmp_path):
+    assert read_decoding(exported) == Decoding("greedy", max_length=MAX_LENGTH)
+    assert read_decoding(encoder_export[1]) is None
+    (tmp_path / "assets.extra").mkdir()
+    for damaged in ("{", "[1]", '{"size": 3}'):
+        (tmp_path / "assets.extra" / "decoding.json").write_text(damaged)
+        with pytest.raises(ValueError, match="The record of the decoding is damaged"):
+            read_decoding(tmp_path)
 
 
 def test_the_optimizer_is_not_exported(model, exported):

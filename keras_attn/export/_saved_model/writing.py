@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_attn.export._saved_model.quantization import FORMATS, quantized
+from keras_attn.export.decoding_record import Decoding, write_decoding
 from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
 from keras_attn.export.saved_model_files import write_compilation
 from keras_attn.export.servable_ops import MUST_COMPILE, unservable_ops
@@ -27,7 +28,7 @@ from keras_attn.export.signatures.steps import SegmentSteps, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import free_version, new_version
-from keras_attn.generation.decoding import check_model
+from keras_attn.generation.decoding import check_model, get_strategy
 from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
 from keras_attn.ops.checks import check_choice, check_that
@@ -205,7 +206,7 @@ def saved_model(
             tokenizer, strategy, max_length, max_source_length, eos_id, bos_id, labels, stream
         )
         functions = _functions_of(model, options)
-        requests = []
+        decodes, requests = functions.decodes, []
         if buckets is not None:
             check_decodes(functions)
             compiled = _functions_of(model, dataclasses.replace(options, buckets=buckets))
@@ -229,6 +230,9 @@ def saved_model(
             write_warmup_records(temporary, functions.signatures, model, tokenizer, requests)
             if buckets is not None:
                 write_compilation(temporary, functions.facts)
+            if decodes:
+                strategy, max_length, *_ = options.decoding
+                write_decoding(temporary, Decoding.of(get_strategy(strategy), max_length))
     return directory
 
 
