@@ -1,5 +1,6 @@
 """Configuration files: text protos, read and checked. What is wrong is a `ValueError`."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -50,10 +51,32 @@ def check_model_configs(configs):
         names.add(config.name)
         if "" in config.version_labels:
             raise ValueError(f"The labels of model {config.name} must not be empty")
-        if not os.path.isdir(config.base_path):
+        path, fitting = config.base_path, _fitting_path(config.base_path)
+        if fitting is not None or not os.path.isdir(path):
             must = "must be a directory that holds one sub-directory per version"
-            path = config.base_path
-            raise ValueError(f"The base path of model {config.name} {must}. Received: {path!r}")
+            hint = "" if fitting is None else f", as {fitting!r} does"
+            message = f"The base path of model {config.name} {must}{hint}. Received: {path!r}"
+            raise ValueError(message)
+
+
+def _fitting_path(path):
+    """Return a directory of exported versions for a path that holds none, or None.
+
+    A recipe writes them into `export/` of its run.
+    """
+    path = pathlib.Path(path)
+    with contextlib.suppress(OSError):
+        if (path / "saved_model.pb").is_file() and path.name.isdecimal():  # a version itself
+            return str(path.parent)
+        children = [child for child in sorted(path.iterdir()) if child.is_dir()]
+        if not any(child.name.isdecimal() for child in children):
+            exports = (str(child) for child in children if _holds_versions(child))
+            return next(exports, None)
+    return None
+
+
+def _holds_versions(directory):
+    return any(file.parent.name.isdecimal() for file in directory.glob("*/saved_model.pb"))
 
 
 def read_metrics_path(path=None):

@@ -5,7 +5,7 @@ import numbers
 import re
 import typing
 
-from .retries import ClientError, with_retries
+from .retries import ClientError, TimeLimit, with_retries
 
 DEFAULT_SIGNATURE = "serving_default"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -24,7 +24,8 @@ class Client:
     Safe to use from many threads at once, and a context manager that closes it. A call is repeated
     if the connection is refused or lost, or the server is overloaded (503, 429) or stops, but not
     if the server rejects the request as wrong. A subclass gives its `address` for errors and has
-    `_predict(inputs, signature_name, limit)`, one attempt within a `TimeLimit`.
+    `_predict(inputs, signature_name, limit)`, one attempt within a `TimeLimit`, and
+    `_signature_names(limit)`.
     """
 
     def __init__(self, address, timeout=60.0, retries=4, headers=None):
@@ -95,13 +96,35 @@ class Client:
         if isinstance(texts, (str, bytes)) or not isinstance(texts, collections.abc.Iterable):
             raise ClientError(f"`texts` must be a list of strings. Received: texts={texts!r}.")
         texts = list(texts)
-        outputs = self.predict({"text": texts}) if texts else {output: []}
+        try:
+            outputs = self.predict({"text": texts}) if texts else {output: []}
+        except ClientError as error:
+            if not error.is_retryable:
+                self._refuse_steps(error)
+            raise
         if output not in outputs:
-            raise ClientError(f"{self.address} has no output named {output}.")
+            names = ", ".join(sorted(outputs))
+            raise ClientError(f"{self.address} has no output named {output}. There are: {names}.")
         columns = outputs[output], outputs.get("score", [None] * len(texts))
         if not all(isinstance(x, list) and len(x) == len(texts) for x in columns):
             raise ClientError(f"{self.address} did not answer each text.")
         return [Answer(*pair) for pair in zip(*columns)]
+
+    def _refuse_steps(self, error):
+        """Say what fits an export that answers step by step, if the server holds one."""
+        try:
+            names = self._signature_names(TimeLimit(self._timeout))
+        except (ClientError, LookupError, TypeError, ValueError):
+            return
+        if "step" not in names:
+            return
+        fitting = "`stream` of a `RestClient`, which is --stream with --url on the command line"
+        if "initial_memory" in names:
+            fitting += ", or `session`"
+        raise ClientError(
+            f"{self.address} holds an export that answers step by step, with its memory in between "
+            f"and without a whole text: use {fitting}."
+        ) from error
 
 
 def _checked_headers(headers):

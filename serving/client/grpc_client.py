@@ -84,6 +84,12 @@ class GrpcClient(Client):
         return {name: read_tensor(name, proto) for name, proto in outputs.items()}
 
     def _signature(self, name, limit):
+        return self._named(name, self._known_signatures(limit), f"signature named {name}")
+
+    def _signature_names(self, limit):
+        return list(self._known_signatures(limit))
+
+    def _known_signatures(self, limit):
         signatures = self._signatures  # another thread may forget them meanwhile
         if signatures is None:
             fields = {"model_spec": self._spec, "metadata_field": [_SIGNATURES]}
@@ -91,7 +97,7 @@ class GrpcClient(Client):
             content = self._call("GetModelMetadata", request, limit).metadata[_SIGNATURES].value
             message = self._messages.SignatureDefMap.FromString(content)
             signatures = self._signatures = message.signature_def
-        return self._named(name, signatures, f"signature named {name}")
+        return signatures
 
     def _named(self, name, known, shown):
         if name not in known:

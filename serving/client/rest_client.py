@@ -48,10 +48,15 @@ class RestClient(Client):
         outputs = self._request(":predict", "outputs", limit, _json_body(content))
         if not isinstance(outputs, dict) or list(outputs) == ["b64"]:
             # A single output comes without its name.
-            metadata = self._request("/metadata", "metadata", limit)
-            signature = metadata["signature_def"]["signature_def"][signature_name]
-            outputs = dict.fromkeys(signature["outputs"], outputs)
+            outputs = dict.fromkeys(self._signatures(limit)[signature_name]["outputs"], outputs)
         return {n: _decoded(x) if n.endswith("_bytes") else x for n, x in outputs.items()}
+
+    def _signatures(self, limit):
+        metadata = self._request("/metadata", "metadata", limit)
+        return metadata["signature_def"]["signature_def"]
+
+    def _signature_names(self, limit):
+        return list(self._signatures(limit))
 
     def stream(
         self,

@@ -94,3 +94,38 @@ def test_a_session_step_without_rows_is_refused(segment):
     assert session.step(token_ids=[[5, 7]]) == {"token_ids": [[5, 7]], "lengths": [2]}
     with pytest.raises(clients.ClientError, match="reads rows of `token_ids` or of `states`"):
         session.step(**segment)
+
+
+class Steps(clients.Client):
+    """A served model that refuses texts, or is too busy for any."""
+
+    def __init__(self, names, is_retryable=False):
+        super().__init__("server", retries=0)
+        self.names, self.is_retryable = names, is_retryable
+
+    def _predict(self, inputs, signature_name, limit):
+        raise clients.ClientError("no text is read", self.is_retryable)
+
+    def _signature_names(self, limit):
+        if self.names is None:
+            raise clients.ClientError("no metadata")
+        return self.names
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (
+            Steps(["step", "initial_memory"]),
+            "server .* --url on the command line, or `session`.",
+        ),
+        (Steps(["step", "initial_state"]), "server .*: use `stream` of a .* the command line."),
+        (Steps(["serving_default"]), "no text is read"),
+        (Steps(None), "no text is read"),
+        (Steps(["step"], is_retryable=True), "no text is read"),
+    ],
+)
+def test_an_export_that_answers_step_by_step_says_what_fits(model, message):
+    for write in (model.complete, model.translate):
+        with pytest.raises(clients.ClientError, match=f"^{message}$"):
+            write(["a"])

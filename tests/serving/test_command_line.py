@@ -109,6 +109,30 @@ def test_wrong_model_configurations_are_refused(tmp_path, text, message):
         read_model_configs(str(path))
 
 
+@pytest.mark.parametrize(
+    "export, base_path, fitting",
+    [
+        ("run/export/7", "run", "run/export"),
+        ("run/export/007", "run/export/007", "run/export"),
+        ("models/b/1", "models", "models/b"),
+        ("models/b/1", "models/b", None),
+        ("models/b/first", "models", None),  # which no server reads
+    ],
+)
+def test_the_directory_that_holds_the_versions_is_named(tmp_path, export, base_path, fitting):
+    (tmp_path / export).mkdir(parents=True)
+    (tmp_path / export / "saved_model.pb").touch()
+    (tmp_path / "models" / "a").mkdir(parents=True, exist_ok=True)
+    path = str(tmp_path / base_path)
+    if fitting is None:
+        (config,) = read_model_configs(None, "m", path)
+        assert config.base_path == path
+        return
+    known = f"as '{tmp_path / fitting}' does. Received: '{path}'"
+    with pytest.raises(ValueError, match=f"The base path of model m must be .*, {known}"):
+        read_model_configs(None, "m", path)
+
+
 def test_a_missing_base_path_is_reported_in_one_sentence(run_module, tmp_path):
     done = run_module("serving.server", f"--model_base_path={tmp_path / 'missing'}")
     assert done.returncode == 2

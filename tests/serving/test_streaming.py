@@ -285,6 +285,12 @@ def test_the_client_streams_from_a_server(started, waiting, capsys):
         opened.close()  # the server ends the request
         with pytest.raises(clients.ClientError, match="answered 400: `max_tokens` must be"):
             next(client.stream("F", max_tokens=0))
+    for each in (
+        clients.RestClient(url),
+        clients.GrpcClient(f"{started.host}:{started.grpc_port}", "steps"),
+    ):
+        with each, pytest.raises(clients.ClientError, match="answers step by step.*--stream"):
+            each.complete(["F"])
     counted = 'request_count{model_name="steps",status="CANCELLED"} 1.0'
     waiting(lambda: counted in started.request("GET", "/metrics")[2].decode(), 20)
     assert main(["--url", url, "--stream", "--max_tokens", "4", "F", "G"]) == 0
