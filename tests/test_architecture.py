@@ -146,6 +146,19 @@ def test_names_in_all_exist():
     assert missing == []
 
 
+def test_keras_adds_nothing_but_biases():
+    """Keras's sum of (2, 8, 8) and (8, 1) is along the last axis on TensorFlow, without an error.
+
+    Rows and a bias have one axis in common, and TensorFlow joins their sum to the product before.
+    """
+    sums = [
+        (name_of(path), text)
+        for path in LIBRARY
+        for text in re.findall(r"\bops\.add\b.*", path.read_text(encoding="utf-8"))
+    ]
+    assert sums == [("keras_attn/layers/multi_head_attention.py", "ops.add(y, bias)")]
+
+
 def test_no_name_hides_a_submodule():
     """`package.name` is the submodule, never a function imported from it."""
     hidden = []

@@ -58,7 +58,7 @@ def linear_products(inputs, pattern):
     if pattern.simple_rule != "causal":
         return heads * (products + (length + num_keys) * features * width)
     longer = max(length, num_keys)
-    chunk = min(inputs.tile_sizes.linear_chunk, longer)
+    chunk = min(inputs.tile_sizes.linear_chunk, max(longer, 1))
     count = ceil_div(longer, chunk)
     products += count * chunk * chunk * (features + width)
     if count > 1:
@@ -84,7 +84,7 @@ def _causal_totals(query, key, value, sums, chunk):
     """Return the sums (B, N, T, Hv + 1) of (phi(q_i) . phi(k_j)) [v_j 1] over j up to i."""
     length, num_keys = size(query, 2), size(key, 2)
     longer = greater(length, num_keys)  # both end at the last position
-    chunk = min(chunk, longer) if isinstance(longer, int) else chunk
+    chunk = min(chunk, max(longer, 1)) if isinstance(longer, int) else chunk
     count = ceil_div(longer, chunk)
 
     def cut(x):  # (B, N, T or S, W) -> (B, N, count, C, W)

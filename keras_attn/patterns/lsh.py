@@ -178,7 +178,7 @@ class LSH(Pattern):
             counts = counts + ops.cast(meet(i, j), "int32")
             if self.wrap:
                 j = rounds[:, :, number - 1][..., None, :]
-                last = ops.max(j, axis=-1, keepdims=True)
+                last = ops.max(j, axis=-1, keepdims=True, initial=0)
                 counts = counts + ops.cast(ops.logical_and(i == 0, j == last), "int32")
         return counts
 
@@ -397,7 +397,8 @@ def _furthest(x, count, num_rounds, seed):
     along = ops.reshape(along, (size(x, 0), num_heads, size(x, 2), num_rounds, half))
     # Four times faster than argmax([along, -along]).
     furthest, axis = ops.top_k(ops.abs(along), 1)
-    opposite = ops.max(along, axis=-1, keepdims=True) < furthest
+    # With an initial value Keras takes tensors without a position.
+    opposite = ops.max(along, axis=-1, keepdims=True, initial=0.0) < furthest
     directions = ops.cast(axis, "int32") + half * ops.cast(opposite, "int32")
     return ops.transpose(directions[..., 0], (0, 1, 3, 2))
 

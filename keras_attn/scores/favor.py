@@ -143,7 +143,9 @@ class FAVOR(KernelScore, ScoreLayer):
         projection = ops.cast(ops.transpose(self.projection), x.dtype)
         squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
         exponents = ops.matmul(x, projection) - squares / 2
-        return exponents, ops.stop_gradient(ops.max(exponents, axis=-1, keepdims=True))
+        # With an initial value Keras takes tensors without a position.
+        greatest = ops.max(exponents, axis=-1, keepdims=True, initial=-float("inf"))
+        return exponents, ops.stop_gradient(greatest)
 
     def _bound(self):
         """Return a number b that bounds the features of any key by exp(`LARGEST` + b)."""

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attn import scores
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import Local
+from keras_attn.patterns import LSH, Local
 
 SHAPES = [(0, 5, 5), (2, 0, 0), (2, 0, 5), (2, 5, 0), (2, 3, 5)]
 
 
-def attention(pattern):
-    layer = MultiHeadAttention(2, 4, score="relative", pattern=pattern)
+def attention(pattern, score="relative"):
+    layer = MultiHeadAttention(2, 4, score=score, pattern=pattern)
     layer(np.ones((1, 3, 8), "float32"), np.ones((1, 3, 8), "float32"))
     return layer
 
@@ -21,6 +22,22 @@ def test_empty_sequences_have_outputs_of_their_shape():
     for batch, length, num_keys in SHAPES:
         output = layer(np.ones((batch, length, 8)), np.ones((batch, num_keys, 8)))
         assert output.shape == (batch, length, 8) and np.isfinite(np.asarray(output)).all()
+
+
+@pytest.mark.parametrize(
+    "pattern, score",
+    [
+        ("causal", scores.Kernel()),
+        ("dense", scores.FAVOR(16)),
+        (LSH(4, num_buckets=4), "shared_qk"),
+        (LSH(4, num_buckets=4, across_buckets=True, wrap=True), "shared_qk"),
+    ],
+)
+def test_sums_and_buckets_of_no_position_are_empty(pattern, score):
+    layer = attention(pattern, score)
+    for batch, length in ((0, 5), (2, 0)):
+        x = np.ones((batch, length, 8), "float32")
+        assert layer(x, x).shape == (batch, length, 8)
 
 
 @pytest.mark.slow
