@@ -65,6 +65,20 @@ def test_continuations_and_distributions_are_those_of_transformers(name, tmp_pat
     np.testing.assert_allclose(sample.distribution(last)[0], expected["p"], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", generation_cases.OPTIONS)
+def test_options_give_the_ids_of_transformers(name, tmp_path):
+    expected = peers.results_of(SCRIPT, f"{name}_options")
+    own = generation_cases.write_for_options(name, tmp_path / name)
+    model, _ = from_hugging_face(tmp_path / name)
+    end = own["eos_token_id"]
+    for number, options in enumerate(generation_cases.OPTIONS[name]):
+        options = generation_options({**own, **options}, is_encoder_decoder=not model.reads_prompt)
+        for prompt in generation_cases.OPTION_PROMPTS:
+            ids, _ = generate(model, np.array([prompt]), lengths=np.array([len(prompt)]), **options)
+            theirs = expected[f"{number}_{len(prompt)}"].tolist()
+            assert _until(np.asarray(ids)[0], end) == theirs, options
+
+
 def _until(row, end):
     """Return the tokens up to the end; what fills a row after it depends on the program."""
     row = row.tolist()

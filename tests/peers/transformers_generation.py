@@ -84,8 +84,29 @@ def causal(name):
     return {"ids": np.array(rows), "scores": np.array(scores), "p": np.array(distributions)}
 
 
+def by_options(name):
+    """Return the new ids of each prompt, for each of the options of a model."""
+    is_causal = name in generation_cases.CAUSAL
+    kind = transformers.AutoModelForCausalLM if is_causal else transformers.AutoModelForSeq2SeqLM
+    rows = {}
+    with tempfile.TemporaryDirectory() as parent:
+        folder = f"{parent}/folder"
+        own = generation_cases.write_for_options(name, folder)
+        how = {"dtype": torch.float32, "attn_implementation": "eager"}
+        model = kind.from_pretrained(folder, **how).eval()
+        for number, options in enumerate(generation_cases.OPTIONS[name]):
+            for prompt in generation_cases.OPTION_PROMPTS:
+                ids = torch.tensor([prompt])
+                given = {"attention_mask": torch.ones_like(ids), "do_sample": False}
+                new = model.generate(ids, **given, **own, **options)[0]
+                rows[f"{number}_{len(prompt)}"] = new[len(prompt) if is_causal else 1 :].numpy()
+    return rows
+
+
 def main(path):
     arrays, texts = {}, generation_cases.texts()
+    for name in generation_cases.OPTIONS:
+        arrays.update({f"{name}_options/{key}": ids for key, ids in by_options(name).items()})
     for name in generation_cases.CAUSAL:
         arrays.update({f"{name}/{key}": array for key, array in causal(name).items()})
     for name in generation_cases.CASES:

@@ -37,6 +37,19 @@ END_BIASES = {"marian": 1.0, "bart": 2.0}
 # Tokenizers of causal models, and the token that ends their texts.
 CAUSAL = {"gpt2": "gpt2", "llama": "llama3"}
 END, NEW, PROMPTS, MAX_PROMPT = 7, 9, 30, 20
+# Options that act on each other, or on the first token; of BART the first token is its end, too.
+OPTIONS = {
+    "gpt2": (
+        {"bad_words_ids": [[END], [5]], "forced_bos_token_id": 11},
+        {"min_length": 40, "min_new_tokens": 3, "no_repeat_ngram_size": 1},
+        {"min_new_tokens": 2 * NEW, "forced_eos_token_id": END, "num_beams": 2},
+    ),
+    "bart": (
+        {"min_length": NEW, "min_new_tokens": 2, "no_repeat_ngram_size": 1},
+        {"bad_words_ids": [[2], [9]], "no_repeat_ngram_size": 2, "num_beams": 2},
+    ),
+}
+OPTION_PROMPTS = ([21], [21, 30, 22])
 SAMPLING = {"do_sample": True, "temperature": 0.7, "top_k": 11, "top_p": 0.8}
 
 
@@ -65,6 +78,17 @@ def write(name, folder):
     checkpoint_folders.write_folder(folder, {**config, **ids}, weights)
     (folder / "generation_config.json").write_text(json.dumps(options))
     return options
+
+
+def write_for_options(name, folder):
+    """Write a checkpoint whose own options are its tokens and length alone; return these."""
+    if name in CAUSAL:
+        write_causal(name, folder)
+        return {"eos_token_id": END, "max_new_tokens": NEW}
+    options = write(name, folder)
+    kept = {k: options[k] for k in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
+    (pathlib.Path(folder) / "generation_config.json").write_text(json.dumps(kept))
+    return {**kept, "max_new_tokens": NEW}
 
 
 def write_causal(name, folder):
