@@ -235,6 +235,10 @@ def test_a_masked_model_gives_features_and_logits(made, written):
     np.testing.assert_allclose(outputs["logits"][real], expected[real], atol=1e-4)
     logits = keras.ops.convert_to_numpy(model.head(outputs["features"]))
     np.testing.assert_allclose(logits[real], expected[real], atol=1e-4)
+    # ONNX has no assertions: ids and lengths are clipped.
+    outside, nearest = int32([[-2, V + 3, 4, 1]]), int32([[0, V - 1, 4, 1]])
+    clipped = run(token_ids=nearest, lengths=int32([4]))["logits"]
+    np.testing.assert_array_equal(run(token_ids=outside, lengths=int32([9]))["logits"], clipped)
 
 
 @pytest.mark.slow

@@ -63,9 +63,10 @@ def onnx(
         token_ids (or states), lengths, memory (float32, [B, L, M, D]), memory_length (int32, [B])
             -> logits (or the heads' outputs), next_memory, next_memory_length
 
-    Batch and lengths are dynamic. ONNX Runtime runs the file before it is renamed to `path`. Its
-    outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude. This is checked
-    before the weights are quantised; `measure` reports what that costs in quality.
+    Batch and lengths are dynamic. ONNX has no assertions: of ids outside the vocabulary and of
+    lengths outside a row the nearest ones are read. ONNX Runtime runs the file before it is renamed
+    to `path`. Its outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude.
+    This is checked before the weights are quantised; `measure` reports what that costs in quality.
 
     Args:
         model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a

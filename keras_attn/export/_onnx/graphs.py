@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attn.export.checks import check_padding, has_memory
 from keras_attn.export.signatures.encoders import TokenEncoder
-from keras_attn.export.signatures.model_functions import length_mask, mask_ids
+from keras_attn.export.signatures.model_functions import length_mask, mask_ids, nearest_ids
 from keras_attn.export.signatures.steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.translator import IdTranslator
@@ -55,7 +55,7 @@ def _masked(model, *ends):
     absent, pad_id = dict.fromkeys(model.input), check_padding(model)
 
     def encoder(token_ids, lengths):
-        token_ids = mask_ids(token_ids, lengths, pad_id)
+        token_ids = nearest_ids(mask_ids(token_ids, lengths, pad_id), model.embedding)
         features, logits = both({**absent, "token_ids": token_ids})
         return {"features": features, "logits": logits}
 
@@ -65,7 +65,8 @@ def _masked(model, *ends):
 def _encoder(model, *ends):
     def encoder(source_ids, source_lengths):
         mask = length_mask(source_ids, source_lengths)
-        constants, _ = model.start(tf.where(mask, source_ids, 0), 1, mask)
+        source_ids = nearest_ids(tf.where(mask, source_ids, 0), model.embedding)
+        constants, _ = model.start(source_ids, 1, mask)
         return _flatten("context", constants["context"])
 
     return tf.function(encoder, IdTranslator.ids.input_signature, autograph=False)
@@ -81,10 +82,11 @@ def _step(model, max_length, *ends):
     if context:
         specs += [tf.TensorSpec([None], tf.int32, "source_lengths"), *_specs("context", context, 2)]
     specs += _specs("past", layers)
+    embedding = getattr(model, "target_embedding", model.embedding)
 
     def step(*tensors):
         inputs = {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
-        token_ids, index = inputs["token_ids"], inputs["index"]
+        token_ids, index = nearest_ids(inputs["token_ids"], embedding), inputs["index"]
         constants = {}
         if context:
             keys = _unflatten("context", context, inputs)

@@ -129,16 +129,24 @@ def require(x, condition, *message):
 
 
 def check_range(values, count, name):
-    """Return integers; one outside [0, count) is an error, also inside a graph.
-
-    ONNX, which drops the check, gets the nearest one.
-    """
+    """Return integers; one outside [0, count) is an error, also inside a graph."""
     # A gather reads negative ones from the end, and on a GPU it reads zeros beyond the end.
     message = f"{name} must be in [0, {count}). Received: least and greatest"
     least, greatest = tf.reduce_min(values), tf.reduce_max(values)
     is_within = tf.reduce_all((values >= 0) & (values < count))
-    nearest = tf.clip_by_value(values, 0, count - 1)
-    return require(nearest, is_within, message, least, greatest)
+    # ONNX drops the check.
+    return require(nearest(values, count), is_within, message, least, greatest)
+
+
+def nearest(values, count):
+    """Return integers, of those outside [0, count) the nearest one inside."""
+    return tf.clip_by_value(values, 0, count - 1)
+
+
+def nearest_ids(token_ids, embedding):
+    """Return ids clipped to those of an embedding, which may have any number of them."""
+    count = getattr(embedding, "vocabulary_size", None)
+    return token_ids if count is None else nearest(token_ids, count)
 
 
 def length_mask(rows, lengths):
