@@ -42,8 +42,9 @@ class TokenBatches(keras.utils.PyDataset, RowBatches):
     `as_dataset()`, which `model.fit` takes, and on JAX also in `model.fit(batches, shuffle=False)`
     (Keras would shuffle the batches again otherwise). On TensorFlow that call can fail within an
     epoch: if its first two batches have one length, Keras assumes that all have it. In the scope of
-    a `keras_attn.distribution.strategy` the rows of each batch are divided among the replicas, and
-    filled with rows of padding if they do not divide. Each process reads and makes its rows only.
+    a `keras_attn.distribution.strategy` the rows of each batch are divided among the replicas, of
+    which the last get fewer if they do not divide; on JAX rows of padding fill the batch up. Each
+    process reads and makes its rows only.
 
     Args:
         sources: list of int arrays, token ids without special tokens; or the `documents` of a
