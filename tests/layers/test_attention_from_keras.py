@@ -22,10 +22,8 @@ CASES = {
     "gate without bias": ((QUERY, QUERY), {"use_gate": True, "use_bias": False}, {}),
 }
 
-FAST = ["self, causal", "several axes", "gate, key apart"]
 
-
-@pytest.mark.parametrize("name", slow_but(FAST, CASES))
+@pytest.mark.parametrize("name", slow_but(["self, causal", "gate, key apart"], CASES))
 def test_weights_move_both_ways(name):
     inputs, arguments, call = CASES[name]
     theirs = keras.layers.MultiHeadAttention(N, H, **arguments)
