@@ -2,9 +2,10 @@
 
 Private: `_clone_functional_model` of `keras.src.models.cloning`, which this file replaces, and the
 scope of shared objects in `keras.src.saving.serialization_lib`. `keras.models.clone_model` clones
-each layer by itself, so a layer that holds another brings a copy of it; and it makes a plain
-functional model of any subclass with a constructor of its own. Holds for Keras 3.15, which
-keras_attn requires. Models without a layer of this package are cloned by Keras alone.
+each layer by itself, so a layer that holds another brings a copy of it; it makes a plain functional
+model of any subclass with a constructor of its own, and needs all inputs that were optional. Holds
+for Keras 3.15, which keras_attn requires. Models without a layer of this package are cloned by
+Keras alone.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/models/cloning.py
 Remove when Keras keeps ties in clones and calls a method of the model to clone it.
 """
@@ -13,6 +14,7 @@ import contextlib
 import functools
 import gc
 
+import keras
 from keras.src.models import cloning
 from keras.src.saving import serialization_lib
 
@@ -50,9 +52,19 @@ def keep_ties(has_ties, clone_with):
                     if model.compiled:
                         copied.compile_from_config(model.get_compile_config())
                     return copied
+            if input_tensors is None:
+                input_tensors = keras.tree.map_structure(
+                    lambda x: _input_like(model, x), model.input
+                )
             return _clone_by_keras(model, clone_once, input_tensors, call_function)
 
     cloning._clone_functional_model = clone
+
+
+def _input_like(model, x):
+    """Return an input as `x`, which may be optional: Keras's clones need all."""
+    is_optional = model.get_layer(x.name).optional
+    return keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name, optional=is_optional)
 
 
 @contextlib.contextmanager

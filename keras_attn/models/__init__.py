@@ -4,6 +4,7 @@ from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.models.optional_inputs import Part
 from keras_attn.models.paper_sizes import create, presets
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
@@ -41,6 +42,7 @@ __all__ = [
     "EncoderDecoder",
     "ImageTokens",
     "MaskedLanguageModel",
+    "Part",
     "SequenceModel",
     "TrajectoryModel",
     "adaptive_span_transformer",

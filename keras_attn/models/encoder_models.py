@@ -19,7 +19,7 @@ class MaskedLanguageModel(Model):
         logits = Head(Encoder(LN(E[x] + P + S)))
 
     A functional `keras.Model`, called with a dict of its inputs. The features below the head are
-    `keras.Model(model.input, model.get_layer("encoder").output)`.
+    `models.Part(model.input, model.get_layer("encoder").output)`.
 
     Args:
         embedding: a `TokenEmbedding`; None for that of the `head`.
@@ -99,7 +99,7 @@ class Classifier(Model):
         logits = Pooler(Pool(Encoder(norm(E[x] + P + S)))) W + b
 
     A functional `keras.Model`, called with a dict of its input or with the input alone. Its
-    features are `keras.Model(model.input, model.get_layer("pool").output)`.
+    features are `models.Part(model.input, model.get_layer("pool").output)`.
 
     Args:
         embedding: a `PatchEmbedding`, or a `TokenEmbedding` without an `image_shape`.

@@ -21,7 +21,7 @@ from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.lora import checksum, checksums_differ
 from keras_attn.layers.quantize_kernels import quantize_kernels
-from keras_attn.ops.ids import narrow
+from keras_attn.models.optional_inputs import OptionalInputs
 from keras_attn.quantized_kernels import RANGES
 from keras_attn.registry import BuildsOptimizer, NumPyNumbers
 from keras_attn.sublayers import (
@@ -35,7 +35,7 @@ from keras_attn.sublayers import (
 )
 
 
-class Model(NumPyNumbers, BuildsOptimizer, keras.Model):
+class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):
     """A functional model made of parts, saved by the configuration of its parts.
 
     A file also holds the model's output for a small input. Loading refuses the file if the restored
@@ -48,8 +48,6 @@ class Model(NumPyNumbers, BuildsOptimizer, keras.Model):
     """
 
     parts = ()
-    # For each input of segment ids, the input of token ids that it belongs to.
-    segment_inputs = {}
 
     @property
     def pad_id(self):
@@ -72,40 +70,8 @@ class Model(NumPyNumbers, BuildsOptimizer, keras.Model):
         # Not tracked by Keras: the fingerprint is no layer of the model.
         object.__setattr__(self, "fingerprint", Fingerprint(self))
 
-    def __call__(self, inputs, *args, **kwargs):
-        return super().__call__(self._complete(inputs), *args, **kwargs)
-
-    def _complete(self, inputs):
-        """Add None for absent optional inputs; convert arrays: Keras allows no mix with tensors."""
-        names = [name for name, x in self.input.items() if self.get_layer(x.name).optional]
-        if isinstance(inputs, (list, tuple)):
-            return inputs
-        if not isinstance(inputs, dict):
-            inputs = {self._only_input(names): inputs}
-        return {
-            name: self._tensor(name, x)
-            for name, x in {**dict.fromkeys(names), **inputs}.items()
-            if x is not None or name not in self.segment_inputs
-        }
-
-    def _only_input(self, optional):
-        """Return the name of the one input that a call needs; refuse an array for several."""
-        needed = [name for name in self.input if name not in optional]
-        if len(needed) == 1:
-            return needed[0]
-        remedy = ""
-        if self.memory is not None:
-            remedy = (
-                " `model.initial_memory(batch_size)` gives the first memory; "
-                "`memory.StatefulSegments(model)` passes it on in `fit`."
-            )
-        raise ValueError(
-            f"`inputs` must be a dict with the keys {', '.join(needed)}.{remedy} "
-            "Received: one array."
-        )
-
     def call(self, inputs, training=None, mask=None):
-        inputs = self._complete(inputs)  # training on JAX calls this without `__call__`
+        inputs = self.complete_inputs(inputs)
         if not self._are_packed(inputs):
             return super().call(inputs, training=training, mask=mask)
         tensors = {name: ops.cast(inputs[name], x.dtype) for name, x in self.input.items()}
@@ -121,25 +87,10 @@ class Model(NumPyNumbers, BuildsOptimizer, keras.Model):
     def compute_output_spec(self, inputs, training=None, mask=None):
         if self._are_packed(inputs):
             inputs = {name: inputs[name] for name in self.input}
-        if isinstance(inputs, dict) and any(x is None for x in inputs.values()):
-            # Keras asks an absent input for its shape: trace the call.
-            return keras.Operation.compute_output_spec(self, inputs, training=training, mask=mask)
         return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def _are_packed(self, inputs):
         return isinstance(inputs, dict) and any(name in inputs for name in self.segment_inputs)
-
-    def _tensor(self, name, x):
-        if x is None or ops.is_tensor(x) or keras.utils.is_keras_tensor(x):
-            return narrow(x)  # Keras casts it to the input's dtype
-        array = np.asarray(x)
-        if array.dtype.kind in "US":
-            raise ValueError(
-                f"`{name}` must be numbers; `encode` of a tokenizer turns text into token ids. "
-                f"Received: {name}={x!r}."
-            )
-        dtype = self.input[name].dtype if name in self.input else None
-        return ops.convert_to_tensor(narrow(array), dtype)
 
     @property
     def halting_depths(self):

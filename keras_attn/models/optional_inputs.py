@@ -1,0 +1,106 @@
+"""Functional models that are called without their optional inputs."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn import registry
+from keras_attn.ops.ids import narrow
+
+
+class OptionalInputs:
+    """Mixin of a functional model of several inputs that may be called with those it needs.
+
+    The inputs are a dict, or one array if the model needs one only. Put it before `keras.Model`.
+    """
+
+    # For each input of segment ids, the input of token ids that it belongs to.
+    segment_inputs = {}
+
+    def __call__(self, inputs, *args, **kwargs):
+        return super().__call__(self.complete_inputs(inputs), *args, **kwargs)
+
+    def call(self, inputs, training=None, mask=None):
+        # Training on JAX calls this without `__call__`.
+        return super().call(self.complete_inputs(inputs), training=training, mask=mask)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        if isinstance(inputs, dict) and any(x is None for x in inputs.values()):
+            # Keras asks an absent input for its shape: trace the call.
+            return keras.Operation.compute_output_spec(self, inputs, training=training, mask=mask)
+        return super().compute_output_spec(inputs, training=training, mask=mask)
+
+    def complete_inputs(self, inputs):
+        """Add None for absent optional inputs; convert arrays: Keras allows no mix with tensors."""
+        if isinstance(inputs, (list, tuple)) or not isinstance(self.input, dict):
+            return inputs
+        names = [name for name, x in self.input.items() if self.get_layer(x.name).optional]
+        if not isinstance(inputs, dict):
+            inputs = {self._only_input(names): inputs}
+        return {
+            name: self._tensor(name, x)
+            for name, x in {**dict.fromkeys(names), **inputs}.items()
+            if x is not None or name not in self.segment_inputs
+        }
+
+    def _only_input(self, optional):
+        """Return the name of the one input that a call needs; refuse an array for several."""
+        needed = [name for name in self.input if name not in optional]
+        if len(needed) == 1:
+            return needed[0]
+        remedy = ""
+        if getattr(self, "memory", None) is not None:
+            remedy = (
+                " `model.initial_memory(batch_size)` gives the first memory; "
+                "`memory.StatefulSegments(model)` passes it on in `fit`."
+            )
+        raise ValueError(
+            f"`inputs` must be a dict with the keys {', '.join(needed)}.{remedy} "
+            "Received: one array."
+        )
+
+    def _tensor(self, name, x):
+        if x is None or ops.is_tensor(x) or keras.utils.is_keras_tensor(x):
+            return narrow(x)  # Keras casts it to the input's dtype
+        array = np.asarray(x)
+        if array.dtype.kind in "US":
+            raise ValueError(
+                f"`{name}` must be numbers; `encode` of a tokenizer turns text into token ids. "
+                f"Received: {name}={x!r}."
+            )
+        dtype = self.input[name].dtype if name in self.input else None
+        return ops.convert_to_tensor(narrow(array), dtype)
+
+
+@registry.register
+class Part(OptionalInputs, registry.BuildsOptimizer, keras.Model):
+    """Make a part of a model a model of its own, called without the inputs that are optional.
+
+    It is a functional `keras.Model` of the same layers and weights, which Keras's class would
+    demand all inputs for. It is trained, saved, loaded and cloned as any.
+
+    Args:
+        inputs: `model.input` of a model of this package.
+        outputs: a tensor of its graph, or several, such as `model.get_layer("encoder").output`.
+
+    Call arguments:
+        inputs: a dict of those of the model, of their shapes (B, ...), or one array if the part
+            needs one only.
+
+    Returns:
+        The values of `outputs`, of their shapes.
+
+    Raises:
+        ValueError: if one array is given for several inputs.
+
+    Example:
+        >>> import keras, keras_attn
+        >>> bert = keras_attn.models.bert(100, num_layers=1, num_heads=2, hidden_dim=8)
+        >>> features = keras_attn.models.Part(bert.input, bert.get_layer("encoder").output)
+        >>> features(keras.ops.ones((1, 3), "int32")).shape
+        TensorShape([1, 3, 8])
+
+    Differs from the paper: none; a way to use it.
+
+    Reference: https://keras.io/guides/functional_api, on the extraction of features.
+    """
