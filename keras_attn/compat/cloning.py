@@ -1,11 +1,11 @@
 """Clones of functional models that keep ties between layers, and the class of the model.
 
-Private: `_clone_functional_model` of `keras.src.models.cloning`, which this file replaces, and the
-scope of shared objects in `keras.src.saving.serialization_lib`. `keras.models.clone_model` clones
-each layer by itself, so a layer that holds another brings a copy of it; it makes a plain functional
-model of any subclass with a constructor of its own, and needs all inputs that were optional. Holds
-for Keras 3.15, which keras_attn requires. Models without a layer of this package are cloned by
-Keras alone.
+Private: `_clone_functional_model` of `keras.src.models.cloning`, which this file replaces, the scope
+of shared objects in `keras.src.saving.serialization_lib`, and the layer of an input,
+`KerasTensor._keras_history`. `keras.models.clone_model` clones each layer by itself, so a layer that
+holds another brings a copy of it; it makes a plain functional model of any subclass with a
+constructor of its own, and needs all inputs that were optional. Holds for Keras 3.15, which
+keras_attn requires. Models without a layer of this package are cloned by Keras alone.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/models/cloning.py
 Remove when Keras keeps ties in clones and calls a method of the model to clone it.
 """
@@ -53,18 +53,16 @@ def keep_ties(has_ties, clone_with):
                         copied.compile_from_config(model.get_compile_config())
                     return copied
             if input_tensors is None:
-                input_tensors = keras.tree.map_structure(
-                    lambda x: _input_like(model, x), model.input
-                )
+                input_tensors = keras.tree.map_structure(_input_like, model.input)
             return _clone_by_keras(model, clone_once, input_tensors, call_function)
 
     cloning._clone_functional_model = clone
 
 
-def _input_like(model, x):
+def _input_like(x):
     """Return an input as `x`, which may be optional: Keras's clones need all."""
-    is_optional = model.get_layer(x.name).optional
-    return keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name, optional=is_optional)
+    layer = x._keras_history.operation
+    return keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name, optional=layer.optional)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ def _of_block(name):
     def read(self):
         return getattr(self.block, name)
 
-    return property(read)
+    return property(read, doc=f"The `{name}` of the block.")
 
 
 @registry.register

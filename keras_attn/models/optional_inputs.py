@@ -88,7 +88,7 @@ class Part(OptionalInputs, registry.BuildsOptimizer, keras.Model):
             needs one only.
 
     Returns:
-        The values of `outputs`, of their shapes.
+        The values of `outputs`, of shapes (B, ...).
 
     Raises:
         ValueError: if one array is given for several inputs.
