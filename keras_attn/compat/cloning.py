@@ -1,9 +1,9 @@
 """Clones of functional models that keep ties between layers, and the class of the model.
 
-Private: `_clone_functional_model` of `keras.src.models.cloning`, which this file replaces, the scope
-of shared objects in `keras.src.saving.serialization_lib`, and the layer of an input,
-`KerasTensor._keras_history`. `keras.models.clone_model` clones each layer by itself, so a layer that
-holds another brings a copy of it; it makes a plain functional model of any subclass with a
+Private: `_clone_functional_model` of `keras.src.models.cloning`, which this file replaces, the
+scope of shared objects in `keras.src.saving.serialization_lib`, and the layer of an input,
+`KerasTensor._keras_history`. `keras.models.clone_model` clones each layer by itself, so a layer
+that holds another brings a copy of it; it makes a plain functional model of any subclass with a
 constructor of its own, and needs all inputs that were optional. Holds for Keras 3.15, which
 keras_attn requires. Models without a layer of this package are cloned by Keras alone.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/models/cloning.py
