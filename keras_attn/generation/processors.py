@@ -63,7 +63,8 @@ class RepetitionPenalty(LogitsProcessor):
     """
 
     def __init__(self, penalty):
-        self.penalty = penalty
+        # Beyond these a penalised logit is none of float32.
+        self.penalty = min(max(penalty, 1e-30), 1e30)
 
     def start(self, model, inputs, vocabulary_size):
         ids, padding_mask = inputs

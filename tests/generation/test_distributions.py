@@ -146,6 +146,14 @@ def test_a_penalty_counts_a_token_once_and_leaves_padding_out(logits):
     assert not ops.any(penalty.start(Model, inputs, VOCABULARY))
 
 
+@pytest.mark.parametrize("penalty", [5e-324, 1e-38, 1e300, float("inf")])
+def test_extreme_penalties_keep_logits_finite(penalty):
+    logits, seen = np.float32([[5, -5, 0, 1, -np.inf]]), np.array([[True, True, True, False, True]])
+    penalised = np.asarray(RepetitionPenalty(penalty).apply(logits, seen))[0]
+    assert np.isfinite(penalised[:4]).all() and penalised[3] == 1 and penalised[4] == -np.inf
+    assert (abs(penalised[:2]) > 1e30).tolist() == ([True, False] if penalty < 1 else [False, True])
+
+
 def test_penalised_sampling_equals_a_loop_over_the_whole_text():
     model = Markov(2, PROMPTS)
     no_padding = np.where(np.arange(len(model.logits)) > 0, 0, -1)[None]
