@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from marks import slow
+from marks import slow, slow_but
 
 from keras_attn.fit_checks import explain_loss_scale
 from keras_attn.losses import AuxiliaryLosses, Distillation
@@ -68,22 +68,27 @@ def test_an_optimizer_is_built_once():
     assert [id(variable) for variable in optimizer.variables] == variables
 
 
-def test_class_weights_are_refused_where_labels_are_positions():
-    model = language_model()
-    distillation = Distillation(model, teacher=language_model())
-    segments = StatefulSegments(segment_model(), batch_size=7)
-    for trained in (model, AuxiliaryLosses(model, total_steps=5), distillation, segments):
-        trained.compile("sgd", "mse")
-        for fit in (trained.fit, trained.train_on_batch):
-            with pytest.raises(
-                ValueError, match="`class_weight` must be None for a model with lab"
-            ):
-                fit(*TOKENS, class_weight={1: 3.0})
+TRAINED = {
+    "model": language_model,
+    "auxiliary_losses": lambda: AuxiliaryLosses(language_model(), total_steps=5),
+    "distillation": lambda: Distillation(language_model(), teacher=language_model()),
+    "segments": lambda: StatefulSegments(segment_model(), batch_size=7),
+}
+
+
+@pytest.mark.parametrize("kind", slow_but(["model"], TRAINED))
+def test_class_weights_are_refused_where_labels_are_positions(kind):
+    model = TRAINED[kind]()
+    model.compile("sgd", "mse")
+    for fit in (model.fit, model.train_on_batch):
+        with pytest.raises(ValueError, match="`class_weight` must be None for a model with labels"):
+            fit(*TOKENS, class_weight={1: 3.0})
     before_it = [None, 1, 0, None, 0.0, None, False]  # among the arguments of `fit`
     with pytest.raises(ValueError, match=r"Received: class_weight=\{1: 3.0\}"):
         model.fit(*TOKENS, *before_it, {1: 3.0})
 
 
+@pytest.mark.slow
 def test_class_weights_of_rows_are_those_of_keras():
     ours, vectors = Linear(), (np.eye(5, 3, dtype="float32"), np.arange(5))
     theirs = keras.Sequential([keras.Input((3,)), keras.layers.Dense(CLASSES)])
@@ -96,6 +101,7 @@ def test_class_weights_of_rows_are_those_of_keras():
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_scaled_loss_of_an_embedding_is_refused_on_tensorflow():
     model, linear = language_model(), Linear()
     for trained in (model, linear):
