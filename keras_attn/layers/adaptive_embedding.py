@@ -9,13 +9,14 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
+from keras_attn.layers.id_reader import IdReader
 from keras_attn.ops.checks import check_pad_id, check_sizes
 from keras_attn.ops.ids import row_ids
 from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class AdaptiveEmbedding(registry.MaskedLayer):
+class AdaptiveEmbedding(IdReader, registry.MaskedLayer):
     """Embed tokens by one table for each cluster of words: the rarer, the narrower.
 
         x = sqrt(D) E_i[token - first_i] P_i,   first_i <= token < end_i,   d_i = D / div_val^i

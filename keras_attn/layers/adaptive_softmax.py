@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.operations import can_branch
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
+from keras_attn.layers.id_reader import IdReader
 from keras_attn.ops.checks import check_choice, check_shape
 from keras_attn.ops.ids import narrow
 from keras_attn.ops.shapes import ceil_div, flatten_rows, size
@@ -26,7 +27,7 @@ PARTS = (64, 16, 4, 1)
 
 
 @registry.register
-class AdaptiveSoftmax(registry.MaskedLayer):
+class AdaptiveSoftmax(IdReader, registry.MaskedLayer):
     """Predict words in two steps: a frequent word or a cluster, then a word of the cluster.
 
         p(w) = softmax(z_0)(w) for the words of the first cluster,

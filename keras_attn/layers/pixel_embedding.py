@@ -4,13 +4,14 @@ import keras
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.layers.id_reader import IdReader
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.ids import known_ids
 from keras_attn.ops.images import check_pixels, split_number
 
 
 @registry.register
-class PixelEmbedding(registry.Composite, keras.layers.Layer):
+class PixelEmbedding(IdReader, registry.Composite, keras.layers.Layer):
     """Embed a pixel by a linear map of its channels' values.
 
         x = v W + b,   v_c = 2 value_c / (num_values - 1) - 1

@@ -10,6 +10,7 @@ from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invarian
 from keras_attn.backend.operations import take_rows
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.initializers import redraw
+from keras_attn.layers.id_reader import IdReader
 from keras_attn.ops.checks import (
     check_pad_id,
     check_positive,
@@ -21,7 +22,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class TokenEmbedding(registry.MaskedLayer):
+class TokenEmbedding(IdReader, registry.MaskedLayer):
     """Embed tokens by a table, and compute logits with the same table.
 
         x = sqrt(D) E[token],   logits = x E^T
@@ -49,7 +50,7 @@ class TokenEmbedding(registry.MaskedLayer):
         ValueError: if a size is below 1, `pad_id` is no id, `logits_cap` is not above 0, or
             `token_ids` are not integers or, in an eager call, not ids of the vocabulary.
         InvalidArgumentError: in a graph of TensorFlow on the CPU, if an id is not in [0, V). XLA
-            drops this check: it reads the first or the last row.
+            drops this check: it reads the first or the last row, and on JAX the result is NaN.
 
     Example:
         >>> import keras, keras_attn
@@ -136,7 +137,7 @@ class TokenEmbedding(registry.MaskedLayer):
 
 
 @registry.register
-class SegmentEmbedding(registry.MaskedLayer):
+class SegmentEmbedding(IdReader, registry.MaskedLayer):
     """Add a learned vector for the segment that a token belongs to.
 
         x_p + S[segment_p],   S (num_segments, D)

@@ -6,13 +6,14 @@ from keras import ops
 from keras_attn import norms, registry
 from keras_attn.backend.operations import take_rows
 from keras_attn.initializers import redraw
+from keras_attn.layers.id_reader import IdReader
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.ids import row_ids
 from keras_attn.ops.images import check_fits
 
 
 @registry.register
-class TrajectoryEmbedding(registry.MaskedLayer):
+class TrajectoryEmbedding(IdReader, registry.MaskedLayer):
     """Embed each step of a trajectory by three vectors: its return to go, its state, its action.
 
         x_3t = LN(r_t W_r + b_r + P_t),   x_3t+1 = LN(s_t W_s + b_s + P_t),   x_3t+2 likewise of a_t

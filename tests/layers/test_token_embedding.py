@@ -86,14 +86,22 @@ from keras_attn.layers import TokenEmbedding
 layer, ids = TokenEmbedding(13, 7), jax.numpy.array([[1, 12]])
 layer.build((None, None))
 output = jax.jit(lambda: layer(ids))()
-print(json.dumps(bool(np.array_equal(output, layer(ids)))))
+outside = jax.jit(layer)(jax.numpy.array([[-1, 13]]))
+try:
+    layer(np.array([[2**32 + 5]]))
+    error = None
+except ValueError as caught:
+    error = "must be ids of the vocabulary" in str(caught)
+equal = np.array_equal(output, layer(ids))
+print(json.dumps([bool(equal), bool(np.isnan(outside).all()), error]))
 """
 
 
 @pytest.mark.slow
 @needs_jax
-def test_jax_compiles_with_ids_that_are_constants():
-    assert run_on("jax", CONSTANT_IDS) is True
+def test_jax_compiles_with_ids_that_are_constants_and_wraps_none():
+    """An id outside the table gives NaN where it has no value yet."""
+    assert run_on("jax", CONSTANT_IDS) == [True, True, True]
 
 
 @pytest.mark.parametrize(
