@@ -10,7 +10,7 @@ from keras_attn.quantized_kernels import QuantizedKernels
 from keras_attn.sublayers import all_sublayers
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
-FAST = ["models.gpt", "models.mixtral"]
+FAST = ["models.mixtral"]
 OTHERS = [name for name in [*BLOCKS, *MODELS] if name not in FAST]
 
 

@@ -13,18 +13,8 @@ from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.models.model import Model
 from keras_attn.sublayers import all_sublayers, freeze_parts, sublayers
 
-# Two residuals with a norm each, experts, an embedding tied to a head, two sides, an RNN of Keras,
-# heads in a dict, a memory.
-FAST = [
-    "residuals.SandwichNorm",
-    "feed_forward.MixtureOfExperts",
-    "models.bert",
-    "models.transformer",
-    "models.gtrxl",
-    "models.vit",
-    "depth.ACTRNN",
-    "layers.AdaptiveSoftmax",
-]
+# Residuals with two norms each, a head tied to an embedding, a memory.
+FAST = ["residuals.SandwichNorm", "models.bert", "models.gtrxl"]
 OTHERS = [name for name in [*BLOCKS, *MODELS] if name not in FAST]
 BY_NAME = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 
