@@ -12,13 +12,13 @@ from keras_attn.layers.block import Block
 from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
 from keras_attn.layers.global_attention import GlobalAttention
+from keras_attn.layers.kernel_quantization import quantize_kernels
 from keras_attn.layers.knn_attention import KNNAttention
 from keras_attn.layers.lora import add_lora, load_lora, merge_lora, save_lora
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
-from keras_attn.layers.quantize_kernels import quantize_kernels
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding

@@ -19,8 +19,8 @@ from keras_attn.depth import ACT
 from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
+from keras_attn.layers.kernel_quantization import quantize_kernels
 from keras_attn.layers.lora import checksum, checksums_differ
-from keras_attn.layers.quantize_kernels import quantize_kernels
 from keras_attn.models.optional_inputs import OptionalInputs
 from keras_attn.quantized_kernels import RANGES
 from keras_attn.registry import BuildsOptimizer, NumPyNumbers

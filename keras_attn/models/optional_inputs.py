@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.ops.ids import narrow
+from keras_attn.registry import BuildsOptimizer
 
 
 class OptionalInputs:
@@ -73,7 +74,7 @@ class OptionalInputs:
 
 
 @registry.register
-class Part(OptionalInputs, registry.BuildsOptimizer, keras.Model):
+class Part(OptionalInputs, BuildsOptimizer, keras.Model):
     """Make a part of a model a model of its own, called without the inputs that are optional.
 
     It is a functional `keras.Model` of the same layers and weights, which Keras's class would
