@@ -1,8 +1,20 @@
 """Checks of models, tokenizers and lengths that the formats share."""
 
+import keras
+
 from keras_attn.generation.decoding import check_model
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
+
+
+def check_backend():
+    """Raise a `ValueError` unless TensorFlow, whose graphs an export holds, is the backend."""
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise ValueError(
+            "This export is made by the TensorFlow backend: save the model, and load it with "
+            f"KERAS_BACKEND=tensorflow. Received: backend={backend!r}."
+        )
 
 
 def has_memory(model):

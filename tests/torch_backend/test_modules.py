@@ -6,7 +6,8 @@ import pytest
 from catalogue_models import BLOCKS, MODELS, inputs_of, make
 from each import check_each
 
-from keras_attn import layers, models
+from keras_attn import depth, layers, models
+from keras_attn.convert.hugging_face import conversion
 from keras_attn.sublayers import all_sublayers
 
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 11}
@@ -59,6 +60,15 @@ def test_a_replaced_sublayer_is_the_one_that_computes():
     assert block.feed_forward is other is all_sublayers(block)["feed_forward"]
     block(keras.random.normal((2, 5, 6), seed=1))
     assert 17 in {weight.shape[-1] for weight in block.weights}
+
+
+def test_a_changed_model_keeps_its_weights():
+    model = make("models.transformer")
+    changed = conversion.change(model, depth=lambda blocks: depth.Stack(blocks, remat=True))
+    assert changed.encoder.remat and not model.encoder.remat
+    inputs, _ = inputs_of(model)
+    outputs = [keras.ops.convert_to_numpy(each(inputs)) for each in (model, changed)]
+    np.testing.assert_array_equal(*outputs)
 
 
 def test_blocks_without_a_part_say_none():

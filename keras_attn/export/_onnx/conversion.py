@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_attn.compat.tf2onnx_graphs import convert_graph
 from keras_attn.export._onnx.graphs import parts_of
 from keras_attn.export._onnx.op_handlers import handlers, read_invariants
-from keras_attn.export.checks import check_float32
+from keras_attn.export.checks import check_backend, check_float32
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.files import atomic_file
 from keras_attn.layers.lora import check_merged
@@ -85,7 +85,7 @@ def onnx(
 
     Raises:
         ValueError: if the model has no such part, computes in 16 bits, has an operation that cannot
-            be converted, or gives other outputs in ONNX Runtime.
+            be converted, or gives other outputs in ONNX Runtime, or the backend is not TensorFlow.
         ImportError: if tf2onnx, onnx or onnxruntime is not installed.
 
     Example:
@@ -99,6 +99,7 @@ def onnx(
 
     Reference: https://onnx.ai/onnx/operators/
     """
+    check_backend()
     if isinstance(model, StatefulSegments):
         model = model.model
     check_paths(path=path)

@@ -3,10 +3,10 @@
 import contextlib
 import dataclasses
 
-import keras
 import tensorflow as tf
 
 from keras_attn.export._saved_model.quantization import FORMATS, quantized
+from keras_attn.export.checks import check_backend
 from keras_attn.export.decoding_record import Decoding, write_decoding
 from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
 from keras_attn.export.saved_model_files import write_compilation
@@ -187,12 +187,7 @@ def saved_model(
     """
     if isinstance(model, StatefulSegments):
         model = model.model
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise ValueError(
-            "A SavedModel is written by the TensorFlow backend: save the model, and load it there. "
-            f"Received: backend={backend!r}."
-        )
+    check_backend()
     check_choice((None, *FORMATS), quantize=quantize)
     buckets = check_compilation(compile, buckets)
     check_merged(model)

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_padding
+from keras_attn.export.checks import check_backend, check_padding
 from keras_attn.generation.decoding import end_tokens
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
@@ -68,6 +68,7 @@ class ModelFunctions:
     decodes = has_labels = False
 
     def __init__(self, model, *others):
+        check_backend()
         # Only the weights: tracking a model would export its optimizer too.
         self.weights = [weight.value for each in (model, *others) for weight in each.weights]
         embedding = getattr(model, "embedding", None)  # of what is read

@@ -285,12 +285,12 @@ def check_no_string(**argument):
 def check_strings(**argument):
     """Return an iterable of strings as a list; refuse one string and anything else."""
     ((name, texts),) = argument.items()
-    items = None if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__") else [*texts]
     if tf is None and type(texts).__module__.startswith("tensorflow"):
         raise ValueError(
             "Tokenizers run in TensorFlow's graphs and datasets with KERAS_BACKEND=tensorflow; "
             f"here `{name}` must be a list of strings. Received: {name}={_short(texts)}."
         )
+    items = None if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__") else [*texts]
     if items is None or not all(isinstance(text, (str, bytes)) for text in items):
         raise ValueError(f"`{name}` must be a list of strings. Received: {name}={_short(texts)}.")
     return [writable(text) if isinstance(text, str) else text for text in items]
