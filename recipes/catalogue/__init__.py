@@ -14,7 +14,8 @@ missing.
    from `keras_attn.viz.patterns.examples`, a model from its table.
 3. `needs.py` has its name in a need of the index.
 4. `tests/support/catalogue_models.py` has a tiny model with it, by which
-   `PYTHONPATH=. python tests/support/catalogue_support.py scores.ALiBi` finds out what it supports.
+   `PYTHONPATH=. python tests/support/catalogue_support.py scores.ALiBi` finds out what it supports,
+   and `python tests/torch_backend/run.py` what on torch.
 5. `python -m recipes.catalogue` writes the page and the picture: look at both.
 
 A new axis needs a line in `SECTIONS` of `entries.py`; public names that are no values, such as base

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 SUPPORT = Path(__file__).with_name("support.json")
+ON_TORCH = Path(__file__).with_name("torch.json")  # of tests/torch_backend/run.py
 # Title, package, and values of other packages that belong to the section.
 SECTIONS = (
     ("Scores", "scores", ("layers.DifferentialAttention",)),
@@ -56,7 +57,7 @@ class Entry:
         summary, formula, cost, use, reference: str.
         code: str. The example as a program.
         table: dict of a model's choices by axis.
-        support: dict of the results in `support.json`.
+        support: dict of the results in `support.json`, and that in `torch.json`.
     """
 
     name: str
@@ -74,14 +75,20 @@ class Entry:
 @functools.cache
 def sections():
     """Return a list of (title, the package's docstring, entries), one for each section."""
-    support, sections_read = json.loads(SUPPORT.read_text(encoding="utf-8")), []
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in (SUPPORT, ON_TORCH)]
+    sections_read = []
     for title, package, more in SECTIONS:
         module = importlib.import_module(f"keras_attn.{package}")
         public = [f"{package}.{name}" for name in module.__all__ if name != "get"]
         names = [name for name in public if name not in NOT_VALUES and callable(_value(name))]
-        entries = [_entry(name, support.get(name, {})) for name in (*names, *more)]
+        entries = [_entry(name, _joined(name, results)) for name in (*names, *more)]
         sections_read.append((title, module.__doc__.strip(), entries))
     return sections_read
+
+
+def _joined(name, results):
+    """Return what all results say of a value."""
+    return {key: fact for part in results for key, fact in part.get(name, {}).items()}
 
 
 def _value(name):

@@ -31,7 +31,7 @@ size, V vocabulary, M memory length, L layers.
 
 `python -m recipes.catalogue` makes this page from the docstrings. The lines on causality,
 caches, exports and backends are results of `tests/support/catalogue_support.py`, which tries a tiny
-model with each value."""
+model with each value; those on torch are of [its tests](../tests/torch_backend/card.md)."""
 CAUSAL = {
     "yes": "yes",
     "no": "no",
@@ -108,7 +108,7 @@ def _facts(entry):
         yield "Causal", _causal(entry.name, support)
         yield "Can be cached", CACHED[support["cached"]]
         yield "Exports", _exports(support)
-    backends = {"TensorFlow": "tensorflow", "JAX": "jax"}
+    backends = {"TensorFlow": "tensorflow", "JAX": "jax", "torch": "torch"}
     yield "Backends", ", ".join(title for title, key in backends.items() if support.get(key))
 
 
