@@ -151,7 +151,7 @@ def decode_in(kind, ids, **arguments):
     return run(tf.constant(ids, tf.int64)).numpy().tolist()
 
 
-@pytest.mark.parametrize("kind", slow_but(("eager", "graph"), ("eager", "graph", "xla")))
+@pytest.mark.parametrize("kind", slow_but(["graph"], ["graph", "eager", "xla"]))
 def test_padding_anywhere_in_a_row_is_moved_behind_its_tokens(kind):
     assert decode_in(kind, LEFT) == [[2, 2], [4, 4], [3, 3]]
 
@@ -164,7 +164,7 @@ WITHOUT_TOKENS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["padding", "no length"], WITHOUT_TOKENS))
+@pytest.mark.parametrize("name", slow_but(["padding"], WITHOUT_TOKENS))
 def test_a_row_without_a_token_is_an_error_in_a_graph_too(name):
     ids, lengths, _ = WITHOUT_TOKENS[name]
     more = {} if lengths is None else {"lengths": tf.constant(lengths, tf.int64)}
@@ -173,7 +173,7 @@ def test_a_row_without_a_token_is_an_error_in_a_graph_too(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITHOUT_TOKENS)
+@pytest.mark.parametrize("name", ["padding", "no length"])
 def test_xla_drops_the_check_of_lengths_and_clips_them(name):
     ids, lengths, expected = WITHOUT_TOKENS[name]
     more = {} if lengths is None else {"lengths": tf.constant(lengths, tf.int64)}
@@ -181,9 +181,8 @@ def test_xla_drops_the_check_of_lengths_and_clips_them(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["causal", "encoder_decoder"])
-def test_models_decode_rows_that_are_padded_on_the_left_as_others(kind):
-    model, inputs, _ = model_of(kind)
+def test_a_model_decodes_sources_that_are_padded_on_the_left_as_others():
+    model, inputs, _ = model_of("encoder_decoder")
     left = np.stack([np.roll(row, np.sum(row == 0)) for row in inputs])
     assert (left[:, -1] != 0).all()
     expected, _ = generate(model, inputs, "greedy", 3)

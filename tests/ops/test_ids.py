@@ -45,7 +45,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but([x for x in READERS if "clusters" not in x], READERS))
+@pytest.mark.parametrize("name", slow_but(["tokens", "pixels"], READERS))
 def test_ids_outside_the_vocabulary_are_errors(name):
     read = READERS[name]
     inside = np.array([[3, 5]])
@@ -59,7 +59,7 @@ def test_ids_outside_the_vocabulary_are_errors(name):
             graph(tf.constant([[3, outside]], tf.int64))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", slow_but(["learned"], TABLES))
 def test_positions_outside_a_table_are_errors(name):
     layer = TABLES[name]
     graph = tf.function(layer, [tf.TensorSpec((1, 2, D)), tf.TensorSpec((2,), tf.int64)])

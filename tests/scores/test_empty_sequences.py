@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from marks import slow
 
 from keras_attn import scores
 from keras_attn.layers import MultiHeadAttention
@@ -28,9 +29,9 @@ def test_empty_sequences_have_outputs_of_their_shape():
     "pattern, score",
     [
         ("causal", scores.Kernel()),
-        ("dense", scores.FAVOR(16)),
-        (LSH(4, num_buckets=4), "shared_qk"),
-        (LSH(4, num_buckets=4, across_buckets=True, wrap=True), "shared_qk"),
+        slow("dense", scores.FAVOR(16)),
+        slow(LSH(4, num_buckets=4), "shared_qk"),
+        slow(LSH(4, num_buckets=4, across_buckets=True, wrap=True), "shared_qk"),
     ],
 )
 def test_sums_and_buckets_of_no_position_are_empty(pattern, score):

@@ -211,6 +211,7 @@ def test_a_pickle_and_a_copy_are_the_tokenizer(tokenizer):
         assert set(ids.numpy()[:, 0]) == {BOS} != set(tokenizer.encode(SENTENCES)[0].numpy()[:, 0])
 
 
+@pytest.mark.slow
 def test_one_string_of_a_dataset_is_one_row(tokenizer):
     """As `map` has it before `batch`."""
     dataset = tf.data.Dataset.from_tensor_slices(SENTENCES)
