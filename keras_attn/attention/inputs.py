@@ -397,12 +397,3 @@ def masks_of_call(call, view, query, key):
     )
     pairs = spread_attention_mask(masks["attention_mask"], batch, num_heads, length, num_keys)
     return key_mask, combine_masks(slots, pairs)
-
-
-def check_lengths(pattern, inputs, view):
-    """Refuse longer sequences than the pattern is defined for."""
-    if inputs.documents is not None:
-        return  # positions are those in documents, whose lengths are not known here
-    pattern.check(length=inputs.query.shape[2])
-    if view is None or view.slot_mask is None:  # a cache may have more slots than keys
-        pattern.check(length=inputs.key.shape[2])

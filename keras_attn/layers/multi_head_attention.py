@@ -16,7 +16,6 @@ from keras_attn.attention.inputs import (
     Prepared,
     TileSizes,
     attach_keras_mask,
-    check_lengths,
     masks_of_call,
     positions_tensor,
     resolve_positions,
@@ -575,7 +574,10 @@ class MultiHeadAttention(HeadProjections):
         if segments is not None:
             inputs = segments.restrict(inputs)
         if pattern.simple_rule is None:
-            check_lengths(pattern, inputs, view)
+            if inputs.documents is None:  # in packed rows each document has its own positions
+                pattern.check(length=query.shape[2])
+                if view is None or view.slot_mask is None:  # a cache may have more slots than keys
+                    pattern.check(length=key.shape[2])
             pattern = pattern.for_call(inputs, call.query, self.position)
         if view is not None and view.sums is not None:
             cache = extend_sums(cache, inputs)

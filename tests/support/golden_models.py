@@ -10,7 +10,7 @@ import random
 import keras
 import numpy as np
 
-from keras_attn import losses, memory, metrics, models, optimizers
+from keras_attn import layers, losses, memory, metrics, models, optimizers
 from keras_attn.models import paper_sizes
 
 SEED = 20170612
@@ -162,11 +162,11 @@ def initial_weights(make, name):
 
 
 def flags_of(model):
-    """Return the dtype policy and `trainable` of each layer and sublayer, by path in its order."""
-    return [
-        [layer.name, layer.dtype_policy.name, layer.trainable]
-        for layer in model._flatten_layers(include_self=False)
-    ]
+    """Return the name, dtype policy and `trainable` of each layer inside a model."""
+    inside = model._flatten_layers(include_self=False)
+    # Version 0.2.0 counted the settings of experts, a layer that is never built.
+    inside += [x.expert for x in inside if isinstance(x, layers.MixtureOfExperts)]
+    return [[layer.name, layer.dtype_policy.name, layer.trainable] for layer in inside]
 
 
 def compiled_model():
