@@ -58,7 +58,7 @@ state = [[variable.value for variable in part] for part in variables]
 for _ in range(3):
     state = step(state, ids, targets)
 second.compile(keras.optimizers.SGD(0.1), loss)
-second.fit(ids, targets, batch_size=2, epochs=3, verbose=0)
+second.fit(ids, targets, batch_size=3, epochs=3, verbose=0)
 pairs = zip(state[0], second.trainable_variables, strict=True)
 print(json.dumps([float(abs(np.array(mine) - np.array(other)).max()) for mine, other in pairs]))
 """
@@ -68,4 +68,4 @@ print(json.dumps([float(abs(np.array(mine) - np.array(other)).max()) for mine, o
 @pytest.mark.slow
 def test_a_stateless_loop_on_jax_trains_as_fit_does():
     differences = run_on("jax", ON_JAX)
-    assert len(differences) == 18 and max(differences) < 1e-6
+    assert len(differences) == 20 and max(differences) < 1e-6

@@ -26,16 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 # it is imported, so the server needs it; the processes that a program starts need it too.
 FAST = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
-# Keras runs on other backends without TensorFlow installed: an import of it is an error there.
+# Keras runs on other backends without TensorFlow installed: an import of it is an error there. A
+# finder that raises would not do, since torch asks for the specifications of many packages.
 FORBID_TENSORFLOW = """
 import sys
 
-class Forbid:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "tensorflow_text"):
-            raise ImportError(f"{name} is imported")
-
-sys.meta_path.insert(0, Forbid())
+sys.modules.update({"tensorflow": None, "tensorflow_text": None})
 """
 
 # Runs until the test process closes its end of the socket. Per program: a fork that waits, and
