@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import logging
 import os
 import pathlib
 import ssl
@@ -12,6 +13,8 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig, ModelServerConfig
 
 from .client.messages_pb2 import BatchingParameters, MonitoringConfig, SSLConfig
+
+_log = logging.getLogger(__name__)
 
 
 def read_config(path, message_class):
@@ -40,7 +43,10 @@ def read_model_configs(model_config_file=None, model_name=None, model_base_path=
 
 
 def check_model_configs(configs):
-    """Refuse `ModelConfig` protos that no request could name."""
+    """Refuse `ModelConfig` protos that no request could name, or whose path can hold no version.
+
+    A directory without versions may get some later; a warning names another that has some already.
+    """
     names = set()
     for config in configs:
         if not config.name:
@@ -51,24 +57,31 @@ def check_model_configs(configs):
         names.add(config.name)
         if "" in config.version_labels:
             raise ValueError(f"The labels of model {config.name} must not be empty")
-        path, fitting = config.base_path, _fitting_path(config.base_path)
-        if fitting is not None or not os.path.isdir(path):
+        path, suggested = config.base_path, _suggest_base_path(config.base_path)
+        if _is_version(path) or not os.path.isdir(path):
             must = "must be a directory that holds one sub-directory per version"
-            hint = "" if fitting is None else f", as {fitting!r} does"
+            hint = "" if suggested is None else f", as {suggested!r} does"
             message = f"The base path of model {config.name} {must}{hint}. Received: {path!r}"
             raise ValueError(message)
+        if suggested is not None:
+            warning = "The base path of model %s holds no version; %r does. Received: %r"
+            _log.warning(warning, config.name, suggested, path)
 
 
-def _fitting_path(path):
+def _is_version(path):
+    is_file = os.path.isfile(os.path.join(path, "saved_model.pb"))
+    return is_file and pathlib.Path(path).name.isdecimal()
+
+
+def _suggest_base_path(path):
     """Return a directory of exported versions for a path that holds none, or None.
 
     A recipe writes them into `export/` of its run.
     """
-    path = pathlib.Path(path)
+    if _is_version(path):
+        return str(pathlib.Path(path).parent)
     with contextlib.suppress(OSError):
-        if (path / "saved_model.pb").is_file() and path.name.isdecimal():  # a version itself
-            return str(path.parent)
-        children = [child for child in sorted(path.iterdir()) if child.is_dir()]
+        children = [child for child in sorted(pathlib.Path(path).iterdir()) if child.is_dir()]
         if not any(child.name.isdecimal() for child in children):
             exports = (str(child) for child in children if _holds_versions(child))
             return next(exports, None)
@@ -76,7 +89,7 @@ def _fitting_path(path):
 
 
 def _holds_versions(directory):
-    return any(file.parent.name.isdecimal() for file in directory.glob("*/saved_model.pb"))
+    return any(_is_version(file.parent) for file in directory.glob("*/saved_model.pb"))
 
 
 def read_metrics_path(path=None):

@@ -110,27 +110,36 @@ def test_wrong_model_configurations_are_refused(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
-    "export, base_path, fitting",
+    "export, base_path, suggested",
     [
         ("run/export/7", "run", "run/export"),
-        ("run/export/007", "run/export/007", "run/export"),
-        ("models/b/1", "models", "models/b"),
+        ("models/staging/1", "models", "models/staging"),
         ("models/b/1", "models/b", None),
         ("models/b/first", "models", None),  # which no server reads
     ],
 )
-def test_the_directory_that_holds_the_versions_is_named(tmp_path, export, base_path, fitting):
+def test_a_warning_names_the_directory_that_holds_versions(
+    tmp_path, caplog, export, base_path, suggested
+):
+    """A base path whose versions appear later is served, whatever lies beside them."""
     (tmp_path / export).mkdir(parents=True)
     (tmp_path / export / "saved_model.pb").touch()
     (tmp_path / "models" / "a").mkdir(parents=True, exist_ok=True)
     path = str(tmp_path / base_path)
-    if fitting is None:
-        (config,) = read_model_configs(None, "m", path)
-        assert config.base_path == path
-        return
-    known = f"as '{tmp_path / fitting}' does. Received: '{path}'"
+    (config,) = read_model_configs(None, "m", path)
+    assert config.base_path == path
+    warning = "The base path of model m holds no version; "
+    warning += f"'{tmp_path / str(suggested)}' does. Received: '{path}'"
+    assert caplog.messages == ([] if suggested is None else [warning])
+
+
+def test_a_version_is_no_base_path(tmp_path):
+    path = tmp_path / "export" / "007"
+    path.mkdir(parents=True)
+    (path / "saved_model.pb").touch()
+    known = f"as '{path.parent}' does. Received: '{path}'"
     with pytest.raises(ValueError, match=f"The base path of model m must be .*, {known}"):
-        read_model_configs(None, "m", path)
+        read_model_configs(None, "m", str(path))
 
 
 def test_a_missing_base_path_is_reported_in_one_sentence(run_module, tmp_path):
