@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn import norms, positions, registry, residuals, scores
+from keras_attn import positions, registry, residuals, scores
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
@@ -71,11 +71,14 @@ def position_of(identifier, embedding, name="position"):
     return position
 
 
-def split_position(identifier):
+def split_position(identifier, **own):
     """Return the position for a name or an object that a model adds to embeddings, or None.
 
-    Return with it a function that makes the position of the heads of one attention, or None.
+    Return with it a function that makes the position of the heads of one attention, or None. `own`
+    has a function for each name that means a position with the model's own arguments.
     """
+    if isinstance(identifier, str) and identifier in own:
+        identifier = own[identifier]()
     position = None if identifier is None else positions.get(identifier)
     if position is None or not position.acts_on_heads:
         return position, lambda: None
@@ -84,10 +87,9 @@ def split_position(identifier):
 
 def residual_of(identifier, norm):
     """Return the residual for a name or an object; `norm` is the norm of one made from a name."""
-    residual = residuals.get(identifier)
-    if not isinstance(identifier, str) or isinstance(residual.norm, norms.NoNorm):
-        return residual
-    return residuals.get(identifier, norm=norm)
+    # `ReZero` has no norm unless it is given one as an object.
+    has_norm = isinstance(identifier, str) and identifier != "re_zero"
+    return residuals.get(identifier, **({"norm": norm} if has_norm else {}))
 
 
 def real_tokens(token_ids, pad_id):

@@ -72,9 +72,9 @@ def bert(
     """
     score, norm = scores.get(score), norms.LayerNorm(epsilon)
     normal = keras.initializers.TruncatedNormal(stddev=0.02)
-    if position == "learned":
-        position = positions.Learned(max_length, embeddings_initializer=normal)
-    position, position_of_heads = assembly.split_position(position)
+    position, position_of_heads = assembly.split_position(
+        position, learned=lambda: positions.Learned(max_length, embeddings_initializer=normal)
+    )
 
     def block(index):
         return layers.TransformerBlock(

@@ -82,9 +82,9 @@ def gpt(
     into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))
     init = {"kernel_initializer": normal, "output_initializer": into_residual}
 
-    if position == "learned":
-        position = positions.Learned(max_length, embeddings_initializer=normal)
-    position, position_of_heads = assembly.split_position(position)
+    position, position_of_heads = assembly.split_position(
+        position, learned=lambda: positions.Learned(max_length, embeddings_initializer=normal)
+    )
 
     def block(index):
         return layers.TransformerBlock(

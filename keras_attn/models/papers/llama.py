@@ -67,9 +67,9 @@ def llama(
         key-value heads: [Llama 2, 2023](https://arxiv.org/abs/2307.09288), section 2.2;
         [Llama 3, 2024](https://arxiv.org/abs/2407.21783), section 3.2.
     """
-    if position == "rotary":
-        position = positions.Rotary(max_wavelength, "half", scaling=scaling)
-    position, position_of_heads = assembly.split_position(position)
+    position, position_of_heads = assembly.split_position(
+        position, rotary=lambda: positions.Rotary(max_wavelength, "half", scaling=scaling)
+    )
     return decoder(
         vocabulary_size,
         num_layers,
