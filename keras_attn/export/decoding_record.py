@@ -1,4 +1,4 @@
-"""Record of an export's decoding, by which all forms are compared alike."""
+"""Record of an export's decoding, by which exports with the same search are compared."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ class Decoding:
         penalty = getattr(strategy, "length_penalty", 0.0)
         return cls(search, int(beams), float(penalty), wrappers, max_length)
 
-    def is_alike(self, other):
+    def has_same_search(self, other):
         """Return True if the other one searches as long for each token."""
         return (self.search, self.beams) == (other.search, other.beams)
 

@@ -72,10 +72,11 @@ def measure(
     every one answers all lines, so that a change of the machine's speed affects all alike. All are
     in memory at once.
 
-    All decode alike. The first export that holds its decoding, a SavedModel or an ONNX file, says
-    how: one that holds another is not measured. CTranslate2 decodes as that one does, greedily or
-    with as many beams and the same length penalty, by its own formula of the score, and with the
-    precision of its files.
+    Only exports with the same search and number of beams are compared: the first export that holds
+    its decoding, a SavedModel or an ONNX file, says which, and one that holds others is not
+    measured. Wrappers such as `NoRepeat` are listed, not compared; CTranslate2 runs without them.
+    It decodes as the first one does, greedily or with as many beams and the same length penalty, by
+    its own formula of the score, and with the precision of its files.
 
     Args:
         exports: list of paths: SavedModels that read text, ONNX files of `what="greedy"`, and
@@ -180,7 +181,7 @@ class _Run:
         with self._failure():
             if self.form == "CTranslate2":
                 self.decoding = self._of_ctranslate2(common)
-            if self.decoding is not None and not self.decoding.is_alike(common):
+            if self.decoding is not None and not self.decoding.has_same_search(common):
                 raise ValueError(
                     f"It decodes otherwise ({self.decoding}) than the first export that holds its "
                     f"decoding ({common}): export it alike."

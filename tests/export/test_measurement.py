@@ -113,7 +113,9 @@ def in_ctranslate2(tmp_path):
 
 
 @pytest.mark.parametrize("ctranslate2_is_first", [True, False])
-def test_all_forms_decode_alike(exports, in_ctranslate2, tmp_path, ctranslate2_is_first):
+def test_only_exports_with_the_same_search_are_compared(
+    exports, in_ctranslate2, tmp_path, ctranslate2_is_first
+):
     """CTranslate2 takes the beams of a SavedModel, and an ONNX file has none."""
     beams = saved_model_of(tmp_path / "beams", Forbidden(Beam(5, 0.7), [2]))
     paths = [beams, in_ctranslate2, exports[0]]
