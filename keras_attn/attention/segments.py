@@ -33,8 +33,8 @@ def check_segments(segment_ids, token_ids, name, of_tokens):
     if not is_symbolic(segment_ids):
         _check_order(ops.convert_to_numpy(segment_ids), wanted)
         return segment_ids
-    neighbours = ops.pad(segment_ids[:, :-1], [[0, 0], [1, 0]])
-    is_right = ops.logical_or(segment_ids >= neighbours, ops.equal(segment_ids, 0))
+    before = ops.pad(segment_ids[:, :-1], [[0, 0], [1, 0]])
+    is_right = ops.logical_or(segment_ids >= before, ops.equal(segment_ids, 0))
     return require(ops.all(is_right), wanted, segment_ids)
 
 

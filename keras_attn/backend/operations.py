@@ -39,8 +39,8 @@ def einsum(subscripts, *tensors):
 def take_rows(table, indices):
     """Return rows (..., D) of a table (V, D) at int32 indices (...).
 
-    An index outside [0, V) is an error on a CPU. Compiled by XLA, it gives the first or the last
-    row on TensorFlow, and NaN on JAX.
+    For an index outside [0, V) TensorFlow raises on a CPU, and reads the first or the last row
+    under XLA; JAX gives NaN.
     """
     # Keras reads negative indices from the end.
     return ops.take(table, ops.where(indices < 0, table.shape[0], indices), axis=0)

@@ -192,8 +192,8 @@ def mean_over_replicas(values, count):
 def share_of_sum(x):
     """Return the sum of `x` over all R replicas divided by R, with the gradient of `x`.
 
-    Keras adds the replicas' gradients up. The loss that it shows is R times the mean of their
-    losses by rows: that of one device only if replicas with other numbers of rows have one value.
+    Keras adds the replicas' gradients up. `fit` shows R times the row-weighted mean of the
+    replicas' losses. This is the loss of one device only if all replicas return the same value.
     """
     total = replica_sum(x)
     if total is x:

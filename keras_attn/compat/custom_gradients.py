@@ -3,9 +3,9 @@
 Private: `_graph_mode_decorator` of `tensorflow.python.ops.custom_gradient`, which this file wraps,
 and the dict in `tensorflow.python.framework.ops.gradient_registry`. Each call of a
 `tf.custom_gradient` in a graph registers its gradient under a new name for good. The gradient holds
-the graph, so neither is ever freed, nor is a model that was trained and deleted: not with our
-layers, `keras.remat` or `tf.nn.silu`. Here the graph holds the gradient, and the registry refers to
-it as long as it exists. Holds for TensorFlow 2.21, which keras_attn requires.
+the graph: neither is ever freed, and so a trained model stays in memory after it is deleted.
+`keras.remat` and `tf.nn.silu` have the same leak. Here the graph holds the gradient, and the
+registry refers to it as long as it exists. Holds for TensorFlow 2.21, which keras_attn requires.
 Upstream: https://github.com/tensorflow/tensorflow/issues/97697 and
 https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/custom_gradient.py
 Remove when TensorFlow frees what `tf.custom_gradient` registers. One name for all gradients of a

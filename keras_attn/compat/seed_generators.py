@@ -1,4 +1,4 @@
-"""Seeds that no variable keeps.
+"""Seed generators without a variable.
 
 Private: `keras.random.SeedGenerator._initial_seed`. Keras's dropout on torch reads it: without a
 number there it takes torch's global generator and never asks for the seed. Holds for Keras 3.15,

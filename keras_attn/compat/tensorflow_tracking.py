@@ -1,9 +1,8 @@
 """Layers and variables in lists and dicts, for checkpoints of TensorFlow.
 
 Private: `Trackable._track_trackable` and `tf.__internal__.tracking.AutoTrackable`. TensorFlow
-follows attributes that are trackable, and wraps a list to follow it; Keras puts its own list in the
-place, which TensorFlow does not follow. Holds for Keras 3.15 and TensorFlow 2.21, which keras_attn
-requires.
+wraps a list to follow it; Keras replaces the wrapper with its own list, which TensorFlow does not
+follow. Holds for Keras 3.15 and TensorFlow 2.21, which keras_attn requires.
 Upstream: https://github.com/keras-team/keras/issues/19425
 Remove when `tf.train.Checkpoint` of a Keras layer stores what its lists hold.
 """
@@ -17,24 +16,24 @@ def track_containers(layer):
         return
     for name, value in list(vars(layer).items()):
         if not name.startswith("_") and isinstance(value, (list, dict)):
-            box = _box(value)
-            if box is not None:
-                layer._track_trackable(box, name, overwrite=True)
+            trackable = _trackable_of(value)
+            if trackable is not None:
+                layer._track_trackable(trackable, name, overwrite=True)
 
 
-def _box(values):
+def _trackable_of(values):
     """Return an object with the layers and variables of a container; None if it has none."""
     import tensorflow as tf
 
     items = values.items() if isinstance(values, dict) else enumerate(values)
     parts = {}
     for key, value in items:
-        value = _box(value) if isinstance(value, (list, dict)) else value
+        value = _trackable_of(value) if isinstance(value, (list, dict)) else value
         if isinstance(value, tf.__internal__.tracking.Trackable):
             parts[str(key)] = value
     if not parts:
         return None
-    box = tf.__internal__.tracking.AutoTrackable()
+    trackable = tf.__internal__.tracking.AutoTrackable()
     for key, part in parts.items():
-        box._track_trackable(part, key)
-    return box
+        trackable._track_trackable(part, key)
+    return trackable

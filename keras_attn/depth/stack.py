@@ -14,7 +14,7 @@ from keras_attn.depth import caches
 from keras_attn.layers.block import Block, CallContext, takes_call_context
 from keras_attn.memory.segment_memory import filled_slots
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
-from keras_attn.ops.random import replica_seeds
+from keras_attn.ops.random import replica_generator
 from keras_attn.ops.shapes import size
 
 
@@ -358,7 +358,7 @@ def row_scales(x, rate, num_blocks, training, seed):
     dtype = backend.result_type(x.dtype, "float32")
     shape = (num_blocks, size(x, 0), 1, 1)
     numbers = ops.unstack(
-        keras.random.uniform(shape, dtype=dtype, seed=replica_seeds(seed)), num_blocks
+        keras.random.uniform(shape, dtype=dtype, seed=replica_generator(seed)), num_blocks
     )
     return [ops.cast(u < p, dtype) / p for u, p in zip(numbers, kept.tolist(), strict=True)]
 

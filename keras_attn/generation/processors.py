@@ -63,7 +63,7 @@ class RepetitionPenalty(LogitsProcessor):
     """
 
     def __init__(self, penalty):
-        # Beyond these a penalised logit is none of float32.
+        # Beyond these bounds a penalised logit is not finite in float32.
         self.penalty = min(max(penalty, 1e-30), 1e30)
 
     def start(self, model, inputs, vocabulary_size):

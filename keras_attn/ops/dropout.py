@@ -2,16 +2,15 @@
 
 import keras
 
-from keras_attn.ops.random import replica_seeds
+from keras_attn.ops.random import replica_generator
 from keras_attn.registry import Configurable, register
 
 
 @register
 class Dropout(Configurable, keras.layers.Dropout):
-    """`keras.layers.Dropout` that draws another mask on each replica of a `tf.distribute` strategy.
+    """`keras.layers.Dropout` that draws a different mask on each replica.
 
-    Keras's own draws one and the same mask on all of them: rows of one index in different replicas
-    lose the same units.
+    Keras draws the same mask on all replicas.
     """
 
     depends_on_config_only = True
@@ -19,5 +18,5 @@ class Dropout(Configurable, keras.layers.Dropout):
     def call(self, inputs, training=False):
         if not training or self.rate == 0:
             return inputs
-        seed = replica_seeds(self.seed_generator)
+        seed = replica_generator(self.seed_generator)
         return keras.random.dropout(inputs, self.rate, self.noise_shape, seed=seed)

@@ -75,6 +75,6 @@ def replica_seed(seed):
     return seed + ops.stack([part, part * 0])
 
 
-def replica_seeds(generator):
+def replica_generator(generator):
     """Return the generator, under `tf.distribute` one of this replica's seed of a call."""
     return generator if num_replicas() == 1 else RepeatedSeed(replica_seed(generator.next()))

@@ -40,14 +40,14 @@ def parallel_lines(path):
     Raises:
         ValueError: as for `text_blocks`; or if no U+000A, but U+000D ends the lines.
     """
-    is_first, rest = True, ""
+    has_no_line_feed, rest = True, ""
     for block in _decoded(path, "strict", any_line_end=False):
         *lines, rest = (rest + block).split("\n")
-        is_first = is_first and not lines
+        has_no_line_feed = has_no_line_feed and not lines
         yield from map(_plain, lines)
     last = _plain(rest)
     returns = last.count("\r")
-    if is_first and returns:
+    if has_no_line_feed and returns:
         raise ValueError(
             f"The file {path} must end its lines with line feeds, U+000A. "
             f"Received: none, but {returns} carriage returns, U+000D."

@@ -59,20 +59,19 @@ class Classification(TextTask):
         return {**super().export_arguments(tokenizer), "labels": self.names}
 
 
-def class_names(names, column, place=None):
+def class_names(names, column, place):
     """Return the labels of the training rows in alphabetical order.
 
     Args:
         names: dict of sets of str, the labels of each split.
         column: str. Name of the column, for the errors.
-        place: function of a label that returns where it is first; None for the split.
+        place: function of a label that returns where it is first.
 
     Raises:
         ValueError: if there is one label only, two differ by their writing alone, or a split has a
             label that the training rows lack.
     """
     known = sorted(names["train"])
-    place = place or (lambda name: next(split for split in names if name in names[split]))
     check_writing(set().union(*names.values()), column, place)
     if len(known) < 2:
         raise ValueError(

@@ -34,7 +34,7 @@ def label_number(label):
 def check_writing(names, column, place):
     """Refuse names of labels that differ by white space, or by the writing of a number, alone.
 
-    Names that differ by capitals alone are printed.
+    The number of `true` is 1, that of `false` 0. Names that differ by capitals alone are printed.
 
     Args:
         names: iterable of str, each once.

@@ -197,5 +197,5 @@ class RecipeOptions(
 
 def is_prepared(data_dir):
     """Return True for a directory that `recipes.prepare` has written, False for others and None."""
-    # Named here, because options are read without Keras.
+    # `MANIFEST` of `keras_attn.text` is not imported: options are read without Keras.
     return data_dir is not None and os.path.isfile(os.path.join(data_dir, "manifest.json"))

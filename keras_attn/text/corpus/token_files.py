@@ -70,7 +70,7 @@ class Documents:
     """
 
     def __init__(self, ids, files, tokens, sides):
-        self._ids, self.sides, self._step = ids, sides, 1
+        self._ids, self.sides, self._side_order = ids, sides, 1
         self._ends = ArrayFiles(files, END_DTYPE, "int64")
         # Ends count from the start of their shard.
         self._records = np.cumsum([0, *(file.size // 8 for file in files)])
@@ -86,18 +86,18 @@ class Documents:
     def swapped(self):
         """Return the same pairs from target to source: the first side is the second one here."""
         other = copy.copy(self)
-        other._step = -self._step
+        other._side_order = -self._side_order
         return other
 
     def item(self, index):
         """Return the sides of a document, a tuple of arrays."""
         starts = self.starts(index, index + 1)
         sides = tuple(self._ids[a:b] for a, b in itertools.pairwise(starts.tolist()))
-        return sides[:: self._step]
+        return sides[:: self._side_order]
 
     def lengths(self, start, stop):
         """Return the number of tokens of each side of documents, int64 (n, sides)."""
-        return np.diff(self.starts(start, stop)).reshape(-1, self.sides)[:, :: self._step]
+        return np.diff(self.starts(start, stop)).reshape(-1, self.sides)[:, :: self._side_order]
 
     def starts(self, start, stop):
         """Return where the sides of documents begin among all ids, and where the last one ends.
