@@ -13,15 +13,10 @@ RANGES = {"int8": (-127, 127), "int4": (-8, 7)}
 class QuantizedKernels:
     """Mixin of a layer whose kernels `quantize` stores as integers. Put it before Keras's class.
 
-        W' = q / s,   q = round(s W),   s = c / max |W|
-
-    with one s for each output of a kernel, and c = 127 for "int8", 7 for "int4", which packs two
-    integers into a byte. Kernels are restored in each call and do not train; inputs, biases and all
-    other weights keep their dtype. A layer lists the attributes of its kernels, with the axes that
-    a product sums over, in `summed_axes`.
-
-    Reference: [Jacob et al., 2017](https://arxiv.org/abs/1712.05877), section 2.1, with a zero
-        point of 0.
+    `layers.quantize_kernels` has the formula. "int4" packs two integers into a byte. Kernels are
+    restored in each call and do not train; inputs, biases and all other weights keep their dtype. A
+    layer lists the attributes of its kernels, with the axes that a product sums over, in
+    `summed_axes`.
     """
 
     quantization_mode = None  # Keras's is that of a dtype policy, which parts of the layer share
@@ -41,6 +36,7 @@ class QuantizedKernels:
 
         Raises:
             ValueError: if the layer is quantized or has adapters.
+            NotImplementedError: if the mode is another one, as Keras expects it.
         """
         if mode not in RANGES:
             raise NotImplementedError(

@@ -194,11 +194,12 @@ class Composite(Configurable):
     """Mixin of a layer that holds others, whose state is part of its own.
 
     What is frozen or quantized inside it is in its configuration, down to single variables, and
-    variables have paths by attribute, equal in each model of a kind. TensorFlow's checkpoints hold
-    those in lists and dicts too. Put it before Keras's class.
+    variables have paths by attribute, equal in all models of one configuration. TensorFlow's
+    checkpoints hold those in lists and dicts too. Put it before Keras's class.
     """
 
-    _waiting = None  # states of parts that exist once the layer is built
+    # The states of parts that exist once the layer is built, and its flags when they were set.
+    _pending_states = None
 
     def __new__(cls, *args, **kwargs):
         layer = super().__new__(cls, *args, **kwargs)
@@ -216,7 +217,7 @@ class Composite(Configurable):
         layer = super().from_config(unbuilt(arguments))
         if states:
             restore_parts(layer, states)
-            layer._waiting = None if layer.built else (states, frozen_parts(layer))
+            layer._pending_states = None if layer.built else (states, frozen_parts(layer))
         return layer
 
     def add_loss(self, loss):
@@ -233,7 +234,8 @@ class Composite(Configurable):
             **named_shapes: the same by name: `value_shape` for `value`.
         """
         named = {name.removesuffix("_shape"): shape for name, shape in named_shapes.items()}
-        for dtype in (self.compute_dtype, "int32"):
+        first_error = None
+        for dtype in (self.compute_dtype, "int32"):  # layers of ids refuse floats
             inputs, named_inputs = keras.tree.map_shape_structure(
                 lambda shape: keras.KerasTensor(shape, dtype), (shapes, named)
             )
@@ -243,9 +245,10 @@ class Composite(Configurable):
             try:
                 spec = infer(*call.args, **call.kwargs)
                 break
-            except (TypeError, ValueError):
-                if dtype == "int32":
-                    raise
+            except (TypeError, ValueError) as error:
+                if first_error is not None:
+                    raise first_error from None
+                first_error = error
         return keras.tree.map_structure(lambda x: x.shape, spec)
 
 
@@ -255,7 +258,7 @@ def _complete_build(layer, build):
     @functools.wraps(build)
     def build_parts(*args, **kwargs):
         name_layers(sublayers(layer))
-        states, flags = layer._waiting or ({}, None)
+        states, flags = layer._pending_states or ({}, None)
         if states and frozen_parts(layer) != flags:  # somebody has set others since
             states = {name: states[name] for name in states if name != "frozen"}
         build(*args, **kwargs)
@@ -264,7 +267,7 @@ def _complete_build(layer, build):
         if states:
             restore_parts(layer, states)
         renew_parameters(layer)
-        layer._waiting = None
+        layer._pending_states = None
 
     return build_parts
 
@@ -453,7 +456,7 @@ def _call_of(cls):
 
 
 def copy(value):
-    """Return a new, unbuilt object of the same configuration; a copied layer has no name yet."""
+    """Return a new, unbuilt object of the same configuration, a layer with its class's name."""
     config = value.get_config()
     if isinstance(value, keras.layers.Layer):
         config["name"] = class_name(value)

@@ -14,11 +14,12 @@ from keras_attn.compat.keras_flags import (
     set_own_flag,
     set_path,
 )
+from keras_attn.compat.torch_parameters import modules
 
 
 def attributes(layer):
     """Return the public attributes of a layer, by name."""
-    values = {**vars(layer), **vars(layer).get("_modules", {})}  # torch keeps layers there
+    values = {**vars(layer), **modules(layer)}
     return {name: value for name, value in values.items() if not name.startswith("_")}
 
 
@@ -77,18 +78,21 @@ def restore_parts(layer, states):
 
 
 def frozen_parts(layer):
-    """Return what of a layer and of those inside it does not train, to save it.
+    """Return the paths of frozen layers, and the variables whose flag differs from their layer's.
+
+    Adapters and the weights that they froze count as they are in a file, which has no adapters.
 
     Returns:
-        A dict: `layers`, the paths of frozen layers, and `variables`, for the path of a layer the
-        numbers of those of its variables whose flag is not the layer's. Empty if all train.
+        A dict: `layers`, a list of paths, and `variables`, for the path of a layer the numbers of
+        such variables. Empty if all train.
     """
     flags = {"layers": [], "variables": {}}
     for path, each in all_sublayers(layer).items():
         if not each.trainable:
             flags["layers"].append(path)
-        variables = enumerate(freezable_variables(each))
-        if others := [i for i, v in variables if v.trainable != each.trainable]:
+        variables = [v for v in freezable_variables(each) if not getattr(v, "is_adapter", False)]
+        trains = [v.trainable or getattr(v, "is_frozen_by_adapters", False) for v in variables]
+        if others := [i for i, flag in enumerate(trains) if flag != each.trainable]:
             flags["variables"][path] = others
     return flags if any(flags.values()) else {}
 
@@ -138,7 +142,7 @@ def quantize_parts(layer, parts):
 
 
 def name_layers(layers):
-    """Name layers by their paths, unless the user named them or they are built.
+    """Name layers by their paths, unless they are built or have a name that Keras does not give.
 
     Keras's names have a counter, so that of a second model would differ; and of two copies of one
     layer it is the same, so their variables would share a path.

@@ -100,6 +100,15 @@ def test_conversions_and_adapters_need_floats(tmp_path):
         layers.quantize_kernels(model, "float8")
 
 
+def test_adapters_are_merged_before_a_model_is_quantized():
+    model = models.gpt(13, **SIZES)
+    layers.add_lora(model, 2)
+    with pytest.raises(ValueError, match="`model` must have no adapters"):
+        model.quantize("int8")
+    with pytest.raises(ValueError, match="call `layers.merge_lora.*adapters of query, value"):
+        model.depth.blocks[0].attention.quantize("int8")
+
+
 def test_a_frozen_model_is_written_as_an_unfrozen_one(tmp_path):
     model = models.bert(13, **SIZES)
     model.encoder.trainable = False

@@ -120,6 +120,17 @@ def test_flags_that_wait_for_a_build_give_way_to_a_later_setting():
     assert len(other.trainable_weights) == 4
 
 
+def test_a_file_of_a_model_with_adapters_has_the_flags_that_it_had_without(tmp_path):
+    model = models.gpt(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=11)
+    model.position.trainable = False
+    expected = flags(model)
+    layers.add_lora(model, 2, ["query", "intermediate"])
+    model.save(tmp_path / "model.keras")
+    assert flags(keras.models.load_model(tmp_path / "model.keras")) == expected
+    layers.merge_lora(model)
+    assert flags(model) == expected
+
+
 def test_names_of_the_user_stay():
     attention = layers.MultiHeadAttention(2, 3, name="mine")
     block = layers.TransformerBlock(attention, layers.FeedForward(7))

@@ -21,18 +21,18 @@ from keras.src.saving import serialization_lib
 _clone_by_keras = cloning._clone_functional_model
 
 
-def keep_ties(has_ties, clone_with):
+def keep_ties(applies_to, clone_with):
     """Let `keras.models.clone_model` keep ties in models of this package's layers.
 
     Args:
-        has_ties: function of a model. True for models whose ties are kept.
+        applies_to: function of a model. True for models that are cloned so, others by Keras alone.
         clone_with: function of a model and of a function that clones one of its layers. It returns
             the clone; None leaves it to Keras.
     """
 
     @functools.wraps(_clone_by_keras)
     def clone(model, clone_function, input_tensors=None, call_function=None):
-        if not has_ties(model):
+        if not applies_to(model):
             return _clone_by_keras(model, clone_function, input_tensors, call_function)
         with _sharing():
             for layer in model.layers:
@@ -67,7 +67,10 @@ def _input_like(x):
 
 @contextlib.contextmanager
 def _sharing():
-    """Keras's scope of shared objects, which knows them by `id`: none may be freed meanwhile."""
+    """Open Keras's scope of shared objects without garbage collection.
+
+    Keras identifies objects by `id`, which an object that is freed gives back.
+    """
     is_enabled = gc.isenabled()
     gc.disable()
     try:

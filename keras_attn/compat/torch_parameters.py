@@ -1,6 +1,7 @@
-"""The parameters that a model has for torch.
+"""The parameters that a model has for torch, and the layers that torch keeps of a layer.
 
-Private: `keras.layers.Layer._track_variables`, of Keras on torch. For `torch.nn.Module.parameters`
+Private: `torch.nn.Module._modules`, which holds the attributes that are layers, and
+`keras.layers.Layer._track_variables`, of Keras on torch. For `torch.nn.Module.parameters`
 a layer collects the variables of all layers inside it, by path, when it is built. What a layer in a
 list gains or loses later is missing among those of the layers around it, and so is a new path.
 Holds for Keras 3.15, which keras_attn requires.
@@ -11,6 +12,11 @@ Remove when Keras tells the layers around a layer of a weight that it gains afte
 import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
+
+
+def modules(layer):
+    """Return the attributes of a layer that torch keeps elsewhere than `vars`; empty without it."""
+    return vars(layer).get("_modules", {})
 
 
 def renew_parameters(model):

@@ -3,7 +3,7 @@
 import keras
 
 from keras_attn.compat.quantization import passes_filters
-from keras_attn.layers.lora import forget_functions
+from keras_attn.layers.lora import check_merged, forget_functions
 from keras_attn.ops.checks import check_choice, check_that
 from keras_attn.quantized_kernels import RANGES, QuantizedKernels
 from keras_attn.sublayers import all_sublayers, name_weights
@@ -14,11 +14,12 @@ def quantize_kernels(model, mode, filters=None):
 
         W' = q / s,   q = round(s W),   s = c / max |W|
 
-    with one s for each output, and c = 127 or 7. Kernels are restored in each call: a model so
-    takes a quarter or an eighth of the memory, and is no faster. `keras.Model.quantize` reaches
-    layers without others inside alone, so not attention with a position or a norm, nor experts.
-    The `quantize` of models of this package calls this function; for a model of your own call it
-    after `model.quantize`. Files and clones of the model are quantized too.
+    with one s for each output, and c = 127 or 7. The stored kernels take a quarter or an eighth of
+    their float32 memory. Each call restores them in floats, so it is no faster. `keras.Model`'s own
+    `quantize` reaches layers without others inside alone, so not attention with a position or a
+    norm, nor experts. The `quantize` of models of this package calls this function; for a model of
+    your own call it after `model.quantize`: it also gives weights that Keras quantized paths of
+    their own. Files and clones of the model are quantized too.
 
     Args:
         model: a built `keras.Model`.
@@ -29,7 +30,7 @@ def quantize_kernels(model, mode, filters=None):
         List of the paths of the layers that were quantized; those that were before are left out.
 
     Raises:
-        ValueError: if the model is not built, or the mode is another one.
+        ValueError: if the model is not built or has adapters, or the mode is another one.
 
     Example:
         >>> import keras, keras_attn
@@ -44,6 +45,7 @@ def quantize_kernels(model, mode, filters=None):
     """
     check_that(isinstance(model, keras.Model) and model.built, "a built `keras.Model`", model=model)
     check_choice(RANGES, mode=mode)
+    check_merged(model)
     paths = []
     for path, layer in all_sublayers(model).items():
         is_left = isinstance(layer, QuantizedKernels) and layer.quantization_mode is None

@@ -16,8 +16,8 @@ from keras_attn.ops.checks import check_paths, check_positive, check_sizes, chec
 # Relative to a weight's norm: loading may change a weight's precision only.
 WEIGHTS_DIFFER = 1e-2
 
-# By model: how often adapters were added or merged, and the weights that its adapters froze.
-_changes, _frozen = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
+# By model: how often adapters were added or merged.
+_changes = weakref.WeakKeyDictionary()
 
 
 def add_lora(model, rank, targets=("query", "value"), alpha=None):
@@ -105,8 +105,9 @@ def merge_lora(model):
     adapters = adapters_of(model)
     for projection in adapters.values():
         projection.merge()
-    for weight in _frozen.pop(model):
-        weight.trainable = True
+    for weight in model.weights:
+        if getattr(weight, "is_frozen_by_adapters", False):
+            weight.is_frozen_by_adapters, weight.trainable = False, True
     forget_functions(model)
     return list(adapters)
 
@@ -242,9 +243,10 @@ def add_adapters(model, sizes):
         for projection, (rank, alpha) in sizes.items():
             projection.add(rank, alpha)
     parts = {id(part) for projection in adapted(model).values() for part in projection.parts}
-    _frozen.setdefault(model, []).extend(w for w in before if id(w) not in parts)
+    for weight in before:
+        weight.is_frozen_by_adapters = id(weight) not in parts
     for weight in model.weights:
-        weight.trainable = id(weight) in parts
+        weight.is_adapter = weight.trainable = id(weight) in parts
     forget_functions(model)
 
 

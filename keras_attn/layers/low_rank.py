@@ -29,6 +29,14 @@ class LowRankKernels(QuantizedKernels, KernelLayer):
         names = self.kernel_names()
         return {f"{x}_kernel": tuple(range(len(self.kernel_axes(x)[0]))) for x in names}
 
+    def quantize(self, mode=None, type_check=True, config=None):
+        if self.updates:
+            raise ValueError(
+                "A layer with adapters is not quantized: call `layers.merge_lora(model)` before. "
+                f"Received: adapters of {', '.join(self.updates)} in the layer {self.name!r}."
+            )
+        super().quantize(mode, type_check, config)
+
     def add_update(self, name, rank, scale):
         """Add an update to the kernel of a projection. It is 0 at first."""
         inputs, outputs = self.kernel_axes(name)

@@ -10,7 +10,8 @@ from keras_attn.ops.checks import check_numbers, check_shape, check_that
 from keras_attn.ops.token_losses import element_weights, reduce_losses, token_weights
 from keras_attn.registry import BuildsOptimizer, Configurable, register, revive
 
-Logits = collections.namedtuple("Logits", ["student", "teacher"])
+# `added` is the sum of the losses that the student's layers add.
+Logits = collections.namedtuple("Logits", ["student", "teacher", "added"])
 
 
 @register
@@ -85,7 +86,10 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
 
     def call(self, inputs, training=None):
         logits = self.model(inputs, training=training)
-        return Logits(logits, self.teacher(inputs, training=False)) if training else logits
+        if not training:
+            return logits
+        added = _total(self.model.losses)  # JAX gives them here alone
+        return Logits(logits, self.teacher(inputs, training=False), added)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if not isinstance(y_pred, Logits):
@@ -93,9 +97,9 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         loss = super().compute_loss(x, y, y_pred.student, sample_weight, training)
         divergence = ops.cast(self._divergence(y, y_pred, sample_weight), loss.dtype)
         # The loss of Keras holds those that the layers of both models add.
-        added, own = (_total(model.losses, loss.dtype) for model in (self, self.model))
+        of_both, of_student = (ops.cast(x, loss.dtype) for x in (_total(self.losses), y_pred.added))
         kept = 1 - self.weight
-        return kept * loss + self.weight * divergence + own - kept * added
+        return kept * (loss - of_both) + self.weight * divergence + of_student
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         if isinstance(y_pred, Logits):
@@ -107,7 +111,7 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         labels = ops.convert_to_tensor(labels)
         check_shape(labels, "y", tuple(logits.student.shape[:-1]))
         dtype = keras.backend.result_type(logits.student.dtype, "float32")
-        student, teacher = (ops.cast(x, dtype) / self.temperature for x in logits)
+        student, teacher = (ops.cast(x, dtype) / self.temperature for x in logits[:2])
         student, teacher = ops.log_softmax(student), ops.log_softmax(ops.stop_gradient(teacher))
         losses = ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
         real = token_weights(labels, self.ignore_class, dtype=dtype)
@@ -118,6 +122,8 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         return self.temperature**2 * mean
 
 
-def _total(losses, dtype):
+def _total(losses):
     """Return the sum of added losses, as a replica counts them."""
-    return sum(ops.sum(ops.cast(loss, dtype)) for loss in losses) / num_replicas()
+    dtype = keras.backend.result_type(*(loss.dtype for loss in losses), "float32")
+    total = sum((ops.sum(ops.cast(loss, dtype)) for loss in losses), ops.zeros((), dtype))
+    return total / num_replicas()

@@ -20,7 +20,7 @@ from keras_attn.depth.halting import record_halting
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.kernel_quantization import quantize_kernels
-from keras_attn.layers.lora import checksum, checksums_differ
+from keras_attn.layers.lora import check_merged, checksum, checksums_differ
 from keras_attn.models.optional_inputs import OptionalInputs
 from keras_attn.quantized_kernels import RANGES
 from keras_attn.registry import BuildsOptimizer, NumPyNumbers
@@ -56,7 +56,8 @@ class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):
 
     def __new__(cls, *args, **kwargs):
         parts = inspect.signature(cls.__init__).bind_partial(None, *args, **kwargs).arguments
-        # Before the constructor builds them. An input has the name "memory".
+        # Before the constructor builds them. Names in a model are unique, and the input of a memory
+        # is called `memory`: so the layer is `memory_layer`.
         name_layers(layers_in({f"{k}_layer" if k == "memory" else k: x for k, x in parts.items()}))
         return super().__new__(cls, *args, **kwargs)
 
@@ -71,9 +72,9 @@ class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):
         object.__setattr__(self, "fingerprint", Fingerprint(self))
 
     def call(self, inputs, training=None, mask=None):
-        inputs = self.complete_inputs(inputs)
         if not self._are_packed(inputs):
             return super().call(inputs, training=training, mask=mask)
+        inputs = self.complete_inputs(inputs)
         tensors = {name: ops.cast(inputs[name], x.dtype) for name, x in self.input.items()}
         for name, tokens in self.segment_inputs.items():
             if name not in inputs:
@@ -158,8 +159,10 @@ class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):
         """Quantize the model as Keras does, and the kernels of attention and experts too.
 
         The kernels are stored as `layers.quantize_kernels` says; "float8" leaves them as they are.
-        Files and clones of the model are quantized too. Conversions need a model in floats.
+        Files and clones of the model are quantized too. `convert.to_hugging_face` and
+        `export.ctranslate2` need a model in floats.
         """
+        check_merged(self)
         super().quantize(mode, config=config, filters=filters, **kwargs)
         mode = mode if config is None else config.mode
         if mode in RANGES:
@@ -203,17 +206,6 @@ class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):
 LENGTH = 3
 # Relative to the largest output: other machines and backends sum in another order.
 ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
-
-
-def _has_own_layers(model):
-    return any(isinstance(layer, registry.Composite) for layer in model.layers)
-
-
-def _clone(model, clone):
-    return model.clone_with(clone) if isinstance(model, Model) else None
-
-
-keep_ties(_has_own_layers, _clone)
 
 
 class Fingerprint(keras.layers.Layer):
@@ -316,3 +308,14 @@ def example_array(shape, dtype, tokens):
     if len(shape) > 1:
         return 1 + count % tokens
     return np.ones_like(count)
+
+
+def _has_own_layers(model):
+    return any(isinstance(layer, registry.Composite) for layer in model.layers)
+
+
+def _clone(model, clone):
+    return model.clone_with(clone) if isinstance(model, Model) else None
+
+
+keep_ties(_has_own_layers, _clone)

@@ -1,5 +1,7 @@
 """Functional models that are called without their optional inputs."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -35,18 +37,23 @@ class OptionalInputs:
         """Add None for absent optional inputs; convert arrays: Keras allows no mix with tensors."""
         if isinstance(inputs, (list, tuple)) or not isinstance(self.input, dict):
             return inputs
-        names = [name for name, x in self.input.items() if self.get_layer(x.name).optional]
         if not isinstance(inputs, dict):
-            inputs = {self._only_input(names): inputs}
+            inputs = {self._only_input: inputs}
         return {
             name: self._tensor(name, x)
-            for name, x in {**dict.fromkeys(names), **inputs}.items()
+            for name, x in {**dict.fromkeys(self._optional_inputs), **inputs}.items()
             if x is not None or name not in self.segment_inputs
         }
 
-    def _only_input(self, optional):
-        """Return the name of the one input that a call needs; refuse an array for several."""
-        needed = [name for name in self.input if name not in optional]
+    @functools.cached_property
+    def _optional_inputs(self):
+        """The names of the inputs that a call may leave out."""
+        return [name for name, x in self.input.items() if self.get_layer(x.name).optional]
+
+    @property
+    def _only_input(self):
+        """The name of the one input that a call needs; an array for several is refused."""
+        needed = [name for name in self.input if name not in self._optional_inputs]
         if len(needed) == 1:
             return needed[0]
         remedy = ""
@@ -77,8 +84,8 @@ class OptionalInputs:
 class Part(OptionalInputs, BuildsOptimizer, keras.Model):
     """Make a part of a model a model of its own, called without the inputs that are optional.
 
-    It is a functional `keras.Model` of the same layers and weights, which Keras's class would
-    demand all inputs for. It is trained, saved, loaded and cloned as any.
+    It has the same layers and weights. A `keras.Model` of them would require all inputs. It is
+    trained, saved, loaded and cloned like any model.
 
     Args:
         inputs: `model.input` of a model of this package.
