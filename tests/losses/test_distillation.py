@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from other_backend import needs_jax, run_on
 
 from keras_attn.losses import Distillation, LabelSmoothedCrossentropy
 
@@ -145,3 +146,32 @@ def test_one_hot_labels_are_refused():
     trained = wrapped()
     with pytest.raises(ValueError, match=r"`y_true` must be \(B, T\).*\(3, 5, 7\)"):
         trained.compute_loss(X, np.eye(V)[Y], trained(X, training=True))
+
+
+ADDED_ON_JAX = """
+import json, keras, numpy as np
+from keras_attn.losses import Distillation
+
+def loss(added, weight):
+    class Adds(keras.layers.Layer):
+        def call(self, x):
+            self.add_loss(added + 0 * keras.ops.sum(x))
+            return x
+
+    def model(*layers):
+        dense = keras.layers.Dense(3, kernel_initializer="ones")
+        return keras.Sequential([keras.Input((2,)), *layers, dense])
+
+    trained = Distillation(model(Adds()), model(Adds()), weight=weight, ignore_class=None)
+    trained.compile(keras.optimizers.SGD(0.0), keras.losses.MeanSquaredError())
+    x = np.ones((5, 2), "float32")
+    return trained.fit(x, np.zeros((5, 3)), verbose=0).history["loss"][0]
+
+print(json.dumps([loss(7.0, weight) - loss(0.0, weight) for weight in (0.0, 0.25, 1.0)]))
+"""
+
+
+@pytest.mark.slow
+@needs_jax
+def test_added_losses_of_the_student_count_whole_on_jax():
+    np.testing.assert_allclose(run_on("jax", ADDED_ON_JAX), 7.0, rtol=1e-5)
