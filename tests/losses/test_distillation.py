@@ -163,9 +163,9 @@ def loss(added, weight):
         return keras.Sequential([keras.Input((2,)), *layers, dense])
 
     trained = Distillation(model(Adds()), model(Adds()), weight=weight, ignore_class=None)
-    trained.compile(keras.optimizers.SGD(0.0), keras.losses.MeanSquaredError())
+    trained.compile(keras.optimizers.SGD(0.0), keras.losses.SparseCategoricalCrossentropy(True))
     x = np.ones((5, 2), "float32")
-    return trained.fit(x, np.zeros((5, 3)), verbose=0).history["loss"][0]
+    return trained.fit(x, np.zeros(5), verbose=0).history["loss"][0]
 
 print(json.dumps([loss(7.0, weight) - loss(0.0, weight) for weight in (0.0, 0.25, 1.0)]))
 """
