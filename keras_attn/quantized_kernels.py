@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight
-from keras_attn.sublayers import quantized_parts
+from keras_attn.part_states import quantized_parts
 
 # The integers of each mode.
 RANGES = {"int8": (-127, 127), "int4": (-8, 7)}

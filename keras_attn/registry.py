@@ -7,21 +7,14 @@ import inspect
 import keras
 import numpy as np
 
-from keras_attn.compat.keras_flags import is_default
+from keras_attn.compat.default_methods import is_default
 from keras_attn.compat.tensorflow_tracking import track_containers
 from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.fit_checks import check_class_weight, explain_loss_scale
 from keras_attn.hints import ArgumentHints, closest, constructors
-from keras_attn.sublayers import (
-    PART_STATES,
-    class_name,
-    frozen_parts,
-    name_layers,
-    name_seeds,
-    part_states,
-    restore_parts,
-    sublayers,
-)
+from keras_attn.part_names import class_name, name_layers, name_seeds
+from keras_attn.part_states import PART_STATES, frozen_parts, part_states, restore_parts
+from keras_attn.sublayers import sublayers
 
 PACKAGE = "keras_attn"
 serialize = keras.saving.serialize_keras_object

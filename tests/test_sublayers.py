@@ -11,7 +11,8 @@ from catalogue_models import BLOCKS, MODELS, inputs_of, make
 from keras_attn import depth, layers, models
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.models.model import Model
-from keras_attn.sublayers import all_sublayers, freeze_parts, sublayers
+from keras_attn.part_states import freeze_parts
+from keras_attn.sublayers import all_sublayers, sublayers
 
 # Residuals with two norms each, a head tied to an embedding, a memory.
 FAST = ["residuals.SandwichNorm", "models.bert", "models.gtrxl"]

@@ -8,7 +8,8 @@ from keras import ops
 from keras_attn.compat.layer_weights import remove_weight
 from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.layers.low_rank import LowRankKernels
-from keras_attn.sublayers import attributes, name_weights
+from keras_attn.part_names import name_weights
+from keras_attn.sublayers import attributes
 
 
 def layers_by_path(model):

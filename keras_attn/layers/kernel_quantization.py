@@ -2,11 +2,12 @@
 
 import keras
 
-from keras_attn.compat.quantization import passes_filters
+from keras_attn.compat.quantization_filters import passes_filters
 from keras_attn.layers.lora import check_merged, forget_functions
 from keras_attn.ops.checks import check_choice, check_that
+from keras_attn.part_names import name_weights
 from keras_attn.quantized_kernels import RANGES, QuantizedKernels
-from keras_attn.sublayers import all_sublayers, name_weights
+from keras_attn.sublayers import all_sublayers
 
 
 def quantize_kernels(model, mode, filters=None):

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.initializers import MatrixInitializer
+from keras_attn.part_names import name_weights
 from keras_attn.quantized_kernels import QuantizedKernels
 from keras_attn.registry import KernelLayer
-from keras_attn.sublayers import name_weights
 
 
 class LowRankKernels(QuantizedKernels, KernelLayer):

@@ -9,8 +9,8 @@ from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_that
+from keras_attn.part_names import name_layers
 from keras_attn.patterns import LSH
-from keras_attn.sublayers import name_layers
 
 
 def check_layers(**layers):

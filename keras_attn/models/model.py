@@ -22,17 +22,11 @@ from keras_attn.layers.adapted_projections import merged_weights
 from keras_attn.layers.kernel_quantization import quantize_kernels
 from keras_attn.layers.lora import check_merged, checksum, checksums_differ
 from keras_attn.models.optional_inputs import OptionalInputs
+from keras_attn.part_names import name_layers, name_seeds
+from keras_attn.part_states import PART_STATES, part_states, quantized_parts, restore_parts
 from keras_attn.quantized_kernels import RANGES
 from keras_attn.registry import BuildsOptimizer, NumPyNumbers
-from keras_attn.sublayers import (
-    PART_STATES,
-    layers_in,
-    name_layers,
-    name_seeds,
-    part_states,
-    quantized_parts,
-    restore_parts,
-)
+from keras_attn.sublayers import layers_in
 
 
 class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):

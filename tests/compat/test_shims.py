@@ -14,7 +14,15 @@ import tensorflow as tf
 from keras import ops
 from keras.src.models import cloning
 
-from keras_attn.compat import keras_fit, keras_flags, op_registry, unallocated, variable_values
+from keras_attn.compat import (
+    default_methods,
+    keras_fit,
+    layer_flags,
+    op_registry,
+    unallocated,
+    variable_paths,
+    variable_values,
+)
 from keras_attn.compat.cloning import keep_ties
 from keras_attn.compat.distributed_dataset import set_num_batches
 from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
@@ -23,7 +31,7 @@ from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
 from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.compat.name_scopes import open_scopes
-from keras_attn.compat.quantization import passes_filters
+from keras_attn.compat.quantization_filters import passes_filters
 from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.compat.tensorflow_control_flow import has_gradient
 from keras_attn.compat.tensorflow_tracking import track_containers
@@ -55,26 +63,26 @@ def test_a_built_layer_gains_and_loses_a_weight():
 def test_a_layer_has_a_flag_weights_and_paths_of_its_own():
     inner = keras.layers.Dense(2)
     model = keras.Sequential([keras.Input((3,)), inner, keras.layers.BatchNormalization()])
-    message = "compat/keras_flags.py: a layer no longer has"
-    keras_flags.set_own_flag(model, False)
+    message = "compat/layer_flags.py: a layer no longer has"
+    layer_flags.set_own_flag(model, False)
     assert not model.trainable and inner.trainable, f"{message} a flag of its own"
-    assert keras_flags.freezable_variables(inner) == [inner.kernel, inner.bias], message
+    assert layer_flags.freezable_variables(inner) == [inner.kernel, inner.bias], message
     norm = model.layers[-1]
     weights = [norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance]
-    assert keras_flags.own_weights(norm) == weights, f"{message} weights of its own"
-    keras_flags.set_path(inner.kernel, "a/b")
-    assert inner.kernel.path == "a/b", "compat/keras_flags.py: a variable has another path"
+    assert layer_flags.own_weights(norm) == weights, f"{message} weights of its own"
+    variable_paths.set_path(inner.kernel, "a/b")
+    assert inner.kernel.path == "a/b", "compat/variable_paths.py: a variable has another path"
 
     class Doubled(keras.layers.Layer):
         def call(self, x):
             return keras.ops.concatenate([x, x])
 
-        @keras_flags.is_default
+        @default_methods.is_default
         def compute_output_shape(self, shape):
             raise AssertionError
 
     shape = Doubled()(keras.Input((3,), batch_size=2)).shape
-    assert shape == (4, 3), "compat/keras_flags.py: Keras asks a default method for the shape"
+    assert shape == (4, 3), "compat/default_methods.py: Keras asks a default method for the shape"
 
 
 def test_keras_clones_models_by_the_replaced_function():
@@ -98,7 +106,9 @@ def test_keras_clones_models_by_the_replaced_function():
 def test_filters_choose_the_layers_to_quantize():
     layer = keras.layers.Dense(2, name="first")
     for filters, passes in [(None, True), ("fir", True), (["x"], False), (lambda x: False, False)]:
-        assert passes_filters(layer, filters) == passes, "compat/quantization.py: other filters"
+        assert passes_filters(layer, filters) == passes, (
+            "compat/quantization_filters.py: other filters"
+        )
 
 
 def test_checkpoints_of_tensorflow_hold_layers_in_lists(tmp_path):

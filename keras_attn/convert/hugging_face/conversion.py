@@ -14,7 +14,8 @@ from keras_attn.convert.hugging_face.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.ops.checks import check_paths, check_that
-from keras_attn.sublayers import PART_STATES, attributes
+from keras_attn.part_states import PART_STATES
+from keras_attn.sublayers import attributes
 
 # By `model_type`.
 FAMILIES = {
