@@ -144,7 +144,7 @@ def test_text_becomes_tokens_and_back(model):
     steps = export.SegmentSteps(model, text.Characters("abcdefghijklm"))
     outputs = steps.tokenize(["", "bad", "ax"])
     assert outputs["lengths"].numpy().tolist() == [0, 3, 2]
-    assert outputs["token_ids"].numpy().tolist() == [[0, 0, 0, 0], [5, 4, 7, 0], [4, 1, 0, 0]]
+    assert outputs["token_ids"].numpy().tolist() == [[0, 0, 0], [5, 4, 7], [4, 1, 0]]
     texts = steps.detokenize([[5, 4, 3, 7], [4, 0, 0, 0]])["text"]  # 3 ends a text
     assert texts.numpy().tolist() == [b"bad", b"a"]
     assert sorted(steps.signatures) == [

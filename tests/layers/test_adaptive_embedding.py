@@ -37,14 +37,12 @@ def test_div_val_of_one_equals_a_token_embedding():
     plain.build()
     plain.table.assign(np.concatenate([oracles.numpy_of(table) for table in layer.tables]))
     np.testing.assert_array_equal(layer(IDS), plain(IDS))
-    from_the_end = np.array([[-1, -V, 3]])
     for embedding in (layer, plain):
         for outside in (V, -1):
             with pytest.raises(ValueError, match="token_ids.*vocabulary"):
                 embedding(np.array([[1, outside]]))
     in_graphs = [tf.function(embedding) for embedding in (layer, plain)]
-    np.testing.assert_array_equal(*[graph(from_the_end) for graph in in_graphs])
-    for beyond in (V, -V - 1):
+    for beyond in (V, -1, -V - 1):
         for graph in in_graphs:
             with pytest.raises(tf.errors.InvalidArgumentError, match="is not in"):
                 graph(np.array([[1, beyond]]))
