@@ -83,6 +83,6 @@ def check_not_quantized(model):
     if parts:
         path, options = next(iter(parts.items()))
         raise ValueError(
-            "`model` must have its weights in floats: write it before `model.quantize`. "
+            "`model` must have its weights in floats: do this before `model.quantize`. "
             f"Received: {len(parts)} quantized layers, as {path!r} in {options['mode']}."
         )

@@ -250,12 +250,17 @@ def _complete_build(layer, build):
 
     @functools.wraps(build)
     def build_parts(*args, **kwargs):
-        name_layers(sublayers(layer))
+        parts_before = sublayers(layer)
+        name_layers(parts_before)
         states, flags = layer._pending_states or ({}, None)
         if states and frozen_parts(layer) != flags:  # somebody has set others since
             states = {name: states[name] for name in states if name != "frozen"}
         build(*args, **kwargs)
         name_seeds(layer)
+        if not layer.trainable:  # Keras has frozen the parts that there were
+            known = set(map(id, parts_before.values()))
+            for part in sublayers(layer).values():
+                part.trainable = part.trainable and id(part) in known
         track_containers(layer)
         if states:
             restore_parts(layer, states)

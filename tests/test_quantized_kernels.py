@@ -94,7 +94,7 @@ def test_conversions_and_adapters_need_floats(tmp_path):
     model.quantize("int8")
     with pytest.raises(ValueError, match="before `model.quantize`. Received: 3 quantized layers"):
         convert.to_hugging_face(model, tmp_path / "folder")
-    with pytest.raises(ValueError, match="The model has none"):
+    with pytest.raises(ValueError, match="before `model.quantize`. Received: 3 quantized layers"):
         layers.add_lora(model, 2)
     with pytest.raises(ValueError, match="`mode` must be one of 'int8', 'int4'"):
         layers.quantize_kernels(model, "float8")

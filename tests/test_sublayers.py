@@ -104,6 +104,40 @@ def test_a_frozen_twin_leaves_the_other_trainable_and_bits_as_they_are(tmp_path)
     ).any()
 
 
+def own(layer):
+    inputs = keras.Input((5, 6))
+    return keras.Model(inputs, layer(inputs))
+
+
+def block():
+    return layers.TransformerBlock(layers.MultiHeadAttention(2, 3), layers.FeedForward(7))
+
+
+def test_layers_that_keep_their_own_configuration_keep_their_flags():
+    for layer in (depth.ACT(block(), 2), depth.Recurrent(block(), 2), depth.Stack([block()])):
+        model = own(layer)
+        layer.trainable = False
+        for other in (type(model).from_config(model.get_config()), keras.models.clone_model(model)):
+            assert not other.trainable_variables, type(layer).__name__
+
+
+def test_a_layer_that_is_frozen_before_it_is_built_stays_frozen():
+    for layer in (layers.FeedForward(7), layers.GatedFeedForward(7), depth.Stack([block()])):
+        layer.trainable = False
+        assert not own(layer).trainable_variables, type(layer).__name__
+    partly = block()
+    partly.feed_forward.trainable = False
+    assert len(own(partly).trainable_variables) == 8 + 2 * 2
+
+
+def test_flags_of_layers_with_adapters_hold_after_the_merge():
+    model = models.gpt(13, num_layers=2, num_heads=2, hidden_dim=6, intermediate_dim=11)
+    layers.add_lora(model, 2)
+    model.depth.blocks[0].trainable = False
+    layers.merge_lora(model)
+    assert len(model.trainable_variables) == len(model.weights) - len(model.depth.blocks[0].weights)
+
+
 def test_flags_of_an_unknown_part_are_refused():
     layer = layers.FeedForward(5)
     layer.build((2, 3))

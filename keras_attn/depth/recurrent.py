@@ -85,4 +85,4 @@ class Recurrent(Stack):
 
     # Those of `Stack` hold a list of blocks.
     __repr__ = registry.Configurable.__repr__
-    get_config = registry.Configurable.get_config
+    get_config = registry.Composite.get_config

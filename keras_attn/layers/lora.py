@@ -8,10 +8,13 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend.replicas import model_scope
+from keras_attn.compat.layer_flags import own_weights
 from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import adapted, matching, projections
 from keras_attn.ops.checks import check_paths, check_positive, check_sizes, check_that
+from keras_attn.quantized_kernels import check_not_quantized
+from keras_attn.sublayers import all_sublayers
 
 # Relative to a weight's norm: loading may change a weight's precision only.
 WEIGHTS_DIFFER = 1e-2
@@ -69,6 +72,8 @@ def add_lora(model, rank, targets=("query", "value"), alpha=None):
     check_positive(alpha=alpha)
     targets = [targets] if isinstance(targets, str) else list(targets)
     check_that(targets, "names of projections", targets=targets)
+    if not projections(model):
+        check_not_quantized(model)
     chosen = matching(model, targets)
     add_adapters(model, {projection: (rank, alpha) for projection in chosen.values()})
     return list(chosen)
@@ -105,9 +110,10 @@ def merge_lora(model):
     adapters = adapters_of(model)
     for projection in adapters.values():
         projection.merge()
-    for weight in model.weights:
-        if getattr(weight, "is_frozen_by_adapters", False):
-            weight.is_frozen_by_adapters, weight.trainable = False, True
+    for layer in all_sublayers(model).values():
+        for weight in own_weights(layer):
+            if getattr(weight, "is_frozen_by_adapters", False):
+                weight.is_frozen_by_adapters, weight.trainable = False, layer.trainable
     forget_functions(model)
     return list(adapters)
 

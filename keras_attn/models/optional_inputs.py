@@ -27,7 +27,19 @@ class OptionalInputs:
         # Training on JAX calls this without `__call__`.
         return super().call(self.complete_inputs(inputs), training=training, mask=mask)
 
+    def compute_output_shape(self, input_shape):
+        """Return the shapes of the outputs for those of the inputs, a dict or of the only one."""
+        if not isinstance(self.input, dict):
+            return super().compute_output_shape(input_shape)
+        shapes = input_shape
+        if not isinstance(input_shape, dict):
+            shapes = {self._only_input: input_shape}
+        inputs = {name: keras.KerasTensor(x, self.input[name].dtype) for name, x in shapes.items()}
+        spec = self.compute_output_spec(inputs)
+        return keras.tree.map_structure(lambda x: x.shape, spec)
+
     def compute_output_spec(self, inputs, training=None, mask=None):
+        inputs = self.complete_inputs(inputs)
         if isinstance(inputs, dict) and any(x is None for x in inputs.values()):
             # Keras asks an absent input for its shape: trace the call.
             return keras.Operation.compute_output_spec(self, inputs, training=training, mask=mask)

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn.backend.loop_invariants import in_loop_invariants
 from keras_attn.backend.operations import is_symbolic, require
+from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.ops.checks import check_ids, check_integers
 
 LEAST, MOST = -(2**31), 2**31 - 1
@@ -33,7 +34,9 @@ def row_ids(ids, name, count):
 
     Ids outside [0, count) are an error where they have values; in a graph `take_rows` fails.
     """
-    check_integers(ids, name)
+    # Keras infers the shapes of a model of one's own from floats when it loads its weights.
+    if not (is_symbolic(ids) and in_stateless_scope()):
+        check_integers(ids, name)
     check_ids(ids, name, count)
     return ops.cast(narrow(ids), "int32")
 

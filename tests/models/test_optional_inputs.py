@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import models
+from keras_attn import layers, models
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 11}
 IDS = np.array([[5, 7, 3, 11, 2]])
@@ -51,3 +51,28 @@ def test_a_backbone_of_an_own_model_needs_no_segments(build, tmp_path):
     np.testing.assert_allclose(
         backbone({"token_ids": IDS}), backbone({"token_ids": IDS, "segment_ids": 0 * IDS})
     )
+
+
+def test_shapes_of_models_and_models_of_each_of_several():
+    bert = models.bert(13, **SIZES)
+    assert bert.compute_output_shape((3, 5)) == (3, 5, 13)
+    assert bert.compute_output_shape({"token_ids": (None, 5)}) == (None, 5, 13)
+    ids = keras.Input((3, 5), dtype="int32")
+    assert keras.layers.TimeDistributed(bert)(ids).shape == (None, 3, 5, 13)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Subclassed(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding, self.dense = layers.TokenEmbedding(13, 6), keras.layers.Dense(2)
+
+    def call(self, ids):
+        return self.dense(self.embedding(ids))
+
+
+def test_a_subclassed_model_of_token_ids_is_loaded_with_its_weights(tmp_path):
+    model = Subclassed()
+    outputs = model(IDS)
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_allclose(keras.models.load_model(tmp_path / "model.keras")(IDS), outputs)
