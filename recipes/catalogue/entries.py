@@ -37,7 +37,7 @@ NOT_VALUES = {
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
-    *("models.TrajectoryModel", "models.create", "models.presets"),
+    *("models.Part", "models.TrajectoryModel", "models.create", "models.presets"),
     *("generation.allow_texts", "testing.Defect", "testing.Report"),
 }
 _HEADING = re.compile(
