@@ -62,7 +62,7 @@ def test_shapes_of_models_and_models_of_each_of_several():
 
 
 @keras.saving.register_keras_serializable("tests")
-class Subclassed(keras.Model):
+class TokenClassifier(keras.Model):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.embedding, self.dense = layers.TokenEmbedding(13, 6), keras.layers.Dense(2)
@@ -72,7 +72,7 @@ class Subclassed(keras.Model):
 
 
 def test_a_subclassed_model_of_token_ids_is_loaded_with_its_weights(tmp_path):
-    model = Subclassed()
+    model = TokenClassifier()
     outputs = model(IDS)
     model.save(tmp_path / "model.keras")
     np.testing.assert_allclose(keras.models.load_model(tmp_path / "model.keras")(IDS), outputs)
