@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.slow, needs_jax]
 
 HERE = Path(__file__).resolve().parent
 # Weights of Keras's own layers that stand for a user's.
-OF_THE_USER = ("cell/cell/", "layer_normalization")
+OF_THE_USER = ("cell/cell/", "norm/gamma", "norm/beta", "layer_normalization")
 
 
 @pytest.fixture(scope="module")
