@@ -7,8 +7,7 @@ import re
 
 import keras
 
-from keras_attn.compat.layer_flags import own_weights
-from keras_attn.compat.variable_paths import set_path
+from keras_attn.compat.layer_variables import own_weights, set_path
 from keras_attn.sublayers import all_sublayers
 
 

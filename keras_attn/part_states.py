@@ -6,7 +6,7 @@ a configuration: it would come back trainable and in floats.
 
 import keras
 
-from keras_attn.compat.layer_flags import freezable_variables, set_own_flag
+from keras_attn.compat.layer_variables import freezable_variables, set_own_flag
 from keras_attn.part_names import name_weights
 from keras_attn.sublayers import all_sublayers
 

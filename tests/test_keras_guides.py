@@ -1,4 +1,4 @@
-"""What the guides of Keras do with layers, done with ours in the place of Keras's.
+"""The examples of Keras's guides run with our layers.
 
 https://keras.io/guides: the functional API, subclassing, transfer learning, saving, masks, custom
 training steps and loops, wrappers, mixed precision and quantization.

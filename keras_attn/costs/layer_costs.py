@@ -182,8 +182,9 @@ def _is_of_users(kind):
 def reach_of(patterns, length, sequential_operations):
     """Return the `Reach` of self-attention layers with these patterns, in their order."""
     rows = sorted({0, length // 2, length - 1})
-    fields, paths = zip(*(_follow(patterns, row, length) for row in rows), strict=True)
-    return Reach(max(fields), max(paths), sequential_operations)
+    reaches = [_follow(patterns, row, length) for row in rows]
+    field, path = max(field for field, _ in reaches), max(path for _, path in reaches)
+    return Reach(field, path, sequential_operations)
 
 
 def _follow(patterns, row, length):
@@ -215,7 +216,7 @@ def _follow(patterns, row, length):
 def _mark_keys(pattern, queries, seen):
     """Mark as `seen` the keys to which some of the queries attend, and return the new ones."""
     chunks = np.array_split(queries, -(-len(queries) // QUERIES_AT_ONCE))
-    found = []
+    new_keys = []
     # Queries at both ends first: of a window they reach all keys that are new.
     for chunk in (chunks[0], *chunks[:0:-1]):
         keys = keys_in_reach(pattern, chunk[0], chunk[-1], len(seen))
@@ -224,8 +225,8 @@ def _mark_keys(pattern, queries, seen):
         if len(keys) and not (pattern.simple_rule or is_window):
             keys = keys[allowed_pairs(pattern, chunk, keys).any(axis=0)]
         seen[keys] = True
-        found.append(keys)
-    return np.concatenate(found)
+        new_keys.append(keys)
+    return np.concatenate(new_keys)
 
 
 def keys_in_reach(pattern, first, last, num_keys):

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend.replicas import model_scope
-from keras_attn.compat.layer_flags import own_weights
+from keras_attn.compat.layer_variables import own_weights
 from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.files import atomic_file
 from keras_attn.layers.adapted_projections import adapted, matching, projections

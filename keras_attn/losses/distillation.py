@@ -97,9 +97,9 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
         loss = super().compute_loss(x, y, y_pred.student, sample_weight, training)
         divergence = ops.cast(self._divergence(y, y_pred, sample_weight), loss.dtype)
         # The loss of Keras holds those that the layers of both models add.
-        of_both, of_student = (ops.cast(x, loss.dtype) for x in (_total(self.losses), y_pred.added))
-        kept = 1 - self.weight
-        return kept * (loss - of_both) + self.weight * divergence + of_student
+        label_loss = loss - ops.cast(_total(self.losses), loss.dtype)
+        added = ops.cast(y_pred.added, loss.dtype)
+        return (1 - self.weight) * label_loss + self.weight * divergence + added
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         if isinstance(y_pred, Logits):
@@ -124,6 +124,8 @@ class Distillation(Configurable, BuildsOptimizer, keras.Model):
 
 def _total(losses):
     """Return the sum of added losses, as a replica counts them."""
-    dtype = keras.backend.result_type(*(loss.dtype for loss in losses), "float32")
-    total = sum((ops.sum(ops.cast(loss, dtype)) for loss in losses), ops.zeros((), dtype))
+    dtype = keras.config.floatx()  # of Keras's sum of all losses
+    total = ops.zeros((), dtype)
+    for loss in losses:
+        total = total + ops.sum(ops.cast(loss, dtype))
     return total / num_replicas()

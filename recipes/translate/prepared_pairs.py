@@ -75,5 +75,6 @@ class PreparedPairs:
         tokenizer = self._manifest.load_tokenizer(self._directory)
         for start in range(0, len(self.documents), _PAIRS):
             block = range(start, min(start + _PAIRS, len(self.documents)))
-            sides = zip(*(self.documents[index] for index in block), strict=True)
+            pairs = [self.documents[index] for index in block]
+            sides = zip(*pairs, strict=True)
             yield from zip(*(tokenizer.decode_as_strings([*side]) for side in sides), strict=True)

@@ -17,10 +17,9 @@ from keras.src.models import cloning
 from keras_attn.compat import (
     default_methods,
     keras_fit,
-    layer_flags,
+    layer_variables,
     op_registry,
     unallocated,
-    variable_paths,
     variable_values,
 )
 from keras_attn.compat.cloning import keep_ties
@@ -63,15 +62,15 @@ def test_a_built_layer_gains_and_loses_a_weight():
 def test_a_layer_has_a_flag_weights_and_paths_of_its_own():
     inner = keras.layers.Dense(2)
     model = keras.Sequential([keras.Input((3,)), inner, keras.layers.BatchNormalization()])
-    message = "compat/layer_flags.py: a layer no longer has"
-    layer_flags.set_own_flag(model, False)
+    message = "compat/layer_variables.py: a layer no longer has"
+    layer_variables.set_own_flag(model, False)
     assert not model.trainable and inner.trainable, f"{message} a flag of its own"
-    assert layer_flags.freezable_variables(inner) == [inner.kernel, inner.bias], message
+    assert layer_variables.freezable_variables(inner) == [inner.kernel, inner.bias], message
     norm = model.layers[-1]
     weights = [norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance]
-    assert layer_flags.own_weights(norm) == weights, f"{message} weights of its own"
-    variable_paths.set_path(inner.kernel, "a/b")
-    assert inner.kernel.path == "a/b", "compat/variable_paths.py: a variable has another path"
+    assert layer_variables.own_weights(norm) == weights, f"{message} weights of its own"
+    layer_variables.set_path(inner.kernel, "a/b")
+    assert inner.kernel.path == "a/b", "compat/layer_variables.py: a variable has another path"
 
     class Doubled(keras.layers.Layer):
         def call(self, x):

@@ -75,7 +75,7 @@ def test_two_devices_train_as_one(results, case):
 
 
 def test_the_loss_of_unequal_parts_is_that_of_one_device(results):
-    """Of data of Keras, whose last batch has one row, with losses that layers add."""
+    """Keras's data has a last batch of one row, and layers of the model add losses."""
     (alone,), (together,) = results["none"], results["mirrored"]
     np.testing.assert_allclose(together["odd"], alone["odd"], rtol=1e-5)
 

@@ -113,7 +113,7 @@ def test_tokens_are_forced_at_the_ends(model, arguments):
 
 @pytest.mark.parametrize("model, size", [(SOURCES, 1), (MODEL, 2)])
 def test_no_sequence_of_tokens_repeats(model, size):
-    """Of models without a prompt the token before the first one may count."""
+    """A model without a prompt may count the token before its first one."""
 
     def changed(row, tokens):
         before = [token for token in PROMPTS[row] if token] if model.reads_prompt else [BOS]

@@ -106,7 +106,7 @@ class Manager:
 
 @pytest.mark.parametrize("action", ["predict", "stream"])
 def test_bodies_that_do_not_arrive_keep_no_request_out(action):
-    """Of one thread and one waiting request."""
+    """The server has one thread and lets one request wait."""
     api = RestApi(Manager(), 1, Limits(max_waiting_requests=1), 0)
     with running(api) as (address, _), contextlib.ExitStack() as stack:
         for _ in range(7):

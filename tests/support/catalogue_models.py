@@ -41,14 +41,14 @@ def causal_model(depth_=None, position="sinusoidal", memory=None, head=None):
     return models.CausalLanguageModel(embedding, depth_, position, memory, head=head)
 
 
-def masked_model(block):
+def masked_model(*blocks):
     embedding = layers.TokenEmbedding(V, D)
     return models.MaskedLanguageModel(
         embedding,
         "sinusoidal",
         layers.SegmentEmbedding(2),
         keras.layers.LayerNormalization(),
-        depth.Stack([block], name="encoder"),
+        depth.Stack(blocks, name="encoder"),
         layers.MaskedTokenHead(embedding),
     )
 
@@ -266,6 +266,15 @@ def make(name):
         return masked_model(made)
     position = None if name == "positions.Rotary" else "sinusoidal"
     return causal_model(depth.Stack([made]), position)
+
+
+def make_all_blocks(is_causal):
+    """Return one model with a block of each value that is part of a block, causal or not."""
+    blocks = [make_block() for make_block in BLOCKS.values()]
+    blocks = [each for each in blocks if bool(each.attention.pattern.causal) == is_causal]
+    if is_causal:
+        return causal_model(depth.Stack(blocks))
+    return masked_model(*blocks)
 
 
 def token_ids(seed=0):

@@ -1,4 +1,4 @@
-"""What TensorFlow alone does says so in one sentence at the call."""
+"""Calls that need TensorFlow raise one sentence on torch."""
 
 import os
 import subprocess
