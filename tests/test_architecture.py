@@ -51,6 +51,15 @@ BASES = {
     "ScoreLayer",
 }
 NOT_FROM_PAPERS = {"get", "create", "presets", *BASES}
+# Packages whose code no exported graph of numbers contains.
+OUTSIDE_OF_GRAPHS = {"convert", "initializers", "testing", "text", "viz"}
+# Indices with `None` elsewhere that are of no tensor: a dict's key and NumPy arrays.
+INDEXED_WITH_NONE = {
+    "arrays[None]",
+    "np.abs(rows).argmax(axis=1)[:, None]",
+    "ops.convert_to_numpy(lengths)[:, None]",
+    "self.blocks()[..., None]",
+}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -119,6 +128,20 @@ def test_library_modules_import_only_keras_and_numpy():
             if backend not in required and not is_dispatched:
                 forbidden.append(f"{name_of(path)}:{line}: {name}")
     assert forbidden == []
+
+
+def test_graphs_insert_axes_by_expand_dims():
+    """An index with `None` of a tensor of two unknown sizes converts neither to LiteRT nor ONNX."""
+    found = set()
+    for path in LIBRARY:
+        if package_of(path) in OUTSIDE_OF_GRAPHS:
+            continue
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.Subscript):
+                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                if any(ast.unparse(part) in ("None", "np.newaxis", "tf.newaxis") for part in parts):
+                    found.add(ast.unparse(node))
+    assert found == INDEXED_WITH_NONE
 
 
 def test_public_names_cite_their_paper():

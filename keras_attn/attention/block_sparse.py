@@ -39,7 +39,7 @@ class BlockSparse(Plan):
         first_block, group, groups = self._cut_into_tiles(inputs)
         blocks = first_block + ops.arange(groups * group, dtype="int32")
         blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
-        i = ops.take(ops.convert_to_tensor(starts[:-1], "int32"), blocks)[:, None]
+        i = ops.expand_dims(ops.take(ops.convert_to_tensor(starts[:-1], "int32"), blocks), 1)
         i = i + ops.arange(width, dtype="int32")  # (blocks, W)
         j = ops.take(ops.convert_to_tensor(keys, "int32"), blocks, axis=0)  # (blocks, K)
         j = ops.where(j < num_keys, j, -1)
@@ -56,9 +56,9 @@ class BlockSparse(Plan):
 
         def cut(query, key, value, i, j, *real):
             i, j = (
-                flat(x[..., None, None, None])[..., 0] for x in (i, j)
+                flat(ops.expand_dims(x, (-3, -2, -1)))[..., 0] for x in (i, j)
             )  # (group * B, 1, W or K)
-            pairs = i[..., None], j[..., None, :]
+            pairs = ops.expand_dims(i, -1), ops.expand_dims(j, -2)
             masks = [ops.swapaxes(flat(x), -1, -2) for x in real]
             if inputs.mask_fn is not None:
                 masks.append(inputs.mask_fn(*pairs))
@@ -71,7 +71,7 @@ class BlockSparse(Plan):
         tiles += [gather(x, key_indices) for x in (inputs.key, inputs.value)]
         tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
         if inputs.key_mask is not None:
-            tiles.append(gather(inputs.key_mask[..., None], key_indices))
+            tiles.append(gather(ops.expand_dims(inputs.key_mask, -1), key_indices))
         places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
 
         def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)

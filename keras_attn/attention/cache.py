@@ -63,7 +63,11 @@ def write_slots(buffer, update, index, many_slots=256, sinks=0):
         length = written
     batch, num_heads = sizes(buffer)[:2]
     rows, heads, slots = (ops.arange(n, dtype="int32") for n in (batch, num_heads, length))
-    indices = rows[:, None, None], heads[:, None], _slots_of(index + slots, num_slots, sinks)
+    indices = (
+        ops.expand_dims(rows, (1, 2)),
+        ops.expand_dims(heads, 1),
+        _slots_of(index + slots, num_slots, sinks),
+    )
     indices = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in indices]
     update = ops.reshape(update, (-1, update.shape[-1]))
     return ops.scatter_update(buffer, ops.stack(indices, axis=-1), update)
@@ -74,11 +78,11 @@ def _rebuild_slots(buffer, update, index, sinks):
     num_slots = buffer.shape[2] or size(buffer, 2)
     if update.shape[2] == 1:
         is_new = ops.arange(num_slots, dtype="int32") == _slots_of(index, num_slots, sinks)
-        return ops.where(is_new[:, None], update, buffer)  # (B, N, M, H)
+        return ops.where(ops.expand_dims(is_new, 1), update, buffer)  # (B, N, M, H)
     length = size(update, 2)
     offset = ring_positions(num_slots, index + length, sinks) - index  # below 0: written before
     spread = ops.take(update, ops.clip(offset, 0, length - 1), axis=2)  # (B, N, M, H)
-    return ops.where((offset >= 0)[:, None], spread, buffer)
+    return ops.where(ops.expand_dims(offset >= 0, 1), spread, buffer)
 
 
 def add_slots(buffer, update, index, sinks=0):

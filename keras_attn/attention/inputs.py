@@ -64,7 +64,9 @@ def positions_by_head(positions):
     """Return any positions (T,), (B, T) or (B or 1, N or 1, T) as int32 of the last shape."""
     positions = positions_tensor(positions)
     rank = len(positions.shape)
-    return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions
+    if rank == 1:
+        return ops.expand_dims(positions, (0, 1))
+    return ops.expand_dims(positions, 1) if rank == 2 else positions
 
 
 def first_positions(positions, length):
@@ -225,7 +227,7 @@ class AttentionInputs:
 
     def positions_of_keys(self):
         """Return the positions (B or 1, N or 1, S, 1) of the keys."""
-        return positions_by_head(self.key_positions)[..., None]
+        return ops.expand_dims(positions_by_head(self.key_positions), -1)
 
     def real_keys(self):
         """Return a bool (B or 1, N or 1, S), False for padding; None if all keys are real."""
@@ -237,10 +239,10 @@ class AttentionInputs:
         In packed rows it is the keys' numbers of documents: a pair is allowed if both are equal.
         """
         if self.documents is not None:
-            return self.documents.keys[..., None]
+            return ops.expand_dims(self.documents.keys, -1)
         if self.key_mask is None:
             return ops.ones((1, 1, size(self.key, 2), 1), dtype="bool")
-        return self.key_mask[..., None]
+        return ops.expand_dims(self.key_mask, -1)
 
     def with_key_marks(self, marks, query_documents=None):
         """Return the inputs with `key_marks` of other keys, (B or 1, N or 1, S).
@@ -260,11 +262,11 @@ class AttentionInputs:
         """
         keys = None
         if self.documents is not None:
-            keys = ops.equal(self.documents.queries, self.documents.keys[:, :, None])
+            keys = ops.equal(self.documents.queries, ops.expand_dims(self.documents.keys, 2))
         elif self.key_mask is not None and loop_scope.values is None:
-            keys = self.key_mask[:, :, None]
+            keys = ops.expand_dims(self.key_mask, 2)
         elif self.key_mask is not None:
-            keys = loop_invariant(self.key_mask, "pairs", lambda: self.key_mask[:, :, None])
+            keys = loop_invariant(self.key_mask, "pairs", lambda: ops.expand_dims(self.key_mask, 2))
         return combine_masks(mask, keys, self.attention_mask)
 
     def dropout(self, seed):
@@ -360,8 +362,8 @@ def spread_padding_mask(mask, batch, num_keys, name="padding_mask"):
         return None
     checked = check_mask(mask, name, (batch, num_keys))
     if loop_scope.values is None:
-        return checked[:, None, :]
-    return loop_invariant(mask, "spread", lambda: checked[:, None, :])
+        return ops.expand_dims(checked, 1)
+    return loop_invariant(mask, "spread", lambda: ops.expand_dims(checked, 1))
 
 
 def spread_attention_mask(mask, batch, num_heads, length, num_keys):
@@ -372,8 +374,8 @@ def spread_attention_mask(mask, batch, num_heads, length, num_keys):
     shapes = pairs, (batch, *pairs), (batch, num_heads, *pairs)
     mask = check_mask(mask, "attention_mask", *shapes)
     if len(mask.shape) == 2:
-        return mask[None, None]
-    return mask[:, None] if len(mask.shape) == 3 else mask
+        return ops.expand_dims(mask, (0, 1))
+    return ops.expand_dims(mask, 1) if len(mask.shape) == 3 else mask
 
 
 def masks_of_call(call, view, query, key):
@@ -384,7 +386,7 @@ def masks_of_call(call, view, query, key):
     """
     masks, slots = call.masks, None
     if view is not None and view.slot_mask is not None:
-        slots = view.slot_mask[None, None, None]
+        slots = ops.expand_dims(view.slot_mask, (0, 1, 2))
     if all(mask is None for mask in masks.values()):
         return None, slots
     if view is not None:

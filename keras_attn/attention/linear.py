@@ -70,7 +70,7 @@ def _features_and_values(inputs):
     """Return features (B, N, S, M), zero for padding, and values with a one (B, N, S, Hv + 1)."""
     key = inputs.score.key_features(inputs.key)
     if inputs.key_mask is not None:
-        key = key * ops.cast(inputs.key_mask[..., None], key.dtype)
+        key = key * ops.cast(ops.expand_dims(inputs.key_mask, -1), key.dtype)
     value = ops.cast(at_least_float32(inputs.value), key.dtype)
     return key, ops.pad(value, [(0, 0), (0, 0), (0, 0), (0, 1)], constant_values=1.0)
 
@@ -96,7 +96,7 @@ def _causal_totals(query, key, value, sums, chunk):
     totals = ops.matmul(ops.multiply(products, np.tri(chunk, dtype="float32")), value)
     if sums is not None or not isinstance(count, int) or count > 1:
         chunks = _outer_products(key, value)  # (B, N, count, M, Hv + 1)
-        first = ops.zeros_like(chunks[:, :, :1]) if sums is None else sums[:, :, None]
+        first = ops.zeros_like(chunks[:, :, :1]) if sums is None else ops.expand_dims(sums, 2)
         # Shift before the cumulative sum: its rounding must not depend on later keys.
         earlier = ops.concatenate([first, slice_axis(chunks, 0, count - 1, axis=2)], axis=2)
         totals = totals + ops.matmul(query, ops.cumsum(earlier, axis=2))

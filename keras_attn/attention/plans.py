@@ -174,7 +174,7 @@ def attend_tiles(
         return (output, log_sum) if log_weight else (output,)
 
     if tiles[0].shape[0] == 1:
-        results = [x[None] for x in compute(*[x[0] for x in tiles], *keys, *weights)]
+        results = [ops.expand_dims(x, 0) for x in compute(*[x[0] for x in tiles], *keys, *weights)]
     else:
         dtype = keras.backend.standardize_dtype(inputs.value.dtype)
         dtypes = [dtype, "float64" if dtype == "float64" else "float32"][: 1 + log_weight]
@@ -263,8 +263,8 @@ class Chunked(Plan):
             near = i[..., 0]
             if is_ordered:
                 near = PositionRange(i[0, 0, 0, 0], chunk, query_positions.step)
-            j = positions_by_head(positions)[:, :, None, :]
-            real = None if marks is None else marks[:, :, None, :]
+            j = ops.expand_dims(positions_by_head(positions), 2)
+            real = None if marks is None else ops.expand_dims(marks, 2)
             if documents is not None:
                 *extras, document = extras
                 i, j, real = pairs_in_documents(i, j, document, real)
@@ -280,7 +280,7 @@ class Chunked(Plan):
             # The table of distances covers the queries that fill the last chunk too.
             query_positions = first_positions(query_positions, count * chunk)
         distances = distances_between(query_positions, key_positions)
-        i = positions_by_head(query_positions)[..., None]
+        i = ops.expand_dims(positions_by_head(query_positions), -1)
         queries = [inputs.query, i, *self.extras]
         if documents is not None:
             queries.append(documents.queries)
@@ -412,7 +412,7 @@ def replace_first_queries(x, rows, positions, count):
 
     `rows` (B, N, t, H) are of the first t queries, and `positions` are theirs.
     """
-    is_first = positions_by_head(positions)[..., None] < count
+    is_first = ops.expand_dims(positions_by_head(positions), -1) < count
     length = size(rows, 2)
     rows = ops.where(is_first, rows, slice_axis(x, 0, length, axis=2))
     rest = slice_axis(x, length, size(x, 2) - length, axis=2)
@@ -458,8 +458,8 @@ class BlockLocal(Plan):
         pairs = None
         if self.repeats:
             first = self.before * block
-            i, j = ops.arange(block)[:, None] + first, ops.arange(layout.window)[None]
-            pairs = self.mask_mod(i, j)
+            i, j = first + ops.arange(block), ops.arange(layout.window)
+            pairs = self.mask_mod(ops.expand_dims(i, 1), ops.expand_dims(j, 0))
         is_same_in_all = self.repeats and inputs.mask_fn is None
         never_empty = is_same_in_all and inputs.real_keys() is None
         needs_positions = not (is_same_in_all and near and self.bias is None)
@@ -469,7 +469,7 @@ class BlockLocal(Plan):
         if documents is not None:
             queries.insert(1, documents.queries)
         if needs_positions:
-            queries.append(positions_by_head(inputs.query_positions)[..., None])
+            queries.append(ops.expand_dims(positions_by_head(inputs.query_positions), -1))
             keys.append(inputs.positions_of_keys())
         num_queries = len(queries)
 

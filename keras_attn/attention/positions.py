@@ -23,7 +23,7 @@ def slots_at_distance(
     (B, 1, M, D), and `index`; the others are as an attention layer of one head gets them.
     """
     cache = {"key": cache["inputs"], "index": cache["index"]}
-    heads = x[:, None]
+    heads = ops.expand_dims(x, 1)
     positions = query_positions, key_positions
     resolved = inputs.resolve_positions(heads, heads, cache, positions)
     queries = positions_tensor(resolved.query)
@@ -37,7 +37,9 @@ def slots_at_distance(
     allowed = None if allowed is None else allowed[:, 0]
 
     def find(distance):
-        is_there = ops.equal(key_positions[..., None, :], queries[..., None] - distance)
+        is_there = ops.equal(
+            ops.expand_dims(key_positions, -2), ops.expand_dims(queries, -1) - distance
+        )
         return combine_masks(is_there, real, allowed)
 
     return find

@@ -54,8 +54,8 @@ def same_segment(segment_ids, others):
 
     `segment_ids` (B, T) of the queries and `others` (B, S) of the keys are int32; 0 is padding.
     """
-    segment_ids = segment_ids[:, :, None]
-    return ops.logical_and(ops.equal(segment_ids, others[:, None, :]), segment_ids > 0)
+    segment_ids = ops.expand_dims(segment_ids, 2)
+    return ops.logical_and(ops.equal(segment_ids, ops.expand_dims(others, 1)), segment_ids > 0)
 
 
 def find_documents(segment_ids):
@@ -138,10 +138,10 @@ class Segments:
 
     def restrict(self, inputs):
         """Return `AttentionInputs` by which queries attend to keys of their own document."""
-        keys = self.keys[:, None]  # (B, 1, S)
+        keys = ops.expand_dims(self.keys, 1)  # (B, 1, S)
         if inputs.key_mask is not None:
             keys = ops.where(inputs.key_mask, keys, 0)
-        queries = ops.where(self.queries > 0, self.queries, -1)[:, None, :, None]
+        queries = ops.expand_dims(ops.where(self.queries > 0, self.queries, -1), (1, 3))
         return inputs.replace(key_mask=None, documents=Documents(queries, keys))
 
 

@@ -46,7 +46,7 @@ def share_of_keys(log_weight, sinks):
     It is the share of the keys when `merge_by_logsumexp` merges their output with that of a sink,
     which is zero. A sink of -inf takes nothing. A query without keys has the weight 0.
     """
-    share = ops.sigmoid(log_weight - ops.cast(sinks, log_weight.dtype)[:, None, None])
+    share = ops.sigmoid(log_weight - ops.expand_dims(ops.cast(sinks, log_weight.dtype), (1, 2)))
     return ops.where(log_weight > FORBIDDEN, share, 0.0)
 
 

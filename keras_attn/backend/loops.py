@@ -57,7 +57,7 @@ def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_o
         at_once: int. Tiles that a TensorFlow graph computes at the same time.
     """
     if tiles[0].shape[0] == 1:
-        return tuple(x[None] for x in compute(*(x[0] for x in tiles), *keys, *shared))
+        return tuple(ops.expand_dims(x, 0) for x in compute(*(x[0] for x in tiles), *keys, *shared))
     return loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once)
 
 

@@ -50,7 +50,7 @@ def take_rows(table, indices):
 def gather_rows(x, indices):
     """Return x (B, n, ...) at int32 indices (B, m) of at least 0 of each row, (B, m, ...)."""
     batch_size, rows = ops.shape(indices)[0], x.shape[1]
-    first = ops.arange(batch_size, dtype="int32")[:, None] * rows
+    first = ops.expand_dims(ops.arange(batch_size, dtype="int32"), 1) * rows
     flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
     return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)
 

@@ -33,10 +33,10 @@ def map_groups(compute, rows, counts, weights):
     group = _group_of(block, block_ends)  # (blocks,)
     first_row, first_block = row_ends - counts, block_ends - block_counts
     # Slots hold the rows of their block's group, one after another, or nothing.
-    rank = (block - ops.take(first_block, group))[:, None] * block_length
+    rank = ops.expand_dims(block - ops.take(first_block, group), 1) * block_length
     rank = rank + ops.arange(block_length, dtype="int32")  # (blocks, R)
-    is_used = ops.reshape(rank < ops.take(counts, group)[:, None], (-1,))
-    row = ops.reshape(ops.take(first_row, group)[:, None] + rank, (-1,))  # of each slot
+    is_used = ops.reshape(rank < ops.expand_dims(ops.take(counts, group), 1), (-1,))
+    row = ops.reshape(ops.expand_dims(ops.take(first_row, group), 1) + rank, (-1,))  # of each slot
     own = ops.arange(total, dtype="int32")
     group_of_row = _group_of(own, row_ends)
     slot = ops.take(first_block * block_length - first_row, group_of_row) + own  # of each row
@@ -55,7 +55,7 @@ def _take_dense(weights, group):
 
 def _group_of(number, ends):
     """Return the group that each number lies in; the last one for numbers beyond all groups."""
-    return ops.sum(ops.cast(number[:, None] >= ends[:-1], "int32"), axis=1)
+    return ops.sum(ops.cast(ops.expand_dims(number, 1) >= ends[:-1], "int32"), axis=1)
 
 
 def _take_distinct(x, chosen, inverse):
@@ -78,4 +78,4 @@ def _take_distinct(x, chosen, inverse):
 
 def _take_or_zero(x, indices, exist):
     rows = ops.take(x, ops.where(exist, indices, 0), axis=0)
-    return ops.where(exist[:, None], rows, 0)
+    return ops.where(ops.expand_dims(exist, 1), rows, 0)

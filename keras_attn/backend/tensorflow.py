@@ -82,7 +82,7 @@ def crossentropy(labels, logits, label_smoothing):
         def gradient(upstream):
             upstream = tf.reshape(upstream, (-1,))
             uniform = label_smoothing / tf.cast(vocabulary_size, logits.dtype)
-            spread = (probabilities - uniform) * upstream[:, None]
+            spread = (probabilities - uniform) * tf.expand_dims(upstream, 1)
             result = tf.tensor_scatter_nd_sub(spread, at_label, (1.0 - label_smoothing) * upstream)
             return tf.reshape(result, tf.shape(logits))
 
@@ -311,7 +311,7 @@ def _sum_of_growing(parts, visible):
 def _stack_tiles(compute, operands, num_tiles, count, at_once, dtypes):
     """Return the stacked results of `compute` for each tile."""
     if isinstance(count, int) and count == 1:
-        return tuple(x[None] for x in compute(*_only_tile(operands, num_tiles)))
+        return tuple(tf.expand_dims(x, 0) for x in compute(*_only_tile(operands, num_tiles)))
 
     def body(i, arrays):
         results = compute(*(x[i] for x in operands[:num_tiles]), *operands[num_tiles:])
@@ -331,7 +331,10 @@ def _tile_gradients(compute, operands, num_tiles, count, at_once, upstream):
         gradients = _gradients_of_tile(
             compute, only_tile, floats, [tf.squeeze(x, 0) for x in upstream]
         )
-        gradients = [*(x[None] for x in gradients[:num_stacked]), *gradients[num_stacked:]]
+        gradients = [
+            *(tf.expand_dims(x, 0) for x in gradients[:num_stacked]),
+            *gradients[num_stacked:],
+        ]
     else:
         gradients = _gradients_of_tiles(
             compute, operands, floats, num_tiles, count, at_once, upstream

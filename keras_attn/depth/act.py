@@ -204,12 +204,12 @@ class ACT(ReplicaLosses, Recurrent):
         halted, weight = halting.advance(
             progress, probability, is_last, self.epsilon, tensor2tensor=not is_graves
         )
-        weight = weight[..., None]
+        weight = ops.expand_dims(weight, -1)
         if self.variant == BASIC:
             mean = (1 - weight) * mean
         mean = mean + weight * ops.cast(after, mean.dtype)
         if is_graves:
-            after = ops.where(progress.running[..., None] > 0, after, before)
+            after = ops.where(ops.expand_dims(progress.running, -1) > 0, after, before)
         return (after, mean, halted), extras
 
 

@@ -149,9 +149,11 @@ class ACTCell(registry.Composite, keras.layers.Layer, DropoutRNNCell):
             probability = self.halting_unit(output)[:, 0]
             halted, weight = advance(halting, probability, is_last, self.epsilon)
             results = [ops.cast(output, self.compute_dtype), *after]
-            means = [m + weight[:, None] * x for m, x in zip(means, results, strict=True)]
+            means = [
+                m + ops.expand_dims(weight, 1) * x for m, x in zip(means, results, strict=True)
+            ]
             # Keep the state of halted rows: further steps could diverge.
-            runs = halting.running[:, None] > 0
+            runs = ops.expand_dims(halting.running, 1) > 0
             after = [ops.where(runs, *pair) for pair in zip(after, before, strict=True)]
             return after, means, halted
 

@@ -150,7 +150,7 @@ class ACTRNN(Composite, ReplicaLosses, keras.layers.RNN):
         if self.go_backwards:
             recorded = ops.flip(recorded, axis=1)
         if mask is not None:  # at masked inputs a loop repeats the output before
-            recorded = ops.where(mask[..., None], recorded, 0)
+            recorded = ops.where(ops.expand_dims(mask, -1), recorded, 0)
         steps, remainder = (ops.swapaxes(recorded[..., i::2], 1, 2) for i in range(2))  # (B, C, T)
         if not self._is_stacked:
             steps, remainder = steps[:, 0], remainder[:, 0]
@@ -174,7 +174,7 @@ class _RecordedCell:
             output, states = self.cell(inputs, states, training=self.training)
         dtype = at_least_float32(output.dtype)
         columns = [
-            ops.cast(column, dtype)[:, None]
+            ops.expand_dims(ops.cast(column, dtype), 1)
             for cell in self.act_cells
             for column in halting_of[id(cell)]
         ]

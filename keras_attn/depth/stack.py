@@ -199,7 +199,7 @@ class Stack(Block):
         is_row = not return_hidden_states and self._drops_axis(x, call)
         x, extras = self._run(x[:, 0] if is_row else x, calls, keep_outputs=return_hidden_states)
         x = self._close(x)
-        results = [x[:, None] if is_row else x]
+        results = [ops.expand_dims(x, 1) if is_row else x]
         if call.return_attention_scores:
             results.append([extra["scores"] for extra in extras])
         if call.cache is not None:
@@ -305,7 +305,7 @@ class Stack(Block):
             check_shape(memory_length, "memory_length", (batch,))
             filled = filled_slots(memory_length, size(memory, 2))  # (B, M)
             # Zero the empty slots: NaN times 0 is NaN.
-            memory = ops.where(filled[:, None, :, None], memory, 0)
+            memory = ops.where(ops.expand_dims(filled, (1, 3)), memory, 0)
         if self.retrieving_layers:
             return [memory if block.retrieves else None for block in self.blocks], filled
         return ops.unstack(memory, self.num_layers, axis=1), filled

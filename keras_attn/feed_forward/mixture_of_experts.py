@@ -201,13 +201,16 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
 
     def _counts(self, chosen, real):
         """Return the number of rows that each expert computes, int32 (E,)."""
-        is_chosen = chosen[..., None] == ops.arange(self.num_experts, dtype=chosen.dtype)
+        is_chosen = ops.expand_dims(chosen, -1) == ops.arange(self.num_experts, dtype=chosen.dtype)
         if real is not None:
-            is_chosen = ops.logical_and(is_chosen, real[:, None, None])
+            is_chosen = ops.logical_and(is_chosen, ops.expand_dims(real, (1, 2)))
         return ops.sum(ops.cast(is_chosen, "int32"), axis=(0, 1))
 
     def _add_losses(self, logits, log_sum, counts, real):
-        real = ops.ones_like(log_sum) if real is None else ops.cast(real, log_sum.dtype)[:, None]
+        if real is None:
+            real = ops.ones_like(log_sum)
+        else:
+            real = ops.expand_dims(ops.cast(real, log_sum.dtype), 1)
         number = ops.sum(real)
         if self.balance_loss:
             total = ops.maximum(replica_sum(number), 1)
@@ -221,12 +224,13 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
     def _mix(self, rows, chosen, counts, weights, real, training):
         """Return the weighted sum (n, D) of the experts' outputs."""
         if real is not None:
-            chosen = ops.where(real[:, None], chosen, self.num_experts)  # sorted behind all
+            # Padding is sorted behind all experts.
+            chosen = ops.where(ops.expand_dims(real, 1), chosen, self.num_experts)
         order, inverse = sort_order(ops.reshape(chosen, (-1,)))
         by_expert = permute(rows, order, inverse, copies=self.top_k)  # (n k, D)
         parameters = [ops.convert_to_tensor(kernel) for kernel in self.kernels]
         last = len(parameters) - 1
-        parameters += [ops.convert_to_tensor(bias)[:, None] for bias in self.biases]
+        parameters += [ops.expand_dims(ops.convert_to_tensor(bias), 1) for bias in self.biases]
 
         def compute(rows, *parameters):
             kernels, biases = parameters[: last + 1], parameters[last + 1 :]
@@ -241,7 +245,7 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         by_expert = map_groups(compute, by_expert, counts, parameters)
         outputs = permute(by_expert, inverse, order)
         outputs = ops.reshape(outputs, (-1, self.top_k, rows.shape[-1]))
-        return ops.sum(weights[..., None] * outputs, axis=1)
+        return ops.sum(ops.expand_dims(weights, -1) * outputs, axis=1)
 
     def call_products(self, output_shape, x, **others):
         """Return the multiply-adds of a call for the shape of `x`, without padding."""

@@ -171,10 +171,10 @@ class SeparableConvTransition(PositionMixer):
         if not self.causal:
             raise ValueError("A `cache` needs `causal=True`. Received: causal=False.")
         index = cache["index"]
-        inputs = add_slots(cache["inputs"], x[:, None], index)
+        inputs = add_slots(cache["inputs"], ops.expand_dims(x, 1), index)
         hidden = _convolve(self.intermediate, _read(inputs, seen, self.kernel_sizes[0]))
         hidden = self.drop(self.activation(hidden), training=training)  # (B, T, F)
-        slots = add_slots(cache["hidden"], hidden[:, None], index)
+        slots = add_slots(cache["hidden"], ops.expand_dims(hidden, 1), index)
         index = None if index is None else index + ops.shape(x)[1]
         output = _convolve(self.output_convolution, _read(slots, seen, self.kernel_sizes[1]))
         return output, {"inputs": inputs, "hidden": slots, "index": index}
@@ -182,7 +182,7 @@ class SeparableConvTransition(PositionMixer):
     def _shifted(self, x, real, kernel_size):
         """Yield what each tap of a convolution reads (B, T, C), the first tap first."""
         if real is not None:
-            x = ops.where(real[..., None], x, 0)
+            x = ops.where(ops.expand_dims(real, -1), x, 0)
         length = size(x, 1)
         before = kernel_size - 1 if self.causal else (kernel_size - 1) // 2
         x = pad(x, before, kernel_size - 1 - before, axis=1)

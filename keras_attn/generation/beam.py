@@ -88,10 +88,12 @@ class Beam(Strategy):
             log_probs, parents, tokens = self._candidates(
                 options.process(logits, states), open_scores, num_candidates, options.renormalize
             )
-            candidates = ops.where(columns == step, tokens[..., None], gather_rows(ids, parents))
+            candidates = ops.where(
+                columns == step, ops.expand_dims(tokens, -1), gather_rows(ids, parents)
+            )
             ends = ops.logical_or(options.is_end(tokens), ops.equal(step + 1, max_length))  # (B, C)
             scores = log_probs / self._penalty(step + 1)
-            is_kept = ops.logical_and(stopping.keep(ends), is_open[:, None])
+            is_kept = ops.logical_and(stopping.keep(ends), ops.expand_dims(is_open, 1))
             ended = ops.concatenate([ended, ops.where(is_kept, scores, -float("inf"))], axis=1)
             ended, best = ops.top_k(ended, beams)
             ended_ids = gather_rows(ops.concatenate([ended_ids, candidates], axis=1), best)
@@ -113,14 +115,16 @@ class Beam(Strategy):
             if options.grows:
                 visible = ops.pad(visible, [[0, 0], [0, 0], [0, beams]])
             slot_numbers = ops.arange(ops.shape(visible)[2], dtype="int32")
-            visible = ops.logical_or(visible, ops.equal(slot_numbers, first + numbers[:, None]))
+            visible = ops.logical_or(
+                visible, ops.equal(slot_numbers, first + ops.expand_dims(numbers, 1))
+            )
             logits, cache = model.step(
                 tokens,
                 prompt.constants,
                 cache,
                 prompt.positions + (step - 1) + ops.zeros_like(numbers),  # (K,) or (B, K)
                 key_positions=slot_positions(prompt, beams, slot_numbers),
-                attention_mask=visible[:, None],
+                attention_mask=ops.expand_dims(visible, 1),
             )
             tokens, parents, hypotheses = advance(step, logits, hypotheses)
             return step + 1, tokens, hypotheses, (gather_rows(visible, parents), cache)
@@ -128,14 +132,20 @@ class Beam(Strategy):
         padding_mask = prompt.padding_mask
         if padding_mask is None:
             padding_mask = ops.ones((batch_size, prompt.size), "bool")
-        visible = ops.broadcast_to(padding_mask[:, None], (batch_size, beams, prompt.size))
+        visible = ops.broadcast_to(
+            ops.expand_dims(padding_mask, 1), (batch_size, beams, prompt.size)
+        )
         visible = ops.pad(visible, [[0, 0], [0, 0], [0, num_slots]])
         ids = ops.full((batch_size, beams, max_length), options.fill_id, "int32")
         ended = ops.full((batch_size, beams), -float("inf"))
         one_beam = ops.where(numbers == 0, 0.0, ended)
-        logits = ops.broadcast_to(prompt.logits[:, None], (batch_size, beams, vocabulary_size))
+        logits = ops.broadcast_to(
+            ops.expand_dims(prompt.logits, 1), (batch_size, beams, vocabulary_size)
+        )
         states = processors.start(model, inputs, vocabulary_size)
-        states = tree.map_structure(lambda state: ops.repeat(state[:, None], beams, 1), states)
+        states = tree.map_structure(
+            lambda state: ops.repeat(ops.expand_dims(state, 1), beams, 1), states
+        )
         is_open = ops.ones((batch_size,), "bool")
         hypotheses = one_beam, ids, ended, ids, states, is_open
         tokens, _, hypotheses = advance(0, logits, hypotheses)
@@ -152,11 +162,11 @@ class Beam(Strategy):
         """
         kept = min(count, logits.shape[-1])
         best, tokens = top_k(logits, kept)  # (B, K, kept)
-        log_probs = open_scores[..., None] + best
+        log_probs = ops.expand_dims(open_scores, -1) + best
         if renormalize:
             # XLA has a fast kernel for `top_k`, but not where a slice of its result is read.
             top = ops.max(best, axis=-1, keepdims=True)
-            log_probs = open_scores[..., None] + (best - top) - log_sum_exp(logits, top)
+            log_probs = ops.expand_dims(open_scores, -1) + (best - top) - log_sum_exp(logits, top)
             # Where processors forbid every token, this is a difference of infinities: NaN.
             log_probs = ops.where(ops.equal(best, -float("inf")), best, log_probs)
         flat = (-1, self.beams * kept)

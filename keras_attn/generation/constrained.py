@@ -111,7 +111,7 @@ class Constrained(Wrapper, LogitsProcessor):
 
     def advance(self, state, tokens):
         following = ops.take(self.table, state, axis=0)
-        following = ops.take_along_axis(following, tokens[..., None], axis=-1)[..., 0]
+        following = ops.take_along_axis(following, ops.expand_dims(tokens, -1), axis=-1)[..., 0]
         return ops.maximum(following, 0)  # padding after the end may be forbidden
 
     def __eq__(self, other):
@@ -265,12 +265,14 @@ class _NoRepeatedNGrams(LogitsProcessor):
         last = state[..., before:]  # (..., L - n + 1), the last token of each n-gram
         is_forbidden = last >= 0
         for k in range(before):
-            same = ops.equal(state[..., k : length - before + k], state[..., k - before, None])
+            same = ops.equal(
+                state[..., k : length - before + k], ops.expand_dims(state[..., k - before], -1)
+            )
             is_forbidden = ops.logical_and(is_forbidden, same)
             is_forbidden = ops.logical_and(is_forbidden, state[..., k : length - before + k] >= 0)
         rows = ops.reshape(is_forbidden, (-1, ops.shape(last)[-1]))
         tokens = ops.reshape(ops.maximum(last, 0), ops.shape(rows))
-        first = ops.arange(ops.shape(rows)[0], dtype="int32")[:, None] * shape[-1]
+        first = ops.expand_dims(ops.arange(ops.shape(rows)[0], dtype="int32"), 1) * shape[-1]
         indices = ops.reshape(first + tokens, (-1, 1))
         counts = ops.scatter(
             indices, ops.cast(ops.reshape(rows, (-1,)), "int32"), (ops.shape(rows)[0] * shape[-1],)
@@ -278,7 +280,7 @@ class _NoRepeatedNGrams(LogitsProcessor):
         return ops.where(ops.reshape(counts, shape) > 0, -float("inf"), logits)
 
     def advance(self, state, tokens):
-        return ops.concatenate([state[..., 1:], tokens[..., None]], axis=-1)
+        return ops.concatenate([state[..., 1:], ops.expand_dims(tokens, -1)], axis=-1)
 
 
 @register
@@ -360,7 +362,7 @@ class _LateEnd(Counter):
 
     def apply(self, logits, state):
         is_end = np.isin(np.arange(logits.shape[-1]), self.eos_ids)
-        is_early = ops.logical_and(state[..., None] < self.min_length, is_end)
+        is_early = ops.logical_and(ops.expand_dims(state, -1) < self.min_length, is_end)
         return ops.where(is_early, -float("inf"), logits)
 
 
@@ -387,4 +389,4 @@ class _ForcedToken(Counter):
     def apply(self, logits, state):
         is_token = np.arange(logits.shape[-1]) == self.token
         only = np.where(is_token, 0.0, -np.inf).astype("float32")
-        return ops.where(ops.equal(state, self.step)[..., None], only, logits)
+        return ops.where(ops.expand_dims(ops.equal(state, self.step), -1), only, logits)

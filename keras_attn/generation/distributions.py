@@ -58,9 +58,9 @@ def draw(probabilities, numbers):
     """
     cumulative = ops.cumsum(probabilities, axis=-1)
     total = cumulative[:, -1:]
-    below = ops.cast(cumulative <= numbers[:, None] * total, "int32")
+    below = ops.cast(cumulative <= ops.expand_dims(numbers, 1) * total, "int32")
     # A uniform number that rounds up to the total would select a token after the last kept one.
     last = ops.sum(ops.cast(cumulative < total, "int32"), axis=-1)
     chosen = ops.minimum(ops.sum(below, axis=-1), last)
-    probability = ops.take_along_axis(probabilities, chosen[:, None], axis=-1) / total
+    probability = ops.take_along_axis(probabilities, ops.expand_dims(chosen, 1), axis=-1) / total
     return chosen, probability[:, 0]

@@ -37,7 +37,7 @@ class Inputs(NamedTuple):
 def read_inputs(ids, lengths, pad_id):
     """Return the `Inputs` of ids (B, S), whose rows have `lengths` (B,), or end before `pad_id`."""
     if lengths is not None:
-        padding_mask = ops.arange(ops.shape(ids)[1], dtype="int32") < lengths[:, None]
+        padding_mask = ops.arange(ops.shape(ids)[1], dtype="int32") < ops.expand_dims(lengths, 1)
         return Inputs(ops.where(padding_mask, ids, pad_id or 0), padding_mask)
     if pad_id is None:
         return Inputs(ids, ops.ones_like(ids, dtype="bool"))
@@ -137,7 +137,7 @@ def decode_tokens(model, inputs, choose, options):
             is_filled = ops.logical_or(finished, is_stuck)
         token = ops.where(is_filled, options.fill_id, token)
         score = score + ops.cast(ops.where(finished, 0.0, log_prob), "float32")
-        ids = ops.where(columns == step, token[:, None], ids)
+        ids = ops.where(columns == step, ops.expand_dims(token, 1), ids)
         return token, ops.logical_or(is_filled, options.is_end(token)), score, ids, states
 
     def is_running(step, token, finished, score, ids, states, cache):
@@ -152,7 +152,9 @@ def decode_tokens(model, inputs, choose, options):
             # Rows with shorter prompts continue at positions of their own.
             slots = ops.arange(prompt.size + num_slots, dtype="int32")
             masks["key_positions"] = slot_positions(prompt, 1, slots)
-        logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
+        logits, cache = model.step(
+            ops.expand_dims(token, 1), prompt.constants, cache, positions, **masks
+        )
         return step + 1, *advance(step, logits[:, 0], finished, score, ids, states), cache
 
     batch_size, vocabulary_size = ops.shape(prompt.logits)[0], prompt.logits.shape[-1]

@@ -71,7 +71,7 @@ class RepetitionPenalty(LogitsProcessor):
         batch_size, length = ops.shape(ids)
         if not model.reads_prompt:
             return ops.zeros((batch_size, vocabulary_size), "bool")
-        rows = ops.arange(batch_size, dtype="int32")[:, None] + ops.zeros_like(ids)
+        rows = ops.expand_dims(ops.arange(batch_size, dtype="int32"), 1) + ops.zeros_like(ids)
         indices = ops.reshape(ops.stack([rows, ids], axis=-1), (batch_size * length, 2))
         counted = ops.reshape(ops.cast(padding_mask, "int32"), (batch_size * length,))
         return ops.scatter(indices, counted, (batch_size, vocabulary_size)) > 0
@@ -82,4 +82,4 @@ class RepetitionPenalty(LogitsProcessor):
 
     def advance(self, state, tokens):
         numbers = ops.arange(state.shape[-1], dtype="int32")
-        return ops.logical_or(state, ops.equal(numbers, tokens[..., None]))
+        return ops.logical_or(state, ops.equal(numbers, ops.expand_dims(tokens, -1)))

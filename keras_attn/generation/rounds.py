@@ -29,18 +29,20 @@ def accept(p, q, proposed, numbers):
     """
     count = proposed.shape[1]
     p_of, q_of = (
-        ops.take_along_axis(x[:, :count], proposed[..., None], axis=-1)[..., 0] for x in (p, q)
+        ops.take_along_axis(x[:, :count], ops.expand_dims(proposed, -1), axis=-1)[..., 0]
+        for x in (p, q)
     )
     is_accepted = ops.cast(numbers[:, :count] * q_of < p_of, "int32")
     accepted = ops.sum(ops.cumprod(is_accepted, axis=1), axis=1)
     q = ops.pad(q, [[0, 0], [0, 1], [0, 0]])  # after all proposals: draw from p itself
-    p, q = (gather_rows(x, accepted[:, None])[:, 0] for x in (p, q))
+    p, q = (gather_rows(x, ops.expand_dims(accepted, 1))[:, 0] for x in (p, q))
     rest = ops.maximum(p - q, 0.0)
     # Rounding may refuse a proposal of two equal distributions.
     rest = ops.where(ops.sum(rest, axis=-1, keepdims=True) > 0, rest, p)
     token, _ = draw(rest, numbers[:, count])
-    is_proposal = ops.arange(count + 1, dtype="int32") < accepted[:, None]
-    return ops.where(is_proposal, ops.pad(proposed, [[0, 0], [0, 1]]), token[:, None]), accepted
+    is_proposal = ops.arange(count + 1, dtype="int32") < ops.expand_dims(accepted, 1)
+    proposed = ops.pad(proposed, [[0, 0], [0, 1]])
+    return ops.where(is_proposal, proposed, ops.expand_dims(token, 1)), accepted
 
 
 def append(rows, new, accepted, log_p, states, options):
@@ -53,21 +55,23 @@ def append(rows, new, accepted, log_p, states, options):
         log_p: (B, n, V). states: of the processors before each of `new`, (B, n, ...).
     """
     numbers = ops.arange(new.shape[1], dtype="int32")
-    log_probs = ops.take_along_axis(log_p, new[..., None], axis=-1)[..., 0]
+    log_probs = ops.take_along_axis(log_p, ops.expand_dims(new, -1), axis=-1)[..., 0]
     is_stuck = ops.equal(log_probs, -float("inf"))
     new = ops.where(is_stuck, options.fill_id, new)
     is_end = ops.cast(ops.logical_or(is_stuck, options.is_end(new)), "int32")
     is_open = ops.equal(ops.cumsum(is_end, axis=1) - is_end, 0)
-    fits = numbers < ops.minimum(accepted + 1, options.max_length - rows.length)[:, None]
-    is_kept = ops.logical_and(ops.logical_and(is_open, fits), ~rows.finished[:, None])
+    fits = numbers < ops.expand_dims(ops.minimum(accepted + 1, options.max_length - rows.length), 1)
+    is_kept = ops.logical_and(ops.logical_and(is_open, fits), ~ops.expand_dims(rows.finished, 1))
     count = ops.sum(ops.cast(is_kept, "int32"), axis=1)
-    place = ops.arange(options.max_length, dtype="int32") - rows.length[:, None]
-    is_here = ops.logical_and(place >= 0, place < count[:, None])
+    place = ops.arange(options.max_length, dtype="int32") - ops.expand_dims(rows.length, 1)
+    is_here = ops.logical_and(place >= 0, place < ops.expand_dims(count, 1))
     placed = ops.take_along_axis(new, ops.clip(place, 0, new.shape[1] - 1), axis=1)
     length = rows.length + count
     has_ended = ops.any(ops.logical_and(is_kept, is_end > 0), axis=1)
-    token = ops.take_along_axis(new, accepted[:, None], axis=1)[:, 0]
-    states = tree.map_structure(lambda x: gather_rows(x, accepted[:, None])[:, 0], states)
+    token = ops.take_along_axis(new, ops.expand_dims(accepted, 1), axis=1)[:, 0]
+    states = tree.map_structure(
+        lambda x: gather_rows(x, ops.expand_dims(accepted, 1))[:, 0], states
+    )
     return RowStates(
         token=token,
         length=length,

@@ -145,7 +145,7 @@ class Sample(Strategy):
         probabilities = probabilities / ops.sum(probabilities, axis=-1, keepdims=True)
         if tokens is not None:
             batch_size, vocabulary_size = ops.shape(logits)[0], logits.shape[-1]
-            rows = ops.arange(batch_size, dtype="int32")[:, None] * vocabulary_size
+            rows = ops.expand_dims(ops.arange(batch_size, dtype="int32"), 1) * vocabulary_size
             indices = ops.reshape(rows + ops.cast(tokens, "int32"), (-1, 1))
             probabilities = ops.scatter(
                 indices, ops.reshape(probabilities, (-1,)), (batch_size * vocabulary_size,)
@@ -164,7 +164,7 @@ class Sample(Strategy):
         probabilities, tokens = self._truncate(logits)
         chosen, probability = draw(probabilities, numbers)
         if tokens is not None:
-            chosen = ops.take_along_axis(tokens, chosen[:, None], axis=-1)[:, 0]
+            chosen = ops.take_along_axis(tokens, ops.expand_dims(chosen, 1), axis=-1)[:, 0]
         return ops.cast(chosen, "int32"), ops.log(probability)
 
     def _truncate(self, logits):

@@ -86,8 +86,8 @@ class Speculative(Strategy):
                 visible, positions = ops.pad(visible, no_slots), ops.pad(positions, no_slots)
             offset = ops.arange(ops.shape(visible)[2], dtype="int32") - first
             is_new = ops.logical_and(offset >= 0, offset < width)
-            start = prompt.positions + rows.length[:, None] - 1  # (B, 1)
-            positions = ops.where(is_new, start[..., None] + offset, positions)
+            start = prompt.positions + ops.expand_dims(rows.length, 1) - 1  # (B, 1)
+            positions = ops.where(is_new, ops.expand_dims(start, -1) + offset, positions)
             visible = ops.logical_or(visible, is_new)
             # Tokens beyond `max_length` are dropped, but the model may have no positions for them.
             last = prompt.positions + max(options.max_length - 2, 0)
@@ -102,7 +102,9 @@ class Speculative(Strategy):
                 return reader.step(tokens, constants, cache, query_positions[:, done:end], **masks)
 
             def read_draft(token, done, cache):
-                return read(self.draft, draft_prompt.constants, cache, token[:, None], done)
+                return read(
+                    self.draft, draft_prompt.constants, cache, ops.expand_dims(token, 1), done
+                )
 
             numbers = ops.take(noise, number, axis=0)  # (B, 2 (G + 1))
             tokens, states, q, draft_cache = self._propose(
@@ -112,14 +114,14 @@ class Speculative(Strategy):
             p, log_p = self._distributions(logits, states, options)
             new, accepted = accept(p, q, tokens[:, 1:], numbers[:, width:])
             rows = append(rows, new, accepted, log_p, states, options)
-            is_refused = ops.logical_and(is_new, offset > accepted[:, None, None])
+            is_refused = ops.logical_and(is_new, offset > ops.expand_dims(accepted, (1, 2)))
             visible = ops.logical_and(visible, ops.logical_not(is_refused))
             return number + 1, rows, (visible, positions, cache, draft_cache)
 
         padding_mask = prompt.padding_mask
         if padding_mask is None:
             padding_mask = ops.ones((batch_size, prompt.size), "bool")
-        visible = ops.pad(padding_mask[:, None], [[0, 0], [0, 0], [0, num_slots]])
+        visible = ops.pad(ops.expand_dims(padding_mask, 1), [[0, 0], [0, 0], [0, num_slots]])
         positions = ops.arange(ops.shape(visible)[2], dtype="int32")
         positions = ops.broadcast_to(positions, ops.shape(visible))
         slots = visible, positions, prompt.cache, draft_prompt.cache
@@ -149,9 +151,11 @@ class Speculative(Strategy):
             states=states,
         )
         token, _ = draw(p, numbers)
-        step_states = tree.map_structure(lambda state: state[:, None], states)
+        step_states = tree.map_structure(lambda state: ops.expand_dims(state, 1), states)
         none = ops.zeros_like(rows.length)
-        return append(rows, token[:, None], none, log_p[:, None], step_states, options)
+        return append(
+            rows, ops.expand_dims(token, 1), none, ops.expand_dims(log_p, 1), step_states, options
+        )
 
     def _propose(self, read_draft, rows, cache, numbers, processors):
         """Draw the proposals of one round from the draft.
@@ -182,7 +186,7 @@ class Speculative(Strategy):
         rows = ops.reshape(logits, (-1, shape[-1]))
         p, log_p = self.strategy.distribution(rows, options.renormalize)
         if options.processors.processors:
-            log_p = ops.where(forbids_all(rows)[:, None], -float("inf"), log_p)
+            log_p = ops.where(ops.expand_dims(forbids_all(rows), 1), -float("inf"), log_p)
         return [ops.reshape(x, shape) for x in (p, log_p)]
 
     # Equal configurations of two drafts do not mean equal weights.

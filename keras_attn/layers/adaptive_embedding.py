@@ -144,7 +144,7 @@ class AdaptiveEmbedding(IdReader, registry.MaskedLayer):
             if self.projections:
                 rows, unflatten = flatten_rows(rows)
                 rows = unflatten(ops.matmul(rows, self.projections[i]))
-            x = rows if x is None else ops.where((tokens >= first)[..., None], rows, x)
+            x = rows if x is None else ops.where(ops.expand_dims(tokens >= first, -1), rows, x)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def compute_mask(self, inputs, previous_mask=None):

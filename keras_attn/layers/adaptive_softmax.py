@@ -205,7 +205,9 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
             token = ops.take(order, ops.where(is_one, rank + start, 0))
             word = ops.where(is_one, ops.take(words, token), 0)
             token_losses = crossentropy(word, logits_of(ops.take(hidden, token, axis=0), *weights))
-            return ops.scatter(token[:, None], ops.where(is_one, token_losses, 0.0), (total,))
+            return ops.scatter(
+                ops.expand_dims(token, 1), ops.where(is_one, token_losses, 0.0), (total,)
+            )
 
         # Without remat XLA would reserve memory for the logits of all branches.
         return lambda: keras.remat(losses)(hidden, *weights)

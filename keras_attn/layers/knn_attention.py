@@ -170,7 +170,7 @@ class KNNAttention(MultiHeadAttention):
         retrieved, log_weight = self._look_up(inputs, *prepared.own)
         if self.join == "gate":
             output, scores = super().attend(prepared)
-            gate = ops.sigmoid(at_least_float32(self.gate))[:, None, None]
+            gate = ops.expand_dims(ops.sigmoid(at_least_float32(self.gate)), (1, 2))
             gate = ops.where(log_weight > FORBIDDEN, gate, 0.0)  # 0 where the memory is empty
             gate = ops.cast(gate, output.dtype)
             return (1 - gate) * output + gate * retrieved, scores
@@ -203,14 +203,14 @@ class KNNAttention(MultiHeadAttention):
         missing = self.top_k if num_slots is None else max(self.top_k - num_slots, 0)
         memory, mask = pad(memory, missing, 0), pad(mask, missing, 0, axis=1)
         # Zero the empty slots: NaN times 0 is NaN.
-        memory = ops.where(mask[:, None, :, None], ops.stop_gradient(memory), 0)
+        memory = ops.where(ops.expand_dims(mask, (1, 3)), ops.stop_gradient(memory), 0)
         memory = ops.cast(memory, inputs.value.dtype)
         if memory.shape[1] < self.num_heads:
             memory = ops.repeat(memory, self.num_heads // memory.shape[1], axis=1)
         key = slice_axis(memory, 0, self.key_dim, axis=3)
         value = slice_axis(memory, self.key_dim, self.value_dim, axis=3)
         logits = at_least_float32(query_keys(inputs.query, key)) / self.key_dim**0.5
-        logits = ops.where(mask[:, None, None], logits, FORBIDDEN)  # (B, N, T, M)
+        logits = ops.where(ops.expand_dims(mask, (1, 2)), logits, FORBIDDEN)  # (B, N, T, M)
         best, slots = ops.top_k(logits, self.top_k)  # (B, N, T, k)
         weights, log_weight = softmax_with_logsumexp(best)
         batch, heads, length, _ = sizes(logits)
@@ -218,6 +218,6 @@ class KNNAttention(MultiHeadAttention):
         values = take_rows(value, row_starts(value) + slots)
         values = ops.reshape(values, (batch, heads, length, self.top_k, self.value_dim))
         output = ops.einsum("bntk,bntkh->bnth", ops.cast(weights, values.dtype), values)
-        is_filled = ops.any(mask, axis=1)[:, None, None, None]
+        is_filled = ops.expand_dims(ops.any(mask, axis=1), (1, 2, 3))
         log_weight = ops.where(is_filled, log_weight, FORBIDDEN)
         return output * ops.cast(is_filled, output.dtype), log_weight

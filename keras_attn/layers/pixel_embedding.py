@@ -78,7 +78,7 @@ class PixelEmbedding(IdReader, registry.Composite, keras.layers.Layer):
         values = 2.0 * ops.cast(values, "float32") / (self.num_values - 1) - 1.0
         x = ops.matmul(ops.cast(values, self.compute_dtype), self.kernel) + self.bias
         start = ops.cast(self.start, x.dtype)  # JAX's `where` takes no variable
-        return ops.where(is_start[..., None], start, x)
+        return ops.where(ops.expand_dims(is_start, -1), start, x)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape, self.hidden_dim)

@@ -105,7 +105,7 @@ class TrajectoryEmbedding(IdReader, registry.MaskedLayer):
         check_shape(actions, "actions", (batch, length, *size))
         if steps is None:
             check_fits(length, (self.max_steps,))
-            steps = ops.arange(ops.shape(states)[1])[None]
+            steps = ops.expand_dims(ops.arange(ops.shape(states)[1]), 0)
         else:
             steps = ops.convert_to_tensor(steps)
             check_shape(steps, "steps", (batch, length), broadcast=True)
@@ -114,7 +114,7 @@ class TrajectoryEmbedding(IdReader, registry.MaskedLayer):
             actions = row_ids(ops.convert_to_tensor(actions), "actions", self.action_size)
         return_kernel, state_kernel, action_kernel = self.kernels
         vectors = [
-            returns[..., None] * return_kernel,
+            ops.expand_dims(returns, -1) * return_kernel,
             ops.matmul(states, state_kernel),
             take_rows(action_kernel, actions)
             if self.discrete

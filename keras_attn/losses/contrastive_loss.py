@@ -104,7 +104,7 @@ class ContrastiveLoss(ReplicaLosses, Composite, keras.layers.Layer):
         else:
             logits = logits + ops.cast(self.bias, dtype)
             columns = ops.arange(ops.shape(logits)[1], dtype="int32")
-            is_pair = ops.equal(pairs[:, None], columns)
+            is_pair = ops.equal(ops.expand_dims(pairs, 1), columns)
             losses = ops.sum(ops.softplus(ops.where(is_pair, -logits, logits)), axis=1)
         self.add_loss(mean_over_replicas(losses, ops.sum(ops.ones_like(losses))))
         return logits

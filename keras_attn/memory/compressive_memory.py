@@ -152,24 +152,24 @@ class CompressiveMemory(Memory, LayerValue):
         most = ceil_div(size(hidden, 2), self.rate)
         groups = ops.minimum(groups, most)
         offset = ops.arange(most * self.rate, dtype="int32")
-        is_old = offset < (groups * self.rate)[:, None]
-        old = _take(states, ops.minimum(first[:, None] + offset, end - 1))
+        is_old = offset < ops.expand_dims(groups * self.rate, 1)
+        old = _take(states, ops.minimum(ops.expand_dims(first, 1) + offset, end - 1))
         # Zero what is in no group: NaN times 0 is NaN.
-        old = ops.where(is_old[:, None, :, None], old, 0)  # (B, L, G r, D)
+        old = ops.where(ops.expand_dims(is_old, (1, 3)), old, 0)  # (B, L, G r, D)
         new = self._compress(old)  # (B, L, G, D)
         learns = self.compression == "convolution" and self.loss_weight > 0
         if training and learns and depth is not None:
-            is_new = ops.arange(most, dtype="int32") < groups[:, None]
+            is_new = ops.arange(most, dtype="int32") < ops.expand_dims(groups, 1)
             loss = reconstruction_loss(depth, hidden, padding_mask, (old, is_old), (new, is_new))
             self.add_loss(self.loss_weight * loss)
         rest = total - compressed - groups * self.rate
         # Indices in [states; new] of the next slots: from the last slot back these are inputs, the
         # new compressed states, and the old ones. `back` counts from the last compressed one.
-        back = ops.arange(self.num_slots - 1, -1, -1, dtype="int32") - rest[:, None]
-        new_source = end + groups[:, None] - 1 - back
-        old_source = (first + groups)[:, None] - 1 - back
-        compressed_source = ops.where(back < groups[:, None], new_source, old_source)
-        sources = ops.where(back < 0, end - 1 - rest[:, None] - back, compressed_source)
+        back = ops.arange(self.num_slots - 1, -1, -1, dtype="int32") - ops.expand_dims(rest, 1)
+        new_source = end + ops.expand_dims(groups, 1) - 1 - back
+        old_source = ops.expand_dims(first + groups, 1) - 1 - back
+        compressed_source = ops.where(back < ops.expand_dims(groups, 1), new_source, old_source)
+        sources = ops.where(back < 0, end - 1 - ops.expand_dims(rest, 1) - back, compressed_source)
         kept = _take(ops.concatenate([states, new], axis=2), ops.maximum(sources, 0))
         rest = ops.minimum(rest, self.num_slots)
         compressed = ops.minimum(compressed + groups, self.compressed_length)
@@ -202,7 +202,7 @@ class CompressiveMemory(Memory, LayerValue):
 
 def _take(states, indices):
     """Take states (B, L, S', D) of (B, L, S, D) by their indices (B, S') in each row."""
-    return take_rows(states, row_starts(states) + indices[:, None])
+    return take_rows(states, row_starts(states) + ops.expand_dims(indices, 1))
 
 
 def reconstruction_loss(depth, hidden, padding_mask, old, new):
@@ -258,7 +258,7 @@ def _attention_by_content(block, x):
         if repeats > 1:
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
         logits = query_keys(query, key) / math.sqrt(attention.key_dim)
-        output, _ = attend_logits(logits, value, mask[:, None, None])
+        output, _ = attend_logits(logits, value, ops.expand_dims(mask, (1, 2)))
         return at_least_float32(output)
 
     return attend

@@ -194,7 +194,7 @@ def join_states(memory, memory_length, hidden, padding_mask=None):
 def filled_slots(length, num_slots):
     """Return a mask of the last `length` (B,) of M slots, bool (B, M)."""
     slots = ops.arange(num_slots, dtype="int32")
-    return slots >= num_slots - ops.cast(length, "int32")[:, None]
+    return slots >= num_slots - ops.expand_dims(ops.cast(length, "int32"), 1)
 
 
 def keep_last(states, num_slots, real=None):
@@ -213,5 +213,5 @@ def keep_last(states, num_slots, real=None):
     if real is None:
         return slice_axis(states, first, num_slots, axis=2)
     order, _ = sort_order(ops.cast(pad(real, missing, 0, axis=1), "int32"))
-    kept = slice_axis(order, first, num_slots, axis=1)[:, None]  # (B, 1, M)
+    kept = ops.expand_dims(slice_axis(order, first, num_slots, axis=1), 1)  # (B, 1, M)
     return take_rows(states, row_starts(states) + kept)

@@ -113,7 +113,7 @@ def drop_symbolic(drop, x):
 
 def last_states(x, last):
     """Return the states (B, 1, D) at the indices `last` (B, 1) of `x`; all of them for None."""
-    return x if last is None else ops.take_along_axis(x, last[..., None], axis=1)
+    return x if last is None else ops.take_along_axis(x, ops.expand_dims(last, -1), axis=1)
 
 
 def max_num_positions(*layers):

@@ -136,9 +136,9 @@ def episode_masks(starts, real, memory_length, num_slots):
     if real is not None:
         starts = ops.logical_and(starts, real)
     episode = ops.cumsum(ops.cast(starts, "int32"), axis=1)  # (B, T), 0 for the memory's own
-    is_memorys = ops.equal(episode, 0)[:, :, None]  # (B, T, 1)
+    is_memorys = ops.expand_dims(ops.equal(episode, 0), 2)  # (B, T, 1)
     slots = ops.broadcast_to(is_memorys, (*ops.shape(episode), num_slots))
-    same = ops.equal(episode[:, :, None], episode[:, None, :])  # (B, T, T)
+    same = ops.equal(ops.expand_dims(episode, 2), ops.expand_dims(episode, 1))  # (B, T, T)
     last = ops.max(episode, axis=1, keepdims=True)
     is_last = ops.equal(episode, last)
     if real is not None:

@@ -28,7 +28,7 @@ def log_probability(values, parameters, num_mixtures, num_values):
     """
     channels = values.shape[-1]
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
-    x = _to_interval(ops.cast(values, means.dtype), num_values)[..., None]  # (..., C, 1)
+    x = ops.expand_dims(_to_interval(ops.cast(values, means.dtype), num_values), -1)  # (..., C, 1)
     xs = [x[..., c, :] for c in range(channels)]
     means = [_mean(means, coefficients, c, xs[:c]) for c in range(channels)]
     centred = x - ops.stack(means, axis=-2)  # (..., C, K)
@@ -40,7 +40,9 @@ def log_probability(values, parameters, num_mixtures, num_values):
     below, above = -ops.softplus(-upper), -ops.softplus(lower)
     inside = below + above + _log_one_less_exp(2 * half * scale, math.log(2 * half) - log_scales)
     is_first, is_last = ops.equal(values, 0), ops.equal(values, num_values - 1)
-    bins = ops.where(is_first[..., None], below, ops.where(is_last[..., None], above, inside))
+    bins = ops.where(
+        ops.expand_dims(is_first, -1), below, ops.where(ops.expand_dims(is_last, -1), above, inside)
+    )
     return ops.logsumexp(log_weights + ops.sum(bins, axis=-2), axis=-1)
 
 
@@ -53,13 +55,15 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
     uniform = ops.clip(ops.cast(uniform, means.dtype), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
     mixture_numbers, channel_numbers = ops.split(uniform, [num_mixtures], axis=-1)
     chosen = ops.argmax(log_weights - ops.log(-ops.log(mixture_numbers)), axis=-1)
-    chosen = ops.one_hot(chosen, num_mixtures, dtype=means.dtype)[..., None, :]  # (..., 1, K)
+    chosen = ops.one_hot(chosen, num_mixtures, dtype=means.dtype)
+    chosen = ops.expand_dims(chosen, -2)  # (..., 1, K)
 
     def at_chosen(x):
         return ops.sum(x * chosen, axis=-1, keepdims=True)
 
     means, coefficients = at_chosen(means), None if channels == 1 else at_chosen(coefficients)
-    noise = (ops.log(channel_numbers) - ops.log1p(-channel_numbers))[..., None]  # (..., C, 1)
+    noise = ops.log(channel_numbers) - ops.log1p(-channel_numbers)
+    noise = ops.expand_dims(noise, -1)  # (..., C, 1)
     noise = ops.exp(at_chosen(log_scales)) * noise
     values, drawn = [], []
     for c in range(channels):

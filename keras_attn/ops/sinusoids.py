@@ -35,5 +35,7 @@ def waves(positions, frequencies, dtype="float32"):
     They are float64 if `dtype` is, else float32.
     """
     dtype = "float64" if dtype == "float64" else "float32"
-    angles = ops.cast(positions, dtype)[..., None] * ops.convert_to_tensor(frequencies, dtype)
+    angles = ops.expand_dims(ops.cast(positions, dtype), -1) * ops.convert_to_tensor(
+        frequencies, dtype
+    )
     return ops.sin(angles), ops.cos(angles)

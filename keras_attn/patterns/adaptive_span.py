@@ -171,13 +171,13 @@ class AdaptiveSpan(LayerValue, Pattern):
         return {"spans": spans.mean(axis=(0, 2, 3)), **summary, **sizes_of_mask}
 
     def _static_spans(self):
-        return self.max_span * ops.convert_to_tensor(self.span)[None, :, None, None]
+        return self.max_span * ops.expand_dims(ops.convert_to_tensor(self.span), (0, 2, 3))
 
     def _dynamic_spans(self, inputs):
         _check_inputs(inputs)
         inputs = ops.cast(inputs, self.kernel.dtype)
         logits = ops.matmul(inputs, self.kernel) + self.bias  # (B, T, N)
-        return self.max_span * ops.swapaxes(ops.sigmoid(logits), 1, 2)[..., None]
+        return self.max_span * ops.expand_dims(ops.swapaxes(ops.sigmoid(logits), 1, 2), -1)
 
     def _loss_of_parts(self, parts):
         return self.span_loss * self.max_span * ops.mean(parts)
@@ -204,8 +204,8 @@ class _SpansOfCall(Pattern):
         return self.pattern.mask_mod(i, j)
 
     def dense_mask_and_bias(self, inputs):
-        i = positions_by_head(inputs.query_positions)[..., :, None]
-        j = positions_by_head(inputs.key_positions)[..., None, :]
+        i = ops.expand_dims(positions_by_head(inputs.query_positions), -1)
+        j = ops.expand_dims(positions_by_head(inputs.key_positions), -2)
         return self.plan.is_in_span(i, j, self.spans), self.plan.log_soft_mask(i, j, self.spans)
 
     @functools.cached_property
@@ -308,5 +308,5 @@ def _mean(spans, real):
         return ops.mean(spans)
     length = size(spans, 2)
     real = slice_axis(ops.cast(real, spans.dtype), size(real, 2) - length, length, axis=2)
-    weights = ops.broadcast_to(real[..., None], sizes(spans))
+    weights = ops.broadcast_to(ops.expand_dims(real, -1), sizes(spans))
     return ops.sum(spans * weights) / ops.maximum(ops.sum(weights), 1.0)

@@ -295,7 +295,7 @@ class PerHead(Pattern):
     def dense_mask_and_bias(self, inputs):
         check_heads(self.patterns, inputs)
         allowed = self.allowed(inputs.query_positions, inputs.key_positions)
-        return allowed[None] if len(allowed.shape) == 3 else allowed, None
+        return ops.expand_dims(allowed, 0) if len(allowed.shape) == 3 else allowed, None
 
     def check(self, score=None, length=None):
         for pattern in self.patterns:

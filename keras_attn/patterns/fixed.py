@@ -84,7 +84,7 @@ class _Summary(Pattern):
         return KeptKeys(positions=self._summaries_of)
 
     def _summaries_of(self, position, num_keys):
-        blocks = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")[:, None]
+        blocks = ops.expand_dims(ops.arange(ceil_div(num_keys, self.stride), dtype="int32"), 1)
         within = ops.arange(self.stride - self.summary, self.stride, dtype="int32")
         return ops.reshape(blocks * self.stride + within, (-1,))
 

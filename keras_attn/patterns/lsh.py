@@ -134,13 +134,13 @@ class LSH(Pattern):
         seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
         real = inputs.real_keys()
-        return buckets if real is None else ops.where(real[:, :, None], buckets, PADDING)
+        return buckets if real is None else ops.where(ops.expand_dims(real, 2), buckets, PADDING)
 
     def dense_mask_and_bias(self, inputs):
         self.check_inputs(inputs)
         mask, _ = super().dense_mask_and_bias(inputs)
         i, j = positions_by_head(inputs.query_positions), positions_by_head(inputs.key_positions)
-        bias = ops.where(i[..., None] == j[..., None, :], LAST_RESORT, 0.0)
+        bias = ops.where(ops.expand_dims(i, -1) == ops.expand_dims(j, -2), LAST_RESORT, 0.0)
         known = inputs.query.shape[2], inputs.key.shape[2]
         if None not in known and known[0] != known[1]:
             return mask, bias
@@ -174,10 +174,10 @@ class LSH(Pattern):
         counts = 0
         for number in range(self.num_rounds):
             own = rounds[:, :, number]
-            i, j = own[..., :, None], own[..., None, :]
+            i, j = ops.expand_dims(own, -1), ops.expand_dims(own, -2)
             counts = counts + ops.cast(meet(i, j), "int32")
             if self.wrap:
-                j = rounds[:, :, number - 1][..., None, :]
+                j = ops.expand_dims(rounds[:, :, number - 1], -2)
                 last = ops.max(j, axis=-1, keepdims=True, initial=0)
                 counts = counts + ops.cast(ops.logical_and(i == 0, j == last), "int32")
         return counts
@@ -250,7 +250,7 @@ class SortedChunks(Plan):
             if documents is None:
                 return sorted_inputs.with_key_marks(marks)
             return sorted_inputs.with_key_marks(
-                marks, _look_up(query_documents, order[r])[..., None]
+                marks, ops.expand_dims(_look_up(query_documents, order[r]), -1)
             )
 
         rounds = [sort(r) for r in numbers]
@@ -307,9 +307,9 @@ def _or_own(inputs, num_rounds, output, log_weights):
     alone = log_weights < LAST_RESORT
     real = inputs.real_keys()
     if real is not None:
-        alone = ops.logical_and(alone, real[..., None])
+        alone = ops.logical_and(alone, ops.expand_dims(real, -1))
     if inputs.mask_fn is not None:
-        i = positions_by_head(inputs.query_positions)[..., None]
+        i = ops.expand_dims(positions_by_head(inputs.query_positions), -1)
         alone = ops.logical_and(alone, inputs.mask_fn(i, i))
     own = inputs.value
     if inputs.dropout_fn is not None:
@@ -419,7 +419,7 @@ def sort_by_bucket(inputs, buckets):
     if inputs.documents is None:
         order, inverse = sort_order(buckets)
         return order, inverse, inverse
-    documents = inputs.documents.queries[:, :, None, :, 0]
+    documents = ops.expand_dims(inputs.documents.queries[..., 0], 2)
     index = ops.arange(size(inputs.key, 2), dtype="int32")
     starts = ops.broadcast_to(ops.where(documents > 0, documents - 1, index), ops.shape(buckets))
     order, inverse = sort_order(buckets, starts)

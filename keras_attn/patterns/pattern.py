@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
+from keras import ops
+
 from keras_attn.attention.inputs import positions_tensor
 from keras_attn.attention.plans import Chunked
 from keras_attn.registry import Value, resolve
@@ -111,7 +113,7 @@ class Pattern(Value):
                     f"`{name}` must be of shape (T,) or (B, T); `mask_mod` takes single "
                     f"positions. Received: {name}={positions}."
                 )
-        return self.mask_mod(i[..., :, None], j[..., None, :])
+        return self.mask_mod(ops.expand_dims(i, -1), ops.expand_dims(j, -2))
 
     def dense_mask_and_bias(self, inputs):
         """Return a mask (1 or B, 1 or N, T, S), and a bias or None, of the matrix of logits.
@@ -121,7 +123,8 @@ class Pattern(Value):
         if self.simple_rule == "full":
             return None, None
         allowed = self.allowed(inputs.query_positions, inputs.key_positions)
-        return allowed[None, None] if len(allowed.shape) == 2 else allowed[:, None], None
+        is_pair_matrix = len(allowed.shape) == 2
+        return ops.expand_dims(allowed, (0, 1) if is_pair_matrix else 1), None
 
     @functools.cached_property
     def plan(self):

@@ -90,7 +90,7 @@ class _SinksOfCall(SameAs, Pattern):
         if self.position is None and not inputs.score.uses_positions:
             return mask, None
         near, own = _logits(self.plan.moved(inputs)), _logits(inputs)
-        is_first = positions_by_head(inputs.key_positions)[..., None, :] < self.same.count
+        is_first = ops.expand_dims(positions_by_head(inputs.key_positions), -2) < self.same.count
         return mask, ops.where(is_first, near - own, ops.zeros_like(own))
 
     @functools.cached_property

@@ -128,7 +128,7 @@ class Rotary(Position):
         return pair if amplitude == 1 else tuple(amplitude * w for w in pair)
 
     def _by_head(self, x, like, dtype):
-        x = x[:, None] if len(x.shape) == 3 and len(like.shape) == 4 else x
+        x = ops.expand_dims(x, 1) if len(x.shape) == 3 and len(like.shape) == 4 else x
         return ops.cast(x, dtype)
 
     def _pairs(self, x):

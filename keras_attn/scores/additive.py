@@ -77,7 +77,9 @@ class Additive(ScoreLayer):
 
     def call(self, query, key, query_positions=None, key_positions=None):
         # Not `matmul`: of one head, oneDNN's kernel in TensorFlow 2.21 ends the process.
-        query = ops.einsum("bnth,nha->bnta", query, self.query_kernel) + self.bias[:, None, :]
+        query = ops.einsum("bnth,nha->bnta", query, self.query_kernel)
+        query = query + ops.expand_dims(self.bias, 1)
         key = ops.einsum("bnsh,nha->bnsa", key, self.key_kernel)
-        hidden = ops.tanh(query[:, :, :, None, :] + key[:, :, None, :, :])  # (B, N, T, S, A)
-        return ops.sum(hidden * self.output_kernel[:, None, None, :], axis=-1)  # (B, N, T, S)
+        hidden = ops.tanh(ops.expand_dims(query, 3) + ops.expand_dims(key, 2))  # (B, N, T, S, A)
+        output_kernel = ops.expand_dims(self.output_kernel, (1, 2))
+        return ops.sum(hidden * output_kernel, axis=-1)  # (B, N, T, S)

@@ -122,7 +122,7 @@ class ALiBi(Bias):
     def of_pairs(self, i, j):
         # Positions are subtracted as integers: float32 cannot tell distant neighbours apart.
         distances = ops.cast(ops.abs(i - j), "float32")
-        return ops.multiply(distances, -self.slopes[:, None, None])
+        return ops.multiply(distances, -ops.expand_dims(self.slopes, (1, 2)))
 
 
 @register
@@ -201,7 +201,7 @@ class T5Bias(Bias):
         return bucket
 
     def of_distances(self, distances):
-        return self._of_each_head(distances[None], (-1, 1))
+        return self._of_each_head(ops.expand_dims(distances, 0), (-1, 1))
 
     def of_pairs(self, i, j):
         return self._of_each_head(i - j, (-1, 1, 1))

@@ -64,4 +64,4 @@ class Cosine(ScoreLayer):
     def call(self, query, key, query_positions=None, key_positions=None):
         cosines = at_least_float32(query_keys(directions(query), directions(key)))
         scale = ops.exp(ops.minimum(self.log_scale, math.log(self.max_scale)))
-        return cosines * ops.cast(scale, cosines.dtype)[:, None, None]
+        return cosines * ops.expand_dims(ops.cast(scale, cosines.dtype), (1, 2))

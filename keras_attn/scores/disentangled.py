@@ -109,7 +109,8 @@ class Disentangled(DistanceScore):
         return ops.transpose(ops.take(ops.cast(table, self.compute_dtype), rows, axis=0), (1, 2, 0))
 
     def products(self, query, i, j):
-        return _select(query, self.key_table, self.buckets(i[..., :, None] - j[..., None, :]))
+        distances = ops.expand_dims(i, -1) - ops.expand_dims(j, -2)
+        return _select(query, self.key_table, self.buckets(distances))
 
     def products_of_tile(self, length, num_keys, head_dim, has_table):
         of_queries = super().products_of_tile(length, num_keys, head_dim, has_table)
@@ -130,8 +131,8 @@ class Disentangled(DistanceScore):
         needed = distances_between(*positions)
         if needed is None or query.shape[2] == 1:
             i, j = map(positions_by_head, positions)
-            rows = self.buckets(i[..., None, :] - j[..., :, None])  # (B or 1, N or 1, S, T)
-            products = _select(key, self.query_table, rows)
+            distances = ops.expand_dims(i, -2) - ops.expand_dims(j, -1)  # (B or 1, N or 1, S, T)
+            products = _select(key, self.query_table, self.buckets(distances))
         else:
             if table is None:
                 table, distances = self.distance_table(needed), needed

@@ -28,7 +28,7 @@ def orthogonal_features(count, size, seed=None):
     numbers = normal((2 * groups, size, size), dtype="float32")
     basis, triangle = ops.qr(numbers[:groups])
     # The signs make the basis uniform: without them estimates are off by several percent.
-    basis = basis * ops.sign(ops.diagonal(triangle, axis1=1, axis2=2))[:, None]
+    basis = basis * ops.expand_dims(ops.sign(ops.diagonal(triangle, axis1=1, axis2=2)), 1)
     lengths = ops.sqrt(ops.sum(ops.square(numbers[groups:]), axis=-1, keepdims=True))
     return ops.reshape(basis * lengths, (-1, size))[:count]
 

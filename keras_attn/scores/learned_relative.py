@@ -76,7 +76,7 @@ class LearnedRelative(DistanceScore):
         return ops.where(inside, distances, self.max_distance)
 
     def products(self, query, i, j):
-        rows = self._rows(i[..., :, None] - j[..., None, :])
+        rows = self._rows(ops.expand_dims(i, -1) - ops.expand_dims(j, -2))
         products = ops.matmul(query, ops.transpose(self.embeddings))
         products = pad(products, 0, 1, axis=3)  # (B, N, T, max_distance + 1)
         shape = (*sizes(products)[:3], size(rows, 3))

@@ -75,7 +75,7 @@ class Relative(DistanceScore):
 
     def queries(self, query):
         scale = ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
-        return tuple((query + w[:, None]) * scale for w in (self.u, self.v))
+        return tuple((query + ops.expand_dims(w, 1)) * scale for w in (self.u, self.v))
 
     def distance_table(self, distances):
         """Return r of all `distances`, for `distance_products`."""
@@ -118,7 +118,7 @@ class Relative(DistanceScore):
         if self.clamp_length is not None:
             farthest = ops.convert_to_tensor([-self.clamp_length, self.clamp_length], "int32")
             ends = ops.matmul(waves, ops.transpose(self._sinusoids(farthest)))
-            distance = i[..., :, None] - j[..., None, :]
+            distance = ops.expand_dims(i, -1) - ops.expand_dims(j, -2)
             products = ops.where(distance < -self.clamp_length, ends[..., :1], products)
             products = ops.where(distance > self.clamp_length, ends[..., 1:], products)
         return ops.cast(products, query.dtype)

@@ -126,7 +126,7 @@ class Sum(ScoreLayer):
         elif self._biases(is_of_distances=True):
             if "biases" not in tables:
                 tables, distances = {"biases": self._biases_of_distances(needed)}, needed
-            vector = ops.cast(tables["biases"], total.dtype)[:, None]  # (N, 1, L + 1)
+            vector = ops.expand_dims(ops.cast(tables["biases"], total.dtype), 1)  # (N, 1, L + 1)
             ones = ops.ones((1, query.shape[1], size(query, 2), 1), total.dtype)
             total = total + distance_products(ones, vector, distances, needed)
         i = ops.expand_dims(positions_by_head(query_positions), -1)

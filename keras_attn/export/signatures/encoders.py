@@ -170,7 +170,7 @@ class TextClassifier(ClassPredictor):
             return outputs
         classes = outputs.pop("class")
         names = tf.constant(self._labels)
-        labels = tf.tile(names[None], [tf.shape(classes)[0], 1])
+        labels = tf.tile(tf.expand_dims(names, 0), [tf.shape(classes)[0], 1])
         return {"label": tf.gather(names, classes), **outputs, "labels": labels}
 
 
@@ -249,7 +249,7 @@ class TextTagger(ModelFunctions):
         rows = template.around(pieces.merge_dims(1, 2), self._max_length)
         lengths = tf.cast(rows.row_lengths(), tf.int32)
         ids = rows.to_tensor(0)
-        is_read = (counts > 0) & (first < lengths[:, None] - end)
+        is_read = (counts > 0) & (first < tf.expand_dims(lengths, 1) - end)
         by_id = ops.softmax(tf.cast(self._logits(ids, lengths), tf.float32))  # (B, T, K)
         by_word = tf.gather(by_id, tf.where(is_read, first, 0), batch_dims=1)  # (B, W, K)
         labels = tf.gather(tf.constant(self._labels), tf.argmax(by_word, axis=-1))

@@ -195,7 +195,7 @@ def unify_ends(ids, ends, eos_id):
 
 def blank_rows(is_empty, ids, score, pad_id=0):
     """Replace the ids (B, L) of empty rows by padding, and their scores (B,) by 0."""
-    return tf.where(is_empty[:, None], pad_id, ids), tf.where(is_empty, 0.0, score)
+    return tf.where(tf.expand_dims(is_empty, 1), pad_id, ids), tf.where(is_empty, 0.0, score)
 
 
 def halting_function(model):

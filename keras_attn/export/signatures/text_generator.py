@@ -121,7 +121,7 @@ class TokenGenerator(ModelFunctions):
         read = tf.minimum(lengths, self._max_prompt_length)
         width = tf.minimum(tf.shape(token_ids)[1], self._max_prompt_length)
         last = tf.shape(token_ids)[1] - 1
-        indices = tf.minimum((lengths - read)[:, None] + tf.range(width), last)
+        indices = tf.minimum(tf.expand_dims(lengths - read, 1) + tf.range(width), last)
         prompt = tf.gather(token_ids, indices, batch_dims=1)
         prompt = tf.where(tf.sequence_mask(read, width), prompt, self._pad_id)
         outputs = self._generate(prompt, read)

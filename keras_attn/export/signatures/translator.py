@@ -3,6 +3,7 @@
 import functools
 
 import tensorflow as tf
+from keras import ops
 
 from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
@@ -223,7 +224,7 @@ class Translator(IdTranslator):
             {"source_ids": source_ids, "target_ids": _read_before(ids, self._bos_id)},
             tf.sequence_mask(outputs["source_lengths"], tf.shape(source_ids)[1]),
         )
-        weights = tf.where(is_valid[:, None, None, :, None], weights, 0.0)
+        weights = tf.where(ops.expand_dims(is_valid, (1, 2, 4)), weights, 0.0)
         return {**outputs, "cross_attention": weights}
 
     def _halting_of_text(self, text):
@@ -275,7 +276,7 @@ class Translator(IdTranslator):
         is_empty = lengths <= len(template.start) + len(template.end)  # special tokens alone
         outputs = self._decode(source_ids, lengths)
         ids, score = blank_rows(is_empty, *outputs, self._pad_id)
-        source_ids = tf.where(is_empty[:, None], self._pad_id, source_ids)
+        source_ids = tf.where(tf.expand_dims(is_empty, 1), self._pad_id, source_ids)
         return source_ids, tf.where(is_empty, 0, lengths), self._unify_ends(ids), score
 
 
@@ -283,7 +284,7 @@ def _until_end(ids, source_lengths, ends):
     """Return the lengths (B,) of generated ids with their end token, and their mask (B, L)."""
     is_end = functools.reduce(tf.logical_or, [ids == token for token in ends])
     ended = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True)
-    is_valid = (ended == 0) & (source_lengths[:, None] > 0)
+    is_valid = (ended == 0) & (tf.expand_dims(source_lengths, 1) > 0)
     return tf.math.count_nonzero(is_valid, axis=1, dtype=tf.int32), is_valid
 
 
