@@ -20,10 +20,11 @@ from keras_attn import (
     scores,
 )
 from keras_attn.costs import explain
+from keras_attn.text.tokenizers import layer as _registered  # noqa: F401  (files refer to it)
 
 __version__ = "0.2.0"
 
-# Packages that no `.keras` file refers to are imported on first use.
+# Packages that are imported on first use: no `.keras` file refers to anything else in them.
 _LAZY = ("callbacks", "convert", "distribution", "export", "testing", "text", "viz")
 
 __all__ = [

@@ -4,10 +4,12 @@ import os
 import sys
 from importlib import metadata
 
+import keras
 import numpy as np
 
 from keras_attn.files import atomic_file
 from keras_attn.ops.checks import check_paths
+from keras_attn.text.tokenizers.layer import TokenizerLayer
 from keras_attn.text.tokenizers.operations import pad, tf
 from keras_attn.text.tokenizers.template import Template
 from keras_attn.text.tokenizers.vocabularies import (
@@ -30,7 +32,8 @@ class Tokenizer(_Module):
     On TensorFlow `encode`, `decode` and `tokens` are graph operations on a string tensor (B,), so a
     `tf.function` that calls a tokenizer exports as one graph from text to text. On other backends
     they take and return NumPy arrays, and TensorFlow is not needed. `encode_as_lists` and
-    `decode_as_strings` compute the same in Python everywhere.
+    `decode_as_strings` compute the same in Python everywhere. Called with a `keras.Input` of
+    strings, a tokenizer is a layer of a Keras model, which it is saved and exported with.
 
     A subclass sets `vocabulary_size` and defines `_split` (string tensor to ragged ids without
     special tokens), `_join` (its inverse), `_split_in_python` (list of str or bytes to a list of
@@ -63,6 +66,41 @@ class Tokenizer(_Module):
         library = __name__.partition(".")[0]
         versions = {name: metadata.version(name) for name in self.packages}
         return {library: sys.modules[library].__version__, **versions}
+
+    def __call__(self, text, max_length=None):
+        """Turn strings into padded ids in a Keras model, on TensorFlow.
+
+        Args:
+            text: `keras.Input((), dtype="string")`, another symbolic tensor of strings (B,) or
+                (B, 1), or strings as `encode` takes them.
+            max_length: int. As in `encode`.
+
+        Returns:
+            The ids of `encode`, int32 (B, T), with Keras's mask: True at the tokens before each
+            row's end. `keras.layers.Embedding` replaces it by its own, which `mask_zero` makes.
+
+        Raises:
+            ValueError: if `text` is no batch of strings, or on another backend.
+
+        Example:
+            >>> import keras, keras_attn
+            >>> tokenizer = keras_attn.text.Characters("abc")
+            >>> text = keras.Input((), dtype="string")
+            >>> x = keras.layers.Embedding(7, 5, mask_zero=True)(tokenizer(text))
+            >>> x = keras.layers.GlobalAveragePooling1D()(x)
+            >>> model = keras.Model(text, keras.layers.Dense(2)(x))
+            >>> model(keras.ops.convert_to_tensor(["cab", "a"])).shape
+            TensorShape([2, 2])
+        """
+        if tf is None:
+            raise ValueError(
+                "A tokenizer is a layer of a model on TensorFlow only: set "
+                "KERAS_BACKEND=tensorflow, or give the model ids from `encode`. "
+                f"Received: backend={keras.backend.backend()!r}."
+            )
+        if not (tf.is_tensor(text) or keras.utils.is_keras_tensor(text)):
+            text = tf.constant(check_strings(text=text), tf.string)
+        return TokenizerLayer(self, max_length)(text)
 
     def encode(self, text, max_length=None, end=True):
         """Turn a batch of strings into padded ids, each row with the tokens of `template`.
@@ -238,11 +276,14 @@ class Tokenizer(_Module):
         except TypeError as error:
             raise ValueError(f"The file of a {cls.__name__} is damaged: {error}.") from error
 
+    def changed_attributes(self):
+        """Return what an instance may set besides the arguments of its class, a dict by name."""
+        names = "pad_id", "unk_id", "bos_id", "eos_id", "template"
+        return {name: vars(self)[name] for name in names if name in vars(self)}
+
     def __reduce__(self):
         # As a file holds it: TensorFlow's tables cannot be pickled.
-        names = "pad_id", "unk_id", "bos_id", "eos_id", "template"
-        changes = {name: vars(self)[name] for name in names if name in vars(self)}
-        return type(self).from_bytes, (self.to_bytes(),), changes
+        return type(self).from_bytes, (self.to_bytes(),), self.changed_attributes()
 
     def __repr__(self):
         return f"<{type(self).__name__}, vocabulary_size={self.vocabulary_size}>"

@@ -1,0 +1,65 @@
+"""Tokenizer as a layer of a Keras model that reads strings."""
+
+import base64
+import dataclasses
+import importlib
+
+import keras
+
+from keras_attn import registry
+from keras_attn.compat.keras_masks import set_keras_mask
+from keras_attn.ops.checks import check_sizes
+from keras_attn.text.tokenizers.operations import tf
+from keras_attn.text.tokenizers.template import Template
+
+
+@registry.register
+class TokenizerLayer(keras.layers.Layer):
+    """Turn strings into padded ids, with Keras's mask of the tokens that are no padding.
+
+    Calling a tokenizer makes this layer. Its configuration holds the tokenizer's file.
+    """
+
+    def __init__(self, tokenizer, max_length=None, **kwargs):
+        super().__init__(**kwargs)
+        if max_length is not None:
+            check_sizes(max_length=max_length)
+        # TensorFlow follows the attribute, so Keras's export finds the tables of the tokenizer.
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def call(self, text):
+        if text.shape.rank == 2:
+            text = tf.squeeze(text, axis=1)
+        ids, lengths = self.tokenizer.encode(text, self.max_length)
+        set_keras_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[-1]))
+        return ids
+
+    def compute_output_spec(self, text):
+        dtype = keras.backend.standardize_dtype(text.dtype)
+        is_column = len(text.shape) == 2 and text.shape[1] == 1
+        if dtype != "string" or not (len(text.shape) == 1 or is_column):
+            raise ValueError(
+                "`text` must be strings of shape (batch,) or (batch, 1), as of "
+                '`keras.Input((), dtype="string")`. '
+                f"Received: shape={tuple(text.shape)}, dtype={dtype}."
+            )
+        return keras.KerasTensor((text.shape[0], None), "int32")
+
+    def get_config(self):
+        content, changes = self.tokenizer.to_bytes(), self.tokenizer.changed_attributes()
+        if "template" in changes:
+            changes["template"] = dataclasses.asdict(changes["template"])
+        file = {"base64": base64.b64encode(content).decode(), **changes}
+        return {**super().get_config(), "tokenizer": file, "max_length": self.max_length}
+
+    @classmethod
+    def from_config(cls, config):
+        changes = dict(config["tokenizer"])
+        content = base64.b64decode(changes.pop("base64"))
+        # By its name: the package's `load` knows the classes, which import this module.
+        tokenizer = importlib.import_module("keras_attn.text").from_bytes(content)
+        if "template" in changes:
+            changes["template"] = Template.of(changes["template"])
+        for name, value in changes.items():
+            setattr(tokenizer, name, value)
+        return cls(**{**config, "tokenizer": tokenizer})
