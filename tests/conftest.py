@@ -24,8 +24,9 @@ SLOW_EXAMPLES = [
     ROOT / "keras_attn" / name
     for name in """
     export generation/constrained.py generation/decoding.py generation/sampling.py
-    losses/auxiliary_losses.py losses/contrastive_loss.py memory/stateful_segments.py
-    models/encoder_decoder.py models/paper_sizes.py models/papers/image_transformer.py
+    generation/text_to_text.py losses/auxiliary_losses.py losses/contrastive_loss.py
+    memory/stateful_segments.py models/encoder_decoder.py models/paper_sizes.py
+    models/papers/image_transformer.py
     testing/conformance.py viz/patterns.py
     """.split()
 ]

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn.generation.decoding import check_model
+from keras_attn.generation.text_to_text import check_is_tokenizer, embeddings_and_tokenizers
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
 
@@ -54,20 +55,9 @@ def check_float32(model):
 
 def check_end(tokenizer):
     """Raise a `ValueError` if the tokenizer has no end token, at which its texts end."""
-    _check_is_tokenizer(tokenizer)
+    check_is_tokenizer(tokenizer)
     has_end = getattr(tokenizer, "eos_id", None) is not None
     check_that(has_end, "one with an end token, `eos_id`", tokenizer=tokenizer)
-
-
-def check_vocabularies(model, tokenizer):
-    """Raise a `ValueError` if the vocabularies of model and tokenizer differ in size."""
-    for embedding, texts in _pairs(model, tokenizer):
-        sizes = embedding.vocabulary_size, texts.vocabulary_size
-        if sizes[0] != sizes[1]:
-            raise ValueError(
-                "`model` and `tokenizer` must have vocabularies of the same size. "
-                f"Received: {sizes[0]} and {sizes[1]}."
-            )
 
 
 def check_reads(model, tokenizer):
@@ -75,23 +65,10 @@ def check_reads(model, tokenizer):
 
     It may have more: that of a mask, or rows that make the size of its table even.
     """
-    for embedding, texts in _pairs(model, tokenizer):
+    for embedding, texts in embeddings_and_tokenizers(model, tokenizer):
         known = getattr(embedding, "vocabulary_size", 0)
         wanted = f"one of at most {known} ids, those of the model's embedding"
         check_that(texts.vocabulary_size <= known, wanted, tokenizer=texts)
-
-
-def _check_is_tokenizer(tokenizer):
-    """Raise a `ValueError` if the argument is something else, such as a path."""
-    wanted = "one of `keras_attn.text`, as `SentencePiece.load(path)` reads it"
-    check_that(hasattr(tokenizer, "vocabulary_size"), wanted, tokenizer=tokenizer)
-
-
-def _pairs(model, tokenizer):
-    """Return the embeddings of targets and of sources, each with the tokenizer of its ids."""
-    _check_is_tokenizer(tokenizer)
-    target = getattr(model, "target_embedding", model.embedding)
-    return [(target, tokenizer), (model.embedding, tokenizer.for_sources())]
 
 
 def check_labels(labels, num_classes):

@@ -6,6 +6,7 @@ from keras_attn.generation.decoding import generate
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 from keras_attn.generation.speculative import Speculative
 from keras_attn.generation.text_tables import allow_texts
+from keras_attn.generation.text_to_text import complete
 
 __all__ = [
     "Beam",
@@ -18,5 +19,6 @@ __all__ = [
     "SamplePixels",
     "Speculative",
     "allow_texts",
+    "complete",
     "generate",
 ]

@@ -158,8 +158,8 @@ def saved_model(
         eos_id: int, or a list of several. The token that ends a generated text, by default that of
             the tokenizer, or 3.
         labels: list of the names of the classes of texts, by default their numbers, or of words.
-        bos_id: int. The token before the first target token of an encoder-decoder, by default that
-            of the tokenizer, or 2.
+        bos_id: int. The token before the first target token of an encoder-decoder, by default the
+            model's `start_id`, that of the tokenizer, or 2.
         compile: "xla" compiles the decoding of an encoder-decoder or a causal model. In float32 the
             texts and ids are those of the plain export; with a `Sample` of a seed if the number of
             rows is one of the buckets'. TensorFlow Serving needs `--xla_cpu_compilation_enabled`.

@@ -5,10 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 from keras_attn.export.checks import check_backend, check_padding
-from keras_attn.generation.decoding import end_tokens
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
-from keras_attn.text.tokenizers.tokenizer import Tokenizer
 
 # Decorator of functions of a batch of strings.
 text_function = tf.function(
@@ -167,12 +165,6 @@ def length_mask(rows, lengths):
 def mask_ids(token_ids, lengths, pad_id=0):
     """Set the ids (B, T) beyond `lengths` (B,) to the id of padding."""
     return tf.where(length_mask(token_ids, lengths), token_ids, pad_id)
-
-
-def ends_of(eos_id, tokenizer=None):
-    """Return a tuple of the tokens that end a sequence; for None that of the tokenizer, or 3."""
-    default = getattr(tokenizer, "eos_id", Tokenizer.eos_id)
-    return end_tokens(default if eos_id is None else eos_id)
 
 
 def end_signature(ends):

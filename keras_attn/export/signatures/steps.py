@@ -2,14 +2,14 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_padding, check_vocabularies, has_memory
+from keras_attn.export.checks import check_padding, has_memory
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     end_signature,
-    ends_of,
     length_mask,
     text_function,
 )
+from keras_attn.generation.text_to_text import check_vocabularies, ends_of
 from keras_attn.models.state_models import SequenceModel
 
 
@@ -64,8 +64,7 @@ class SegmentSteps(ModelFunctions):
         self.tokenizer, self._more = tokenizer, {}
         name = "token_ids" if "token_ids" in model.input else "states"
         if name == "token_ids":
-            has_no_end = tokenizer is not None and tokenizer.eos_id is None
-            ends = ends_of(-1 if has_no_end and eos_id is None else eos_id, tokenizer)
+            ends = ends_of(eos_id, tokenizer)
             self.end_tokens = self._more["end_tokens"] = end_signature(ends)
         if tokenizer is not None:
             check_vocabularies(model, tokenizer)

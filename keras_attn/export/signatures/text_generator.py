@@ -2,12 +2,11 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
+from keras_attn.export.checks import check_end, check_lengths
 from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
-    ends_of,
     halting_function,
     ids_function,
     text_function,
@@ -15,6 +14,7 @@ from keras_attn.export.signatures.model_functions import (
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
+from keras_attn.generation.text_to_text import check_vocabularies, ends_of
 from keras_attn.ops.token_losses import crossentropy
 
 

@@ -5,12 +5,11 @@ import functools
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.export.checks import check_end, check_lengths, check_vocabularies
+from keras_attn.export.checks import check_end, check_lengths
 from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
-    ends_of,
     halting_function,
     halting_outputs,
     ids_function,
@@ -20,7 +19,7 @@ from keras_attn.export.signatures.model_functions import (
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
-from keras_attn.text.tokenizers.tokenizer import Tokenizer
+from keras_attn.generation.text_to_text import check_vocabularies, ends_of, start_of
 
 
 class IdTranslator(ModelFunctions):
@@ -35,7 +34,8 @@ class IdTranslator(ModelFunctions):
         max_source_length: int. Most source tokens to read, the end token included. A longer source
             is truncated to this length, or to the number of the model's source positions.
         eos_id: int, or a list of several. The token that ends a sequence, by default 3.
-        bos_id: int. The token before the first target token, by default 2.
+        bos_id: int. The token before the first target token, by default the model's `start_id`, or
+            2.
         buckets: a `Buckets`. The shapes for which XLA compiles the decoding, by default none.
 
     Raises:
@@ -76,7 +76,7 @@ class IdTranslator(ModelFunctions):
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)
-        self._bos_id = Tokenizer.bos_id if bos_id is None else bos_id
+        self._bos_id = start_of(model) if bos_id is None else bos_id
         self.buckets = None if buckets is None else buckets.up_to(max_source_length)
         options = {"max_length": max_length, "bos_id": self._bos_id, "eos_id": ends}
         self._decode = decoding_function(model, strategy, self.buckets, **options)
@@ -144,7 +144,8 @@ class Translator(IdTranslator):
         strategy, max_length, max_source_length: as for `IdTranslator`.
         eos_id: int, or a list of several. The token that ends a sequence, by default that of the
             tokenizer. No end token is part of the text.
-        bos_id: int. The token before the first target token, by default that of the tokenizer.
+        bos_id: int. The token before the first target token, by default the model's `start_id`, or
+            that of the tokenizer.
         buckets: as for `IdTranslator`.
 
     Raises:
@@ -182,7 +183,7 @@ class Translator(IdTranslator):
     ):
         check_end(tokenizer)
         ends = ends_of(eos_id, tokenizer)
-        bos_id = getattr(tokenizer, "bos_id", None) if bos_id is None else bos_id
+        bos_id = start_of(model, tokenizer) if bos_id is None else bos_id
         super().__init__(model, strategy, max_length, max_source_length, ends, bos_id, buckets)
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id

@@ -1,0 +1,193 @@
+"""From text to text in Python: generation between the two directions of a tokenizer."""
+
+import warnings
+
+import numpy as np
+from keras import ops
+
+from keras_attn.generation.decoding import check_model, end_tokens, generate, get_strategy
+from keras_attn.memory import StatefulSegments
+from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.text.tokenizers.tokenizer import Tokenizer, check_strings
+
+
+def complete(
+    model,
+    tokenizer,
+    texts,
+    strategy="greedy",
+    max_length=64,
+    *,
+    bos_id=None,
+    eos_id=None,
+    jit_compile=False,
+):
+    """Translate each text, or continue it: from strings to strings.
+
+        text -> ids -> generate(model, ids) -> text
+
+    A causal model gives the continuation alone, without the prompt; an encoder-decoder gives the
+    translation. The texts equal those of the model's export. A model with a memory keeps the keys
+    of all tokens, like an unlimited memory. Cost: that of `generate` for all texts as one batch.
+
+    Use it for trying a model, and for programs that have texts and want texts.
+
+    Args:
+        model: an `EncoderDecoder`, a `CausalLanguageModel`, or a `StatefulSegments` of one.
+        tokenizer: from `keras_attn.text`, of the model's vocabulary.
+        texts: a list of strings, or one string. Of a prompt that leaves too few of the model's
+            positions for `max_length` the last tokens are read, of a longer source the first, with
+            a warning. A text without tokens, such as "", gives "".
+        strategy: as for `generate`.
+        max_length: int. Most tokens to generate, the end token included.
+        bos_id: int. The token before the first target token of an encoder-decoder, by default the
+            model's `start_id`, or that of the tokenizer.
+        eos_id: int, or a list of several. The token that ends a text, by default that of the
+            tokenizer; -1 for never. It is no part of the text.
+        jit_compile: bool. As for `generate`.
+
+    Returns:
+        A list of strings, or one string if `texts` is one.
+
+    Raises:
+        ValueError: if `texts` are no strings, the vocabularies of model and tokenizer differ in
+            size, or as `generate`.
+
+    Example:
+        >>> import keras_attn
+        >>> tokenizer = keras_attn.text.Characters("abc ")
+        >>> model = keras_attn.models.gpt(tokenizer.vocabulary_size, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> texts = keras_attn.generation.complete(model, tokenizer, ["a cab", ""], max_length=4)
+        >>> len(texts), texts[1]
+        (2, '')
+
+    Differs from the paper: see the strategies.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+    request = TextRequest(model, tokenizer, texts, strategy, max_length, bos_id, eos_id)
+    if not request.rows:
+        return request.answer([])
+    ids, _ = generate(*request.arguments, **request.options, jit_compile=jit_compile)
+    return request.answer(map(request.text_of, request.rows, ops.convert_to_numpy(ids).tolist()))
+
+
+class TextRequest:
+    """Texts as the ids that a model reads, and the way back from those that it generates.
+
+    Attributes:
+        rows: list of lists of ids, of the prompts or sources; one without a text is empty.
+        ends: set of the tokens that end a text.
+        arguments: of `generate`, up to `max_length`.
+        options: dict of further arguments of `generate`.
+    """
+
+    def __init__(self, model, tokenizer, texts, strategy, max_length, bos_id=None, eos_id=None):
+        model = model.model if isinstance(model, StatefulSegments) else model
+        check_model(model)
+        check_vocabularies(model, tokenizer)
+        check_sizes(max_length=max_length)
+        strategy = get_strategy(strategy)
+        wanted = f"at most {model.max_length}, the number of the model's positions"
+        fits = model.max_length is None or max_length <= model.max_length
+        check_that(fits, wanted, max_length=max_length)
+        self._is_single = isinstance(texts, str)
+        texts = check_strings(texts=[texts] if self._is_single else texts)
+        eos_ids = ends_of(eos_id, tokenizer)
+        self.ends = {*eos_ids, tokenizer.eos_id}  # where a tokenizer's texts end
+        self._tokenizer, self._continues = tokenizer, model.reads_prompt
+        self.rows = self._read_rows(model, texts, max_length)
+        lengths = [max(len(row), 1) for row in self.rows]
+        ids = np.full((len(lengths), max(lengths, default=0)), tokenizer.fill_id, "int32")
+        for padded, row in zip(ids, self.rows, strict=True):
+            padded[: len(row)] = row
+        self.arguments = model, ids, strategy, max_length
+        self.options = {"lengths": np.array(lengths, "int32"), "eos_id": eos_ids}
+        if not model.reads_prompt:
+            self.options["bos_id"] = start_of(model, tokenizer) if bos_id is None else bos_id
+
+    def _read_rows(self, model, texts, max_length):
+        """Return the ids of texts, as many as the model can read."""
+        rows, template = self._tokenizer.encode_as_lists(texts), self._tokenizer.template
+        if model.reads_prompt:
+            most, special = model.max_length, len(template.start)
+            most = most and most - max_length + 1  # the last token is not read
+            read = [row[-most:] if most else row for row in template.around(rows, end=False)]
+        else:
+            most, special = model.max_source_length, len(template.start) + len(template.end)
+            read = template.around(rows, most)
+        longest = max((len(row) + special for row in rows), default=0)
+        if most is not None and longest > most:
+            part = "last" if model.reads_prompt else "first"
+            warnings.warn(
+                f"Of a text that is too long for the model the {part} {most} tokens are read. "
+                f"Received: a text of {longest} tokens.",
+                stacklevel=4,
+            )
+        if not model.reads_prompt:  # a source of special tokens alone has no text
+            read = [ids if len(row) else [] for ids, row in zip(read, rows, strict=True)]
+        return [[*map(int, row)] for row in read]
+
+    def text_of(self, row, ids):
+        """Return the text of generated ids after the row of a text."""
+        if not row:
+            return ""
+        end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids))
+        if not self._continues:
+            return self.decode(ids[:end])
+        # Prompt and new ids are decoded together: alone, the first new piece would lose its space.
+        return self.decode(row + ids[:end])[len(self.decode(row)) :]
+
+    def decode(self, ids):
+        """Return the text of ids, none of which ends it."""
+        return self._tokenizer.decode_as_strings([[i for i in ids if i not in self.ends]])[0]
+
+    def answer(self, texts):
+        """Return texts as they were given: a list, or one string."""
+        texts = list(texts)
+        return texts[0] if self._is_single else texts
+
+
+def ends_of(eos_id, tokenizer=None):
+    """Return a tuple of the tokens that end a sequence: for None the tokenizer's, or -1 for none.
+
+    Without a tokenizer it is 3.
+    """
+    if eos_id is None:
+        eos_id = getattr(tokenizer, "eos_id", Tokenizer.eos_id)
+    return end_tokens(-1 if eos_id is None else eos_id)
+
+
+def start_of(model, tokenizer=None):
+    """Return the token before the first target token: the model's own, the tokenizer's, or 2."""
+    start_id = getattr(model, "start_id", None)
+    if start_id is None:
+        start_id = getattr(tokenizer, "bos_id", None)
+    return Tokenizer.bos_id if start_id is None else start_id
+
+
+def check_vocabularies(model, tokenizer):
+    """Raise a `ValueError` if the vocabularies of model and tokenizer differ in size."""
+    for embedding, texts in embeddings_and_tokenizers(model, tokenizer):
+        # A model of the user's own need not tell its size.
+        size = getattr(embedding, "vocabulary_size", texts.vocabulary_size)
+        if size != texts.vocabulary_size:
+            raise ValueError(
+                "`model` and `tokenizer` must have vocabularies of the same size. "
+                f"Received: {size} and {texts.vocabulary_size}."
+            )
+
+
+def check_is_tokenizer(tokenizer):
+    """Raise a `ValueError` if the argument is something else, such as a path."""
+    wanted = "one of `keras_attn.text`, as `SentencePiece.load(path)` reads it"
+    check_that(hasattr(tokenizer, "vocabulary_size"), wanted, tokenizer=tokenizer)
+
+
+def embeddings_and_tokenizers(model, tokenizer):
+    """Return the embeddings of targets and of sources, each with the tokenizer of its ids."""
+    check_is_tokenizer(tokenizer)
+    source = getattr(model, "embedding", None)
+    target = getattr(model, "target_embedding", source)
+    return [(target, tokenizer), (source, tokenizer.for_sources())]

@@ -1,0 +1,59 @@
+"""Text of a growing row of ids, piece by piece."""
+
+import os
+
+from keras_attn.text.tokenizers.vocabularies import REPLACEMENT
+
+# An unfinished character of UTF-8 has at most three bytes, each of which may be a U+FFFD so far.
+_MAX_UNFINISHED = 3
+
+
+class IncrementalDecoder:
+    """Decode ids as they come; the pieces, joined, are what a text of all ids adds to the prompt's.
+
+        piece_t = text(y_1 .. y_t) without text(y_1 .. y_{t-1}), unfinished characters apart
+
+    A token alone does not have the text that it has after others: it may lose its space, or be a
+    part of a character. So the ids since the last few are decoded again with each new one: those
+    that the new text can depend on. Time O(1) a token beside decoding these.
+
+    A trailing U+FFFD, of which at most three can be one unfinished character, is held back until
+    it is known what it becomes.
+
+    Args:
+        decode: function of a list of ids that returns their text, such as
+            `lambda ids: tokenizer.decode_as_strings([ids])[0]`. Ids without a text, such as end
+            tokens, must not end it.
+        prompt: list of ids before the first new one.
+    """
+
+    def __init__(self, decode, prompt=()):
+        self._decode = decode
+        # The text of the context is known but for its unfinished end; that of the recent ids, all
+        # since then, shows whether they suffice as the next context.
+        self._context, self._recent = list(prompt), []
+        self._read = decode(self._context)  # of the text of both, as far as it is returned
+
+    def add(self, token_id):
+        """Return the characters that a token completes, "" if there is none."""
+        self._recent.append(token_id)
+        text = self._decode(self._context + self._recent)
+        held = min(len(text) - len(text.rstrip(REPLACEMENT)), _MAX_UNFINISHED)
+        complete = text[: len(text) - held]
+        piece = self._after_read(complete)
+        if not self._read.startswith(complete):  # otherwise the end of the prompt is held
+            self._read = complete
+        own = self._decode(self._recent)
+        # The last complete character is that of these ids: what follows depends on no earlier one.
+        if len(own) > held and own[-held - 1 :] == text[-held - 1 :]:
+            self._context, self._recent = self._recent, []
+            self._read = own[: len(own) - held]
+        return piece
+
+    def finish(self):
+        """Return the characters that were held back; no id may follow."""
+        return self._after_read(self._decode(self._context + self._recent))
+
+    def _after_read(self, text):
+        # A prompt may end in a part of a character, which is no part of the text any more.
+        return text[len(os.path.commonprefix([self._read, text])) :]
