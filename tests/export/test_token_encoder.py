@@ -1,5 +1,8 @@
 """Signatures of masked language models: features and logits."""
 
+import gc
+import weakref
+
 import numpy as np
 import oracles
 import pytest
@@ -61,3 +64,15 @@ def test_a_tokenizer_is_refused(model, tmp_path):
     tokenizer = text.Characters("abc")
     with pytest.raises(ValueError, match="masked language model reads.*without a `tokenizer`"):
         export.saved_model(model, tmp_path, tokenizer=tokenizer)
+
+
+def test_a_function_keeps_its_object_alive_until_it_goes(model):
+    ids, lengths = np.array([[5, 7, 9]], "int32"), [3]
+    encoder = TokenEncoder(model)
+    expected = encoder.encode(ids, lengths)["features"]
+    np.testing.assert_array_equal(TokenEncoder(model).encode(ids, lengths)["features"], expected)
+    assert encoder.encode is encoder.encode
+    reference = weakref.ref(encoder)
+    del encoder
+    gc.collect()
+    assert reference() is None

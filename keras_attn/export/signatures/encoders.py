@@ -1,16 +1,21 @@
 """Signatures of models without a decoder: classifiers, taggers and masked language models."""
 
+import functools
+
 import keras
 import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.checks import check_labels, check_padding, check_reads
 from keras_attn.export.signatures.model_functions import (
+    GraphMethod,
     ModelFunctions,
     halting_of_ids,
     ids_function,
+    ids_method,
     mask_ids,
     text_function,
+    text_method,
 )
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 
@@ -63,12 +68,12 @@ class ClassPredictor(ModelFunctions):
         self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
         if model.image_shape is None:
             read = self.reader(model)
-            self.classify = ids_function()(
+            self.classify = ids_function(
                 lambda token_ids, lengths: classify(read(token_ids, lengths))
             )
             self._halting = halting_of_ids(model, read)
             if self._halting is not None:
-                self.halting = ids_function()(self._halting)
+                self.halting = ids_function(self._halting)
         else:
             images = [tf.TensorSpec([None, *model.image_shape], tf.float32, "images")]
             self.classify = tf.function(classify, images, autograph=False)
@@ -80,6 +85,7 @@ class ClassPredictor(ModelFunctions):
 
 
 _PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "second_text")]
+pair_method = functools.partial(GraphMethod, input_signature=_PAIR)
 
 
 class TextClassifier(ClassPredictor):
@@ -145,12 +151,12 @@ class TextClassifier(ClassPredictor):
         own |= {"ids": self.classify, "serving_default": self.text}
         return {**own, **self.halting_signatures}
 
-    @text_function
+    @text_method
     def text(self, text):
         """Map strings [B] to `label` [B], `probabilities` [B, K] and their `labels` [B, K]."""
         return self._outputs(*self.tokenizer.encode(text, self._max_length))
 
-    @tf.function(autograph=False, input_signature=_PAIR)
+    @pair_method
     def pair(self, text, second_text):
         """Map pairs, two strings [B], to the outputs of `text`."""
         return self._outputs(*self.tokenizer.encode_pair(text, second_text, self._max_length))
@@ -231,7 +237,7 @@ class TextTagger(ModelFunctions):
     def signatures(self):
         return {"tag": self.text, "serving_default": self.text}
 
-    @text_function
+    @text_method
     def text(self, text):
         """Map strings [B] to their `words` [B, W], and `labels` and `probabilities` [B, W].
 
@@ -297,14 +303,14 @@ class TokenEncoder(ModelFunctions):
         self._logits = lambda *ids: model({"token_ids": read(*ids)})
         halting = halting_of_ids(model, read)
         if halting is not None:
-            self.halting = ids_function()(halting)
+            self.halting = ids_function(halting)
 
     @property
     def signatures(self):
         own = {"encode": self.encode, "logits": self.logits, "serving_default": self.logits}
         return {**own, **self.halting_signatures}
 
-    @ids_function()
+    @ids_method()
     def encode(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `features` [B, T, D].
 
@@ -312,7 +318,7 @@ class TokenEncoder(ModelFunctions):
         """
         return {"features": tf.cast(self._features(token_ids, lengths), tf.float32)}
 
-    @ids_function()
+    @ids_method()
     def logits(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `logits` [B, T, V]."""
         return {"logits": tf.cast(self._logits(token_ids, lengths), tf.float32)}

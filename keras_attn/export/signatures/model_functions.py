@@ -1,6 +1,8 @@
 """The base class of the functions of a model, their inputs, and the signature `halting`."""
 
 import dataclasses
+import functools
+import types
 
 import tensorflow as tf
 
@@ -8,16 +10,46 @@ from keras_attn.export.checks import check_backend, check_padding
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
 
-# Decorator of functions of a batch of strings.
-text_function = tf.function(
-    autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")]
-)
+
+class GraphMethod:
+    """Method that is a `tf.function` of its object, and keeps it alive.
+
+    `tf.function` as the decorator of a method refers to the object weakly, so that a call such as
+    `Translator(...).text(texts)` would find it gone.
+    """
+
+    def __init__(self, method, input_signature):
+        functools.update_wrapper(self, method)
+        self.input_signature = input_signature
+
+    def __get__(self, functions, owner=None):
+        if functions is None:
+            return self
+        method = types.MethodType(self.__wrapped__, functions)
+        function = tf.function(method, self.input_signature, autograph=False)
+        vars(functions)[self.__name__] = function  # found before this object from now on
+        return function
 
 
-def ids_function(ids="token_ids", lengths="lengths"):
-    """Return a decorator of functions of ids (B, T) and lengths (B,) under these names."""
-    specs = [tf.TensorSpec([None, None], tf.int32, ids), tf.TensorSpec([None], tf.int32, lengths)]
-    return tf.function(autograph=False, input_signature=specs)
+_TEXT = [tf.TensorSpec([None], tf.string, "text")]
+# For functions of a batch of strings, and a decorator of such methods.
+text_function = tf.function(autograph=False, input_signature=_TEXT)
+text_method = functools.partial(GraphMethod, input_signature=_TEXT)
+
+
+def ids_signature(ids="token_ids", lengths="lengths"):
+    """Return the specifications of ids (B, T) and lengths (B,) of these names."""
+    return [tf.TensorSpec([None, None], tf.int32, ids), tf.TensorSpec([None], tf.int32, lengths)]
+
+
+def ids_function(function, *names):
+    """Return the `tf.function` of a function of ids (B, T) and lengths (B,)."""
+    return tf.function(function, ids_signature(*names), autograph=False)
+
+
+def ids_method(*names):
+    """Return a decorator of methods of ids (B, T) and lengths (B,)."""
+    return functools.partial(GraphMethod, input_signature=ids_signature(*names))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,9 @@ from keras_attn.export.signatures.model_functions import (
     blank_rows,
     halting_function,
     ids_function,
+    ids_method,
     text_function,
+    text_method,
     token_halting,
     unify_ends,
 )
@@ -83,14 +85,14 @@ class TokenGenerator(ModelFunctions):
         self._max_scored_length = max_scored_length
         self._halting = halting_function(model)
         if self._halting is not None:
-            self.halting = ids_function()(self._halting_of_ids)
+            self.halting = ids_function(self._halting_of_ids)
 
     @property
     def signatures(self):
         own = {"ids": self.ids, "score": self.score_ids, "serving_default": self.ids}
         return {**own, **self.halting_signatures}
 
-    @ids_function()
+    @ids_method()
     def ids(self, token_ids, lengths):
         """Map prompts [B, S] with `lengths` [B] to `ids` [B, L] and `score` [B].
 
@@ -100,7 +102,7 @@ class TokenGenerator(ModelFunctions):
         *_, ids, score = self._continue(token_ids, lengths)
         return {"ids": ids, "score": score}
 
-    @ids_function()
+    @ids_method()
     def score_ids(self, token_ids, lengths):
         """Map ids [B, S] with `lengths` [B] to `log_probability` [B] and `num_tokens` [B].
 
@@ -213,7 +215,7 @@ class TextGenerator(TokenGenerator):
         own = {"ids": self.ids, "score": self.score, "serving_default": self.text}
         return {**own, **self.halting_signatures}
 
-    @text_function
+    @text_method
     def text(self, text):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
         prompt, lengths, ids, score = self._continue(*self._encode(text))
@@ -225,7 +227,7 @@ class TextGenerator(TokenGenerator):
         generated = tf.strings.length(whole) - read
         return {"continuation": tf.strings.substr(whole, read, generated), "score": score}
 
-    @text_function
+    @text_method
     def score(self, text):
         """Map strings [B] to `log_probability` and `num_tokens` [B], as `score_ids` does."""
         return self._log_probability(*self._encode(text))

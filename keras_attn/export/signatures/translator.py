@@ -13,9 +13,11 @@ from keras_attn.export.signatures.model_functions import (
     halting_function,
     halting_outputs,
     ids_function,
+    ids_method,
     length_mask,
     mask_ids,
     text_function,
+    text_method,
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
@@ -84,13 +86,13 @@ class IdTranslator(ModelFunctions):
         self._pad_id = getattr(model, "pad_id", 0) or 0
         self._ends, self._halting = ends, halting_function(model)
         if self._halting is not None:
-            self.halting = ids_function("source_ids", "source_lengths")(self._halting_of_ids)
+            self.halting = ids_function(self._halting_of_ids, "source_ids", "source_lengths")
 
     @property
     def signatures(self):
         return {"ids": self.ids, "serving_default": self.ids, **self.halting_signatures}
 
-    @ids_function("source_ids", "source_lengths")
+    @ids_method("source_ids", "source_lengths")
     def ids(self, source_ids, source_lengths):
         """Map ids [B, S] with `source_lengths` [B] to `ids` [B, L] and `score` [B].
 
@@ -205,13 +207,13 @@ class Translator(IdTranslator):
             signatures["attention"] = self.attention
         return signatures
 
-    @text_function
+    @text_method
     def text(self, text):
         """Map strings [B] to `translation`, strings [B], and `score`, float32 [B]."""
         *_, ids, score = self._translate(text)
         return {"translation": self.tokenizer.decode(ids), "score": score}
 
-    @text_function
+    @text_method
     def attention(self, text):
         """Map strings [B] to the outputs of `text`, the tokens and their cross-attention weights.
 
