@@ -58,6 +58,7 @@ class Beam(Strategy):
     # In one thread the loop's body is not rewritten for oneDNN, whose products of several queries
     # are much faster at large batches.
     runs_in_one_thread = False
+    numbers = ("length_penalty",)
 
     def __init__(self, beams=4, length_penalty=0.6, normalization="google", early_stopping=None):
         check_sizes(beams=beams)
@@ -73,10 +74,10 @@ class Beam(Strategy):
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
         beams, max_length, processors = self.beams, options.max_length, options.processors
-        num_slots = 0 if options.grows else (max_length - 1) * beams
+        num_slots = 0 if options.grows else (options.capacity - 1) * beams
         prompt = read_prompt(model, inputs, options, num_slots)
         batch_size, vocabulary_size = ops.shape(prompt.logits)[0], prompt.logits.shape[-1]
-        columns = ops.arange(max_length, dtype="int32")
+        columns = ops.arange(options.capacity, dtype="int32")
         numbers = ops.arange(beams, dtype="int32")
         # A beam ends with each of the end tokens at most, so K extensions stay open.
         num_candidates = beams * min(1 + len(options.eos_ids), vocabulary_size)
@@ -136,7 +137,7 @@ class Beam(Strategy):
             ops.expand_dims(padding_mask, 1), (batch_size, beams, prompt.size)
         )
         visible = ops.pad(visible, [[0, 0], [0, 0], [0, num_slots]])
-        ids = ops.full((batch_size, beams, max_length), options.fill_id, "int32")
+        ids = ops.full((batch_size, beams, options.capacity), options.fill_id, "int32")
         ended = ops.full((batch_size, beams), -float("inf"))
         one_beam = ops.where(numbers == 0, 0.0, ended)
         logits = ops.broadcast_to(
@@ -195,7 +196,7 @@ class Stopping(NamedTuple):
 
     early_stopping: object
     beams: int
-    max_length: int
+    max_length: object
     penalty: object  # function of a length
 
     def keep(self, is_end):

@@ -45,9 +45,18 @@ class Wrapper(Strategy):
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+        return self.strategy.decode(model, inputs, self.inner_options(options))
+
+    def inner_options(self, options):
+        """Return the `DecodingOptions` of the wrapped strategy."""
         renormalize = options.renormalize and self.renormalize
-        options = self.extend(options)._replace(renormalize=renormalize)
-        return self.strategy.decode(model, inputs, options)
+        return self.extend(options)._replace(renormalize=renormalize)
+
+    def noise(self, length, batch_size):
+        return self.strategy.noise(length, batch_size)
+
+    def check_length(self, max_length):
+        self.strategy.check_length(max_length)
 
     def extend(self, options):
         """Return the `DecodingOptions` with one more processor."""
@@ -90,6 +99,8 @@ class Constrained(Wrapper, LogitsProcessor):
 
     Reference: [Willard and Louf, 2023](https://arxiv.org/abs/2307.09702), section 3.
     """
+
+    numbers = ()
 
     def __init__(self, strategy, table):
         super().__init__(strategy)
@@ -171,6 +182,8 @@ class Forbidden(Wrapper, Counter):
     Reference: [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344), section 2.
     """
 
+    numbers = ()
+
     def __init__(self, strategy, token_ids, renormalize=True):
         super().__init__(strategy, renormalize)
         check_that(isinstance(token_ids, (list, tuple)), "a list of ints", token_ids=token_ids)
@@ -224,6 +237,8 @@ class NoRepeat(Wrapper):
     Reference: [Paulus et al., 2017](https://arxiv.org/abs/1705.04304), section 2.5.
     """
 
+    numbers = ()
+
     def __init__(self, strategy, size, renormalize=True, counts_bos=False):
         super().__init__(strategy, renormalize)
         check_sizes(size=size)
@@ -232,7 +247,7 @@ class NoRepeat(Wrapper):
 
     def extend(self, options):
         bos_id = options.bos_id if self.counts_bos else None
-        return options.with_processor(_NoRepeatedNGrams(self.size, options.max_length, bos_id))
+        return options.with_processor(_NoRepeatedNGrams(self.size, options.capacity, bos_id))
 
 
 class _NoRepeatedNGrams(LogitsProcessor):
@@ -241,22 +256,21 @@ class _NoRepeatedNGrams(LogitsProcessor):
     The state (B, L) holds -1, and at its end the tokens so far.
     """
 
-    def __init__(self, size, max_length, bos_id=None):
-        self.size, self.max_length, self.bos_id = size, max_length, bos_id
+    def __init__(self, size, capacity, bos_id=None):
+        self.size, self.capacity, self.bos_id = size, capacity, bos_id
 
     def start(self, model, inputs, vocabulary_size):
         ids, padding_mask = inputs
         if not model.reads_prompt:
-            first = [-1] * (self.max_length + self.size)
-            if self.bos_id is not None:
-                first[-1] = self.bos_id
-            return ops.tile(ops.convert_to_tensor([first], "int32"), (ops.shape(ids)[0], 1))
+            batch_size, last = ops.shape(ids)[0], -1 if self.bos_id is None else self.bos_id
+            first = ops.full((batch_size, self.capacity + self.size - 1), -1, "int32")
+            return ops.concatenate([first, ops.full((batch_size, 1), last, "int32")], axis=1)
         length = ops.shape(ids)[1]
         count = ops.sum(ops.cast(padding_mask, "int32"), axis=1, keepdims=True)
         indices = ops.arange(length, dtype="int32") - (length - count)
         moved = ops.take_along_axis(ids, ops.maximum(indices, 0), axis=1)
         moved = ops.where(indices < 0, -1, moved)
-        fill = [[0, 0], [self.max_length + self.size, 0]]
+        fill = [[0, 0], [self.capacity + self.size, 0]]
         return ops.pad(moved, fill, constant_values=-1)
 
     def apply(self, logits, state):
@@ -316,6 +330,8 @@ class Forced(Wrapper):
     Reference: [Tang et al., 2020](https://arxiv.org/abs/2008.00401), section 3.
     """
 
+    numbers = ()
+
     def __init__(
         self,
         strategy,
@@ -335,21 +351,25 @@ class Forced(Wrapper):
         self.first_id, self.last_id, self.min_length = first_id, last_id, min_length
         self.prompt_length = prompt_length
 
-    def extend(self, options):
-        first_id, last_id, last = self.first_id, self.last_id, options.max_length - 1
-        if self.min_length > options.max_length:
+    def check_length(self, max_length):
+        super().check_length(max_length)
+        first_id, last_id = self.first_id, self.last_id
+        if self.min_length > max_length:
             raise ValueError(
                 "`min_length` must not be above `max_length`. "
-                f"Received: min_length={self.min_length}, max_length={options.max_length}."
+                f"Received: min_length={self.min_length}, max_length={max_length}."
             )
-        is_kept = last > 0 or None in (first_id, last_id) or first_id == last_id
+        is_kept = max_length > 1 or None in (first_id, last_id) or first_id == last_id
         check_that(is_kept, f"{first_id}, the only token", last_id=last_id)
+
+    def extend(self, options):
         if self.min_length:
-            options = options.with_processor(_LateEnd(self.min_length, options.eos_ids))
-        if last_id is not None:
-            options = options.with_processor(_ForcedToken(last, last_id, "last_id"))
-        if first_id is not None:
-            first = _ForcedToken(0, first_id, "first_id", self.prompt_length)
+            options = options.with_processor(_LateEnd(self.min_length, options.is_end))
+        if self.last_id is not None:
+            last = _ForcedToken(options.max_length - 1, self.last_id, "last_id")
+            options = options.with_processor(last)
+        if self.first_id is not None:
+            first = _ForcedToken(0, self.first_id, "first_id", self.prompt_length)
             options = options.with_processor(first)
         return options
 
@@ -357,11 +377,11 @@ class Forced(Wrapper):
 class _LateEnd(Counter):
     """Forbid end tokens among the first `min_length` tokens."""
 
-    def __init__(self, min_length, eos_ids):
-        self.min_length, self.eos_ids = min_length, eos_ids
+    def __init__(self, min_length, is_end):
+        self.min_length, self.is_end = min_length, is_end
 
     def apply(self, logits, state):
-        is_end = np.isin(np.arange(logits.shape[-1]), self.eos_ids)
+        is_end = self.is_end(ops.arange(logits.shape[-1], dtype="int32"))
         is_early = ops.logical_and(ops.expand_dims(state, -1) < self.min_length, is_end)
         return ops.where(is_early, -float("inf"), logits)
 

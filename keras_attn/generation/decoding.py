@@ -100,6 +100,7 @@ def generate(
     """
     strategy = get_strategy(strategy)
     check_sizes(max_length=max_length)
+    strategy.check_length(max_length)
     check_sizes(least=0, bos_id=bos_id)
     eos_ids = end_tokens(eos_id)
     check_model(model)
@@ -315,7 +316,7 @@ def _compile(model_ref, strategy, options, jit_compile, num_inputs):
 def decode(model, ids, strategy, options, lengths=None):
     """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
     pad_id = getattr(model, "pad_id", 0)
-    fill_id = max(options.eos_ids[-1], 0) if pad_id is None else pad_id
+    fill_id = ops.maximum(options.eos_ids[-1], 0) if pad_id is None else pad_id
     weights = [w for each in (model, *strategy.models) for w in getattr(each, "weights", ())]
     with loop_invariants(weights):
         inputs = read_inputs(ids, lengths, pad_id)

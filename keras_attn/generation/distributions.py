@@ -3,6 +3,11 @@
 from keras import ops
 
 
+def bounded(x, least, most):
+    """Return a number or a tensor that is nearest to x in [least, most]."""
+    return ops.clip(x, least, most) if ops.is_tensor(x) else min(max(x, least), most)
+
+
 def forbids_all(logits):
     """Return True for the rows (...) of logits (..., V) that allow no token."""
     return ops.equal(ops.max(logits, axis=-1), -float("inf"))

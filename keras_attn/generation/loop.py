@@ -1,8 +1,10 @@
 """The base class of the strategies, and their loop: read the prompt, then token by token."""
 
+import copy
 import functools
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_attn.generation.distributions import forbids_all
@@ -14,17 +16,106 @@ class Strategy(Value):
     """Base class of the decoding strategies: the choice of the next token.
 
     Attributes:
+        numbers: tuple of the names of attributes that change no shape, and of "seed" for the
+            strategy's `noise`. Where `generate` compiles the loop, they and the numbers of the
+            `DecodingOptions` are tensors, so that others need no other compilation; one that is
+            None stays None. Without a tuple all are Python's numbers, and part of what is compiled.
+            A subclass has none but its own.
         models: tuple of further models that the strategy runs, whose weights an export holds too.
         runs_in_one_thread: bool. True if a step is small operations in a row, which a pool of
             threads would slow down.
     """
 
+    numbers = None
     models = ()
     runs_in_one_thread = True
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.numbers = vars(cls).get("numbers")  # what a subclass adds may compute in Python
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for the `Inputs` and the options."""
         raise NotImplementedError(f"{type(self).__name__} must define `decode`.")
+
+    def noise(self, length, batch_size):
+        """Return random numbers (length, B, ...) for all tokens; None if nothing is drawn.
+
+        The first rows are the same for any length.
+        """
+        return None
+
+    def check_length(self, max_length):
+        """Raise a `ValueError` if the strategy cannot generate up to `max_length` tokens."""
+
+
+def numbers_of(strategy):
+    """Return the `numbers` of a strategy and of those it wraps as arrays, a list of dicts.
+
+    Those that are None, and seeds, are left out. Return None if a strategy has no `numbers`.
+    """
+    numbers = []
+    while strategy is not None:
+        if strategy.numbers is None:
+            return None
+        own = {name: getattr(strategy, name) for name in strategy.numbers if name != "seed"}
+        with np.errstate(over="ignore"):  # infinity, which the strategies bound
+            numbers.append({k: np.array(x, "float32") for k, x in own.items() if x is not None})
+        strategy = getattr(strategy, "strategy", None)
+    return numbers
+
+
+def kind_of(strategy):
+    """Return a copy of a strategy, and of those it wraps, that equals those of other numbers."""
+    kind = copy.copy(strategy)  # not by its configuration: a draft keeps its weights
+    for name in strategy.numbers:
+        if name == "seed":
+            kind.seed = None
+        elif getattr(strategy, name) is not None:
+            setattr(kind, name, "any")
+    if hasattr(strategy, "strategy"):
+        kind.strategy = kind_of(strategy.strategy)
+    return kind
+
+
+def with_numbers(strategy, numbers):
+    """Return a copy of a strategy, and of those it wraps, with other numbers: a list of dicts."""
+    strategy = copy.copy(strategy)
+    own, *wrapped = numbers
+    vars(strategy).update(own)
+    if wrapped:
+        strategy.strategy = with_numbers(strategy.strategy, wrapped)
+    return strategy
+
+
+class TokenStrategy(Strategy):
+    """Base class of the strategies that choose one token per row and step by its logits."""
+
+    def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+        options = self.with_processors(options)
+        noise = options.noise
+        if noise is None:
+            noise = self.noise(options.capacity, ops.shape(inputs.ids)[0])
+
+        def choose(logits, step):
+            row = None if noise is None else ops.take(noise, step, axis=0)
+            return self.choose(logits, row, options.renormalize)
+
+        return decode_tokens(model, inputs, choose, options)
+
+    def with_processors(self, options):
+        """Return the `DecodingOptions` with the strategy's own processors."""
+        return options
+
+    def choose(self, logits, noise, renormalize):
+        """Return tokens int32 (B,) and their log-probabilities (B,).
+
+        Args:
+            logits: (B, V); with `renormalize=False` log-probabilities.
+            noise: (B, ...), of this step, or None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `choose`.")
 
 
 class Inputs(NamedTuple):
@@ -51,13 +142,20 @@ class DecodingOptions(NamedTuple):
     outside XLA) this is faster: nothing is masked, and a step attends to the filled slots only.
     """
 
-    max_length: int  # most tokens to generate
-    bos_id: int  # starts a sequence
+    max_length: object  # most tokens to generate
+    bos_id: object  # starts a sequence
     eos_ids: tuple  # each ends a sequence
     grows: bool
     processors: Chain = Chain()  # change the logits before the strategy chooses
-    fill_id: int = 0  # written after the end of a sequence
+    fill_id: object = 0  # written after the end of a sequence
     renormalize: bool = True  # normalise after the processors, not before them
+    bound: object = None  # at least `max_length`, where that is a tensor and shapes must be known
+    noise: object = None  # (capacity, B, ...), random numbers for the strategy, which may draw them
+
+    @property
+    def capacity(self):
+        """Number of tokens of each row that arrays and caches have room for."""
+        return self.max_length if self.bound is None else self.bound
 
     def is_end(self, tokens):
         """Return True where a token ends its sequence."""
@@ -111,61 +209,100 @@ def read_prompt(model, inputs, options, num_slots, whole=True):
     return Prompt(logits[:, 0], constants, cache, size, first, padding_mask)
 
 
+class TokenState(NamedTuple):
+    """State of a loop that writes one token per row and step."""
+
+    step: object  # int32, number of tokens of each row
+    token: object  # int32 (B,), the newest
+    finished: object  # bool (B,)
+    score: object  # float32 (B,)
+    ids: object  # int32 (B, capacity)
+    states: object  # of the processors
+    cache: object
+
+
 def decode_tokens(model, inputs, choose, options):
     """Generate one token per row and step: `choose(logits (B, V), step)`.
 
-    `choose` returns tokens and their log-probabilities, (B,). Return ids int32 (B, max_length) and
+    `choose` returns tokens and their log-probabilities, (B,). Return ids int32 (B, capacity) and
     the sum of the log-probabilities of each row. A row without an allowed token ends with -inf.
     """
-    max_length, processors = options.max_length, options.processors
-    keeps_sums = getattr(model, "keeps_sums", False)
-    if keeps_sums:  # of one size, and without slots
-        options = options._replace(grows=False)
-    num_slots = 0 if options.grows or keeps_sums else max_length - 1
-    prompt = read_prompt(model, inputs, options, num_slots, whole=not keeps_sums)
-    columns = ops.arange(max_length, dtype="int32")
+    prompt, state = start_tokens(model, inputs, choose, options)
 
-    def advance(step, logits, finished, score, ids, states):
-        """Return the tokens of a step (B,), and the other arguments after it."""
-        logits = options.process(logits, states)
-        token, log_prob = choose(logits, step)
-        states = processors.advance(states, token)
-        is_filled = finished
-        if processors.processors:
-            is_stuck = forbids_all(logits)
-            log_prob = ops.where(is_stuck, -float("inf"), log_prob)
-            is_filled = ops.logical_or(finished, is_stuck)
-        token = ops.where(is_filled, options.fill_id, token)
-        score = score + ops.cast(ops.where(finished, 0.0, log_prob), "float32")
-        ids = ops.where(columns == step, ops.expand_dims(token, 1), ids)
-        return token, ops.logical_or(is_filled, options.is_end(token)), score, ids, states
+    def is_running(*state):
+        state = TokenState(*state)
+        is_short = state.step < options.max_length
+        return ops.logical_and(is_short, ops.logical_not(ops.all(state.finished)))
 
-    def is_running(step, token, finished, score, ids, states, cache):
-        return ops.logical_and(step < max_length, ops.logical_not(ops.all(finished)))
+    def body(*state):
+        return tuple(next_tokens(model, prompt, choose, options, TokenState(*state)))
 
-    def body(step, token, finished, score, ids, states, cache):
-        positions = prompt.positions + (step - 1)
-        masks = {}
-        if prompt.padding_mask is not None and not keeps_sums:
-            num_slots = step if options.grows else max_length - 1
-            masks["padding_mask"] = _pad_slots(prompt.padding_mask, num_slots)
-            # Rows with shorter prompts continue at positions of their own.
-            slots = ops.arange(prompt.size + num_slots, dtype="int32")
-            masks["key_positions"] = slot_positions(prompt, 1, slots)
-        logits, cache = model.step(
-            ops.expand_dims(token, 1), prompt.constants, cache, positions, **masks
-        )
-        return step + 1, *advance(step, logits[:, 0], finished, score, ids, states), cache
+    grows = options.grows and not keeps_sums(model)
+    state = TokenState(*cache_loop(is_running, body, tuple(state), grows))
+    return state.ids, state.score
 
+
+def start_tokens(model, inputs, choose, options):
+    """Return the `Prompt`, and the `TokenState` after the first token of each row."""
+    if keeps_sums(model):  # of one size, and without slots to mask
+        prompt = read_prompt(model, inputs, options._replace(grows=False), 0, whole=False)
+        prompt = prompt._replace(padding_mask=None)
+    else:
+        prompt = read_prompt(model, inputs, options, 0 if options.grows else options.capacity - 1)
     batch_size, vocabulary_size = ops.shape(prompt.logits)[0], prompt.logits.shape[-1]
-    finished = ops.zeros((batch_size,), "bool")
-    score = ops.zeros((batch_size,), "float32")
-    ids = ops.full((batch_size, max_length), options.fill_id, "int32")
-    states = processors.start(model, inputs, vocabulary_size)
-    first = advance(0, prompt.logits, finished, score, ids, states)
-    state = ops.convert_to_tensor(1, "int32"), *first, prompt.cache
-    _, _, _, score, ids, _, _ = cache_loop(is_running, body, state, options.grows)
-    return ids, score
+    state = TokenState(
+        step=ops.convert_to_tensor(0, "int32"),
+        token=ops.zeros((batch_size,), "int32"),
+        finished=ops.zeros((batch_size,), "bool"),
+        score=ops.zeros((batch_size,), "float32"),
+        ids=ops.full((batch_size, options.capacity), options.fill_id, "int32"),
+        states=options.processors.start(model, inputs, vocabulary_size),
+        cache=prompt.cache,
+    )
+    return prompt, _append(state, prompt.logits, choose, options)
+
+
+def next_tokens(model, prompt, choose, options, state):
+    """Return the `TokenState` after one more token of each row."""
+    positions, masks = prompt.positions + (state.step - 1), {}
+    if prompt.padding_mask is not None:
+        num_slots = state.step if options.grows else options.capacity - 1
+        masks["padding_mask"] = _pad_slots(prompt.padding_mask, num_slots)
+        # Rows with shorter prompts continue at positions of their own.
+        slots = ops.arange(prompt.size + num_slots, dtype="int32")
+        masks["key_positions"] = slot_positions(prompt, 1, slots)
+    tokens = ops.expand_dims(state.token, 1)
+    logits, cache = model.step(tokens, prompt.constants, state.cache, positions, **masks)
+    return _append(state._replace(cache=cache), logits[:, 0], choose, options)
+
+
+def _append(state, logits, choose, options):
+    """Return the `TokenState` after the tokens that are chosen by logits (B, V)."""
+    step, finished, processors = state.step, state.finished, options.processors
+    logits = options.process(logits, state.states)
+    token, log_prob = choose(logits, step)
+    states = processors.advance(state.states, token)
+    is_filled = finished
+    if processors.processors:
+        is_stuck = forbids_all(logits)
+        log_prob = ops.where(is_stuck, -float("inf"), log_prob)
+        is_filled = ops.logical_or(finished, is_stuck)
+    token = ops.where(is_filled, options.fill_id, token)
+    columns = ops.arange(options.capacity, dtype="int32")
+    return TokenState(
+        step=step + 1,
+        token=token,
+        finished=ops.logical_or(is_filled, options.is_end(token)),
+        score=state.score + ops.cast(ops.where(finished, 0.0, log_prob), "float32"),
+        ids=ops.where(ops.equal(columns, step), ops.expand_dims(token, 1), state.ids),
+        states=states,
+        cache=state.cache,
+    )
+
+
+def keeps_sums(model):
+    """Return True for a model whose caches, read by one token a step, are sums of one size."""
+    return getattr(model, "keeps_sums", False)
 
 
 def cache_loop(is_running, body, state, grows):

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from keras import ops
 
+from keras_attn.generation.distributions import bounded
+
 
 class LogitsProcessor:
     """Base class of a change of the logits before a strategy chooses a token.
@@ -64,7 +66,7 @@ class RepetitionPenalty(LogitsProcessor):
 
     def __init__(self, penalty):
         # Beyond these bounds a penalised logit is not finite in float32.
-        self.penalty = min(max(penalty, 1e-30), 1e30)
+        self.penalty = bounded(penalty, 1e-30, 1e30)
 
     def start(self, model, inputs, vocabulary_size):
         ids, padding_mask = inputs
@@ -77,7 +79,8 @@ class RepetitionPenalty(LogitsProcessor):
         return ops.scatter(indices, counted, (batch_size, vocabulary_size)) > 0
 
     def apply(self, logits, state):
-        penalised = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        penalty = ops.convert_to_tensor(self.penalty, logits.dtype)
+        penalised = ops.where(logits > 0, logits / penalty, logits * penalty)
         return ops.where(state, penalised, logits)
 
     def advance(self, state, tokens):

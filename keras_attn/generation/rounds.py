@@ -15,7 +15,7 @@ class RowStates(NamedTuple):
     length: object  # number of tokens so far
     finished: object
     score: object
-    ids: object  # (B, max_length)
+    ids: object  # (B, capacity)
     steps: object  # of the model
     states: object  # of the processors, (B, ...)
 
@@ -63,7 +63,7 @@ def append(rows, new, accepted, log_p, states, options):
     fits = numbers < ops.expand_dims(ops.minimum(accepted + 1, options.max_length - rows.length), 1)
     is_kept = ops.logical_and(ops.logical_and(is_open, fits), ~ops.expand_dims(rows.finished, 1))
     count = ops.sum(ops.cast(is_kept, "int32"), axis=1)
-    place = ops.arange(options.max_length, dtype="int32") - ops.expand_dims(rows.length, 1)
+    place = ops.arange(options.capacity, dtype="int32") - ops.expand_dims(rows.length, 1)
     is_here = ops.logical_and(place >= 0, place < ops.expand_dims(count, 1))
     placed = ops.take_along_axis(new, ops.clip(place, 0, new.shape[1] - 1), axis=1)
     length = rows.length + count

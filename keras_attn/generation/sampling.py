@@ -4,13 +4,14 @@ from keras import ops
 
 from keras_attn.backend.operations import uniform
 from keras_attn.generation.distributions import (
+    bounded,
     draw,
     keep_likely,
     keep_nucleus,
     keep_typical,
     log_sum_exp,
 )
-from keras_attn.generation.loop import Strategy, decode_tokens
+from keras_attn.generation.loop import TokenStrategy
 from keras_attn.generation.processors import RepetitionPenalty
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.ops.checks import check_numbers, check_positive, check_sizes, check_that
@@ -23,7 +24,7 @@ _TEMPERATURES = 1e-37, 1e37
 
 
 @register
-class Greedy(Strategy):
+class Greedy(TokenStrategy):
     """Greedy decoding: take the most likely token at each step.
 
         y_t = argmax p(. | y_<t),   score = sum_t log p(y_t | y_<t)
@@ -42,15 +43,12 @@ class Greedy(Strategy):
     Reference: [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.2, beam of 1.
     """
 
-    def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+    numbers = ()
 
-        def choose(logits, step):
-            best, token = top_k(logits, 1)
-            log_prob = -log_sum_exp(logits, best) if options.renormalize else best
-            return token[:, 0], log_prob[:, 0]
-
-        return decode_tokens(model, inputs, choose, options)
+    def choose(self, logits, noise, renormalize):
+        best, token = top_k(logits, 1)
+        log_prob = -log_sum_exp(logits, best) if renormalize else best
+        return token[:, 0], log_prob[:, 0]
 
     def distribution(self, logits, renormalize=True):
         """Return probabilities (B, V), 1 at the choice, and log-probabilities for the score."""
@@ -58,13 +56,9 @@ class Greedy(Strategy):
         log_probs = ops.log_softmax(logits, axis=-1) if renormalize else logits
         return ops.one_hot(choice, vocabulary_size), log_probs
 
-    def with_processors(self, options):
-        """Return the `DecodingOptions` as they are: greedy decoding changes no logits."""
-        return options
-
 
 @register
-class Sample(Strategy):
+class Sample(TokenStrategy):
     """Sampling: draw each token from the model's distribution, sharpened or truncated.
 
         y_t ~ softmax(logits / temperature), restricted to tokens that pass each truncation
@@ -107,6 +101,8 @@ class Sample(Strategy):
         [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1.
     """
 
+    numbers = "temperature", "top_p", "min_p", "typical_p", "seed", "penalty"
+
     def __init__(
         self,
         temperature=1.0,
@@ -130,14 +126,23 @@ class Sample(Strategy):
         self.temperature, self.top_k, self.top_p, self.seed = temperature, top_k, top_p, seed
         self.min_p, self.typical_p, self.repetition_penalty = min_p, typical_p, repetition_penalty
 
-    def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
-        noise = uniform((options.max_length, ops.shape(inputs.ids)[0]), self.seed)
+    @property
+    def repetition_penalty(self):
+        return 1.0 if self.penalty is None else self.penalty
 
-        def choose(logits, step):
-            return self._choose(logits, ops.take(noise, step, axis=0))
+    @repetition_penalty.setter
+    def repetition_penalty(self, value):
+        self.penalty = None if value == 1 else value  # without a penalty there is nothing to do
 
-        return decode_tokens(model, inputs, choose, self.with_processors(options))
+    def noise(self, length, batch_size):
+        return uniform((length, batch_size), self.seed)
+
+    def choose(self, logits, noise, renormalize):
+        probabilities, tokens = self._truncate(logits)
+        chosen, probability = draw(probabilities, noise)
+        if tokens is not None:
+            chosen = ops.take_along_axis(tokens, ops.expand_dims(chosen, 1), axis=-1)[:, 0]
+        return ops.cast(chosen, "int32"), ops.log(probability)
 
     def distribution(self, logits, renormalize=True):
         """Return the probabilities (B, V) that tokens are drawn with, and their logarithms."""
@@ -156,23 +161,16 @@ class Sample(Strategy):
     def with_processors(self, options):
         """Return the `DecodingOptions` with the repetition penalty, if there is one."""
         options = options._replace(renormalize=True)  # tokens are drawn from probabilities
-        if self.repetition_penalty == 1:
+        if self.penalty is None:
             return options
-        return options.with_processor(RepetitionPenalty(self.repetition_penalty))
-
-    def _choose(self, logits, numbers):
-        probabilities, tokens = self._truncate(logits)
-        chosen, probability = draw(probabilities, numbers)
-        if tokens is not None:
-            chosen = ops.take_along_axis(tokens, ops.expand_dims(chosen, 1), axis=-1)[:, 0]
-        return ops.cast(chosen, "int32"), ops.log(probability)
+        return options.with_processor(RepetitionPenalty(self.penalty))
 
     def _truncate(self, logits):
         """Return probabilities (B, K) that need not sum to 1, and their tokens: None for all V."""
         logits = ops.cast(logits, "float32")
         # Differences from the largest logit: one by itself, divided, may be beyond float32.
         logits = logits - ops.max(logits, axis=-1, keepdims=True)
-        logits = logits / min(max(self.temperature, _TEMPERATURES[0]), _TEMPERATURES[1])
+        logits = logits / bounded(self.temperature, *_TEMPERATURES)
         tokens = None
         if self.top_k is not None or self.top_p is not None:
             vocabulary_size = logits.shape[-1]
@@ -188,7 +186,7 @@ class Sample(Strategy):
 
 
 @register
-class SamplePixels(Strategy):
+class SamplePixels(TokenStrategy):
     """Sampling of whole pixels, all channels together, from a mixture of discretised logistics.
 
         v_t ~ p(. | v_<t),   token = 1 + the number whose digits are v_t
@@ -223,27 +221,30 @@ class SamplePixels(Strategy):
     Reference: [Salimans et al., 2017](https://arxiv.org/abs/1701.05517), sections 2.1 and 2.2.
     """
 
+    numbers = ("seed",)
+
     def __init__(self, num_mixtures=10, channels=3, num_values=256, seed=None):
         self.likelihood = MixtureOfLogistics(num_mixtures, channels, num_values)
         self.seed = seed
 
-    def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+    def with_processors(self, options):
+        """Return the `DecodingOptions`; refuse those with a processor."""
         if options.processors.processors:
             raise ValueError(
                 "`SamplePixels` draws pixels, not tokens, so no other strategy can wrap it. "
                 f"Received: {options.processors.processors}."
             )
-        likelihood = self.likelihood
-        count = likelihood.num_mixtures + likelihood.channels
-        noise = uniform((options.max_length, ops.shape(inputs.ids)[0], count), self.seed)
+        return options
 
-        def choose(parameters, step):
-            values = likelihood.sample_by(parameters, ops.take(noise, step, axis=0))
-            token = 1 + join_values(values, likelihood.num_values)
-            return token, likelihood.log_probability(values, parameters)
+    def noise(self, length, batch_size):
+        count = self.likelihood.num_mixtures + self.likelihood.channels
+        return uniform((length, batch_size, count), self.seed)
 
-        return decode_tokens(model, inputs, choose, options)
+    def choose(self, logits, noise, renormalize):
+        """Return tokens and log-probabilities (B,); the `logits` are the mixture's parameters."""
+        values = self.likelihood.sample_by(logits, noise)
+        token = 1 + join_values(values, self.likelihood.num_values)
+        return token, self.likelihood.log_probability(values, logits)
 
     def get_config(self):
         names = ("num_mixtures", "channels", "num_values")

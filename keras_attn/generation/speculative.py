@@ -51,6 +51,7 @@ class Speculative(Strategy):
     """
 
     runs_in_one_thread = False
+    numbers = ()
 
     def __init__(self, draft, tokens=4, strategy="greedy"):
         check_model(draft)
@@ -59,6 +60,10 @@ class Speculative(Strategy):
         has_distribution = hasattr(self.strategy, "distribution")
         check_that(has_distribution, "a `Greedy` or a `Sample`", strategy=self.strategy)
         self.models = (draft,)
+
+    def noise(self, length, batch_size):
+        seed = getattr(self.strategy, "seed", None)
+        return uniform((length, batch_size, 2 * (self.tokens + 1)), seed)
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
@@ -70,12 +75,13 @@ class Speculative(Strategy):
         _check_draft(self.draft, model)
         options, width = self.strategy.with_processors(options), self.tokens + 1
         batch_size = ops.shape(inputs.ids)[0]
-        num_slots = 0 if options.grows else (options.max_length - 1) * width
+        num_slots = 0 if options.grows else (options.capacity - 1) * width
         prompt, draft_prompt = (
             read_prompt(each, inputs, options, num_slots) for each in (model, self.draft)
         )
-        seed = getattr(self.strategy, "seed", None)
-        noise = uniform((options.max_length, batch_size, 2 * width), seed)
+        noise = options.noise
+        if noise is None:
+            noise = self.noise(options.capacity, batch_size)
         rows = self._first_rows(model, inputs, prompt.logits, noise[0, :, 0], options)
 
         def body(number, rows, slots):
@@ -90,7 +96,7 @@ class Speculative(Strategy):
             positions = ops.where(is_new, ops.expand_dims(start, -1) + offset, positions)
             visible = ops.logical_or(visible, is_new)
             # Tokens beyond `max_length` are dropped, but the model may have no positions for them.
-            last = prompt.positions + max(options.max_length - 2, 0)
+            last = prompt.positions + ops.maximum(options.max_length - 2, 0)
             query_positions = ops.minimum(start + ops.arange(width, dtype="int32"), last)
 
             def read(reader, constants, cache, tokens, done):
@@ -145,7 +151,7 @@ class Speculative(Strategy):
             finished=ops.cast(zeros, "bool"),
             score=zeros,
             ids=ops.full(
-                (ops.shape(inputs.ids)[0], options.max_length), options.fill_id, dtype="int32"
+                (ops.shape(inputs.ids)[0], options.capacity), options.fill_id, dtype="int32"
             ),
             steps=ops.cast(zeros, "int32"),
             states=states,
@@ -190,8 +196,12 @@ class Speculative(Strategy):
         return [ops.reshape(x, shape) for x in (p, log_p)]
 
     # Equal configurations of two drafts do not mean equal weights.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other):
+        is_same = type(self) is type(other) and self.draft is other.draft
+        return is_same and (self.tokens, self.strategy) == (other.tokens, other.strategy)
+
+    def __hash__(self):
+        return hash((type(self), id(self.draft), self.tokens, self.strategy))
 
 
 def _check_draft(draft, model):

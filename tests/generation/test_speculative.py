@@ -189,7 +189,8 @@ def test_a_changed_draft_is_compiled_again():
 
 
 def test_wrappers_of_other_drafts_are_other_strategies():
-    first, second = (Speculative(DRAFT, 2) for _ in range(2))
+    first, second = (Speculative(draft, 2) for draft in (DRAFT, MARKOV))
+    assert first == Speculative(DRAFT, 2) != Speculative(DRAFT, 3)
     for wrap in (lambda s: Forbidden(s, [4]), lambda s: Forced(s, 4), lambda s: NoRepeat(s, 2)):
         assert wrap(first) == wrap(first) and hash(wrap(first)) == hash(wrap(first))
         assert wrap(first) != wrap(second)
@@ -214,4 +215,4 @@ def test_drafts_that_do_not_fit_are_refused():
         Speculative(keras.layers.Dense(3))
     with pytest.raises(ValueError, match="tokens=0"):
         Speculative(DRAFT, 0)
-    assert Greedy() != Speculative(DRAFT) != Speculative(DRAFT)
+    assert Greedy() != Speculative(DRAFT) != Speculative(MARKOV)

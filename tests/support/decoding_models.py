@@ -135,7 +135,9 @@ NO_PADDING = np.where(np.arange(VOCABULARY) > 0, 0, -1)[None]
 
 def decode_eagerly(model, inputs, strategy, max_length, ends=(EOS,), grows=False, lengths=None):
     """Decode a few steps in less time than it takes to compile the loop."""
+    strategy = get_strategy(strategy)
+    strategy.check_length(max_length)
     options = DecodingOptions(max_length, BOS, ends, grows)
     lengths = None if lengths is None else tf.constant(lengths)
-    ids, scores = decode(model, tf.constant(inputs), get_strategy(strategy), options, lengths)
+    ids, scores = decode(model, tf.constant(inputs), strategy, options, lengths)
     return ids.numpy(), scores.numpy()

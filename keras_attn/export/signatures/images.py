@@ -167,6 +167,7 @@ def _with_seed(strategy, seed):
 def _generate_images(model, inputs, tokens, strategy, seed):
     """Return `images` (B, H, W, C) and their `score` (B,), decoded with the seed of a request."""
     strategy = _with_seed(strategy, seed)
+    strategy.check_length(tokens.length)
     options = DecodingOptions(tokens.length, tokens.start_id, eos_ids=(-1,), grows=True)
     ids, score = decode(model, inputs, strategy, options)
     return {"images": tokens.decode(ids), "score": score}
