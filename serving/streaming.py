@@ -5,10 +5,11 @@ TensorFlow Serving has no such call.
 
 import dataclasses
 import numbers
-import os
 import sys
 
 import numpy as np
+
+from keras_attn.text.tokenizers.incremental_decoder import IncrementalDecoder
 
 from .errors import Code, ServingError, require
 from .json_text import encode, quote
@@ -17,11 +18,8 @@ from .tensors import check_tensors
 
 _EOS = 3  # of the tokenizers of keras_attn; of exports without a signature `end_tokens`
 _OPTIONAL = ("text", "token_ids", "top_k", "top_p", "seed", "end_tokens")  # keys that may be null
-# Signatures that give the state before the first token: of a memory, of a stream without end.
+# Signatures that give the state before the first token: of a memory, of a cache.
 _STARTS = ("initial_memory", "initial_state")
-_MAX_CONTEXT = 64  # tokens that are decoded before a new one: its text may depend on them
-_UNREADABLE = "\ufffd"  # what a tokenizer writes for a character that has not all its bytes
-_MAX_BYTES = 4  # of a character, each of which may be a token
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,8 @@ def stream_tokens(servable, request, limits, request_context):
     A token has `token_id`, `log_probability` under the model and, if the export has a tokenizer,
     `text`, which are the characters that it adds: none if further tokens are parts of the same
     character, which comes with the last of them. Each token is a run of the signature `step`, whose
-    state stays here between the runs.
+    state stays here between the runs. The reason is "end_token", "max_tokens", or "max_positions"
+    if the model has no positions for more.
 
     Args:
         request: `StreamRequest`.
@@ -96,23 +95,27 @@ def stream_tokens(servable, request, limits, request_context):
     ends = request.end_tokens
     if ends is None:
         ends = _end_tokens(run, servable)
-    text, unread = _Text(run, ids.tolist()), ids
+    most, reason = _most_tokens(run, servable, len(ids), request.max_tokens)
+    unread, text = ids, None
+    if "detokenize" in servable.signatures:
+        text = IncrementalDecoder(lambda row: _decode(run, row), ids.tolist())
     has_lengths = "lengths" in servable.signatures["step"].inputs
-    has_text = "detokenize" in servable.signatures
-    for count in range(1, request.max_tokens + 1):
+    for count in range(1, most + 1):
         if has_lengths:
             state["lengths"] = np.array([len(unread)], np.int32)
         state = run("step", token_ids=unread[None], **state)
         token, log_probability = _choose(state.pop("logits")[0, -1], request, random)
         event = {"token_id": token, "log_probability": log_probability}
-        if has_text:
-            event["text"] = text.add(token, token in ends or count == request.max_tokens)
+        if text is not None:
+            event["text"] = text.add(token)
+            if token in ends or count == most:
+                event["text"] += text.finish()
         yield event
         if token in ends:
-            yield {"finish_reason": "end_token"}
-            return
+            reason = "end_token"
+            break
         unread = np.array([token], np.int32)
-    yield {"finish_reason": "max_tokens"}
+    yield {"finish_reason": reason}
 
 
 def _start_of(servable):
@@ -127,14 +130,31 @@ def _end_tokens(run, servable):
     return run("end_tokens", batch_size=np.int32(1))["token_ids"][0].tolist()
 
 
+def _most_tokens(run, servable, num_read, max_tokens):
+    """Return how many tokens can follow `num_read` tokens, and why no more do."""
+    if "max_positions" not in servable.signatures:
+        return max_tokens, "max_tokens"
+    limit = int(run("max_positions", batch_size=np.int32(1))["max_positions"][0])
+    message = f"The model reads at most {limit} tokens. Received: a prompt of {num_read} tokens"
+    require(num_read <= limit, message)
+    most = limit - num_read + 1  # the last one is not read
+    return (max_tokens, "max_tokens") if max_tokens <= most else (most, "max_positions")
+
+
+def _decode(run, ids):
+    # One row a run: the tokenizer may lack an id of padding.
+    text = run("detokenize", token_ids=np.array([ids], np.int32))["text"][0]
+    return text.decode(errors="replace")
+
+
 def _check_signatures(servable, request):
     needed = {_start_of(servable), "step"} | ({"tokenize"} if request.text is not None else set())
     missing = ", ".join(sorted(needed - set(servable.signatures)))
     if missing:
         message = (
             f"The export cannot stream: it has no signature {missing}. Exports of language models "
-            "with a memory have initial_memory and step, with a tokenizer also tokenize; those "
-            "with stream=True have initial_state and step."
+            "with a memory have initial_memory and step, those with stream=True initial_state and "
+            "step, both with a tokenizer also tokenize."
         )
         raise ServingError(Code.FAILED_PRECONDITION, message)
     is_of_tokens = "token_ids" in servable.signatures["step"].inputs
@@ -171,35 +191,6 @@ def _is_kept(logits, top_k, top_p):
         probabilities = np.exp(logits[order]) / np.exp(logits[order]).sum()
         order = order[np.cumsum(probabilities) - probabilities < top_p]
     return np.isin(np.arange(len(logits)), order)
-
-
-class _Text:
-    """Text of a prompt and of the tokens after it, read as they come."""
-
-    def __init__(self, run, ids):
-        self._run, self._context = run, ids
-        self._num_unsent = 0  # of the last tokens
-
-    def add(self, token, is_last):
-        """Return the characters that a token adds, those of the tokens held back before included.
-
-        A token is held back while the text ends in a part of a character.
-        """
-        self._context = [*self._context[-_MAX_CONTEXT:], token]
-        self._num_unsent += 1
-        after = self._decode(self._context)
-        may_continue = after.endswith(_UNREADABLE) and self._num_unsent < _MAX_BYTES
-        if may_continue and not is_last:
-            return ""
-        before = self._decode(self._context[: -self._num_unsent])
-        self._num_unsent = 0
-        # The text before may end in a part of a character that the token completes.
-        return after[len(os.path.commonprefix([before, after])) :]
-
-    def _decode(self, ids):
-        # One row a run: the tokenizer may lack an id of padding.
-        text = self._run("detokenize", token_ids=np.array([ids], np.int32))["text"][0]
-        return text.decode(errors="replace")
 
 
 def _are_ids(values, least=0):

@@ -23,7 +23,7 @@ from keras_attn.export.signatures.encoders import (
     TokenEncoder,
 )
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
-from keras_attn.export.signatures.steps import SegmentSteps, TokenStream
+from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 
@@ -38,6 +38,7 @@ __all__ = [
     "SegmentSteps",
     "TextClassifier",
     "TextGenerator",
+    "TextStream",
     "TextTagger",
     "TokenEncoder",
     "TokenGenerator",

@@ -93,7 +93,7 @@ def _parser():
     command.add_argument(
         "--stream",
         action="store_true",
-        help="a step of a causal model, whose state has a constant size, instead of generation",
+        help="steps of a causal model, by which a server streams, without a tokenizer alone",
     )
 
     command = subparsers.add_parser(

@@ -91,6 +91,7 @@ class LanguageModelRun(TrainingRun):
                 "strategy": self._strategy(),
                 "max_length": options.max_length,
                 "max_source_length": options.context - options.max_length,
+                "stream": True,
             }
         super().export(tokenizer=self.corpus.tokens.tokenizer, **decoding)
 

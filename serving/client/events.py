@@ -15,7 +15,10 @@ class Token(typing.NamedTuple):
 
 
 def read_tokens(answer, limit, address):
-    """Yield the `Token`s of an answer, its lines of bytes, within a `TimeLimit`."""
+    """Yield the `Token`s of an answer, its lines of bytes, within a `TimeLimit`.
+
+    The generator returns the reason of the end.
+    """
     is_error = False
     for line in answer:
         name, _, value = line.decode().strip().partition(": ")
@@ -29,6 +32,6 @@ def read_tokens(answer, limit, address):
         if is_error:
             raise ClientError(f"{address} ended the stream: {event['error']}")
         if "finish_reason" in event:
-            return
+            return event["finish_reason"]
         yield Token(event["token_id"], event.get("text"), event["log_probability"])
     raise ClientError(f"{address} broke off the stream.", True)

@@ -73,7 +73,8 @@ class RestClient(Client):
 
         TensorFlow Serving has no such call: it needs the embedded server, with the export of a
         language model with a memory, or one with `stream=True`. Closing the generator ends the
-        request on the server.
+        request on the server. The generator returns why the text has ended, which `yield from`
+        gives: "end_token", "max_tokens" or "max_positions".
 
         Args:
             prompt: string, for an export with a tokenizer, or a list of token ids.
@@ -107,7 +108,7 @@ class RestClient(Client):
 
         answer, limit = with_retries(open_answer, self._timeout, self._retries)
         with answer, self._errors(limit):
-            yield from read_tokens(answer, limit, self.address)
+            return (yield from read_tokens(answer, limit, self.address))
 
     def _request(self, action, key, limit, body=None):
         """Return the value of a key of the answer."""

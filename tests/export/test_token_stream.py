@@ -4,8 +4,9 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from marks import slow_but
 
-from keras_attn import depth, export, feed_forward, layers, memory, models, text
+from keras_attn import depth, export, feed_forward, layers, memory, models, positions, scores
 from keras_attn.export import __main__ as command
 from keras_attn.patterns import Causal, Local, Sinks
 
@@ -15,11 +16,14 @@ B, T = 3, 10 * W
 IDS = np.random.default_rng(0).integers(1, V, (B, T)).astype("int32")
 
 
-def stream_model(pattern=None, make_feed=lambda: layers.FeedForward(7), **arguments):
+def stream_model(
+    pattern=None, make_feed=lambda: layers.FeedForward(7), score="scaled_dot", **arguments
+):
     pattern = [pattern or Sinks(G, W)] * L if not isinstance(pattern, list) else pattern
 
     def block(index):
-        attention = layers.MultiHeadAttention(N, H, pattern=pattern[index], position="rotary")
+        how = {"pattern": pattern[index], "score": score}
+        attention = layers.MultiHeadAttention(N, H, position="rotary", **how)
         return layers.TransformerBlock(attention, make_feed())
 
     stack = depth.Stack(block, L)
@@ -63,10 +67,6 @@ def test_a_stream_reads_ten_windows_as_the_whole_pass(assert_ids_are_checked):
         (lambda: stream_model([Local(5), Local(7)]), "caches of one shape.*5, 4.*7, 4"),
         (lambda: stream_model(memory=memory.SegmentMemory(3)), "without a memory"),
         (
-            lambda: models.gpt(V, num_layers=1, num_heads=2, hidden_dim=8, max_length=9),
-            "at most 9 positions",
-        ),
-        (
             lambda: stream_model(
                 make_feed=lambda: feed_forward.SeparableConvTransition(7, causal=True)
             ),
@@ -79,7 +79,30 @@ def test_models_whose_state_would_grow_are_refused(make, message):
         export.TokenStream(make())
 
 
-def test_a_stream_with_a_tokenizer_is_refused(tmp_path):
-    tokenizer = text.Characters("abc")
-    with pytest.raises(ValueError, match="A stream reads no text.*Characters"):
-        export.saved_model(stream_model(), tmp_path, stream=True, tokenizer=tokenizer)
+MOST = 11
+OF_ALL_KEYS = {
+    "gpt": lambda: models.gpt(V, L, 2, D, 7, max_length=MOST),
+    "windows of two widths": lambda: stream_model(
+        [Local(5), Causal()], position=positions.Learned(MOST)
+    ),
+    "one window": lambda: stream_model(Local(5), position=positions.Learned(MOST)),
+    "rotary": lambda: stream_model(Causal()),
+    "sums": lambda: stream_model(Causal(), score=scores.Kernel()),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(["gpt"], OF_ALL_KEYS))
+def test_a_stream_of_a_model_that_keeps_all_keys_ends_at_its_positions(name):
+    model = OF_ALL_KEYS[name]()
+    oracles.scramble(model, scale=0.8)
+    stream = export.TokenStream(model, max_length=None if model.max_length else MOST)
+    assert stream.max_positions(2)["max_positions"].numpy().tolist() == [MOST] * 2
+    state, logits, start = stream.initial_state(B), [], 0
+    for length in (3, 2, *[1] * (MOST - 5)):
+        state = stream.step(IDS[:, start : start + length], **state)
+        logits.append(state.pop("logits"))
+        start += length
+    expected = model({"token_ids": IDS[:, :MOST]})
+    np.testing.assert_allclose(np.concatenate(logits, axis=1), expected, atol=2e-4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"at most {MOST} tokens.*{MOST + 1}"):
+        stream.step(IDS[:, :1], **state)

@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 import streaming_model
+from five_tokenizers import tokenizer_of
 from streaming_model import LOG_PROBABILITY, continued
 
 from keras_attn import depth, export, generation, layers, models, patterns
@@ -18,10 +19,11 @@ from serving.client.events import read_tokens
 from serving.client.retries import TimeLimit
 from serving.errors import ServingError
 from serving.limits import Limits
+from serving.predict import predict
 from serving.request_context import RequestContext
 from serving.rest_api import RestApi
-from serving.servable import Servable
-from serving.streaming import StreamRequest, _choose, _Text, stream_tokens
+from serving.servable import Servable, warm_up
+from serving.streaming import StreamRequest, _choose, stream_tokens
 
 PATH = "/v1/models/steps:stream"
 
@@ -55,24 +57,6 @@ def test_an_end_token_is_the_last_one(servable):
     events = stream(servable, token_ids=[70], end_tokens=[1, expected[3]])
     assert [event["token_id"] for event in events[:-1]] == expected[:4]
     assert events[-1] == {"finish_reason": "end_token"}
-
-
-@pytest.mark.parametrize(
-    ("prompt", "tokens", "expected"),
-    [
-        (b"a", "é日b".encode(), ["", "é", "", "", "日", "b"]),
-        (b"a\xe6\x97", b"\xa5b", ["日", "b"]),  # the prompt ends in a part of a character
-        (b"a", b"\xe6\x97", ["", "\ufffd"]),  # and here the answer does
-        (b"a", b"\xff" * 5, ["", "", "", "\ufffd" * 4, "\ufffd"]),
-    ],
-)
-def test_characters_of_several_tokens_are_sent_whole(prompt, tokens, expected):
-    def detokenize(signature, token_ids):
-        return {"text": [bytes(token_ids[0].tolist()).decode(errors="replace").encode()]}
-
-    text = _Text(detokenize, list(prompt))
-    pieces = [text.add(token, i == len(tokens)) for i, token in enumerate(tokens, start=1)]
-    assert pieces == expected
 
 
 def test_tokens_are_sampled_at_the_temperature():
@@ -243,6 +227,50 @@ def test_a_client_reads_tokens_and_errors():
         read(data, "\n", "event: error\n", 'data: {"error": "too long"}\n')
 
 
+@pytest.fixture(scope="module")
+def gpt_servable(tmp_path_factory):
+    """A model of 30 positions that streams, its tokenizer, and the export of both."""
+    tokenizer = tokenizer_of("byte-level bpe")
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 9}
+    model = models.gpt(tokenizer.vocabulary_size, max_length=30, **sizes)
+    oracles.scramble(model, scale=0.8)
+    how = {"tokenizer": tokenizer, "max_length": 9, "eos_id": [7, tokenizer.eos_id]}
+    path = export.saved_model(model, tmp_path_factory.mktemp("gpt"), stream=True, **how)
+    servable = Servable("gpt", 1, path)
+    warm_up(servable, path)
+    yield servable, model, tokenizer
+    servable.close()
+
+
+@pytest.mark.slow
+def test_a_model_with_a_cache_of_all_keys_streams_text_up_to_its_positions(gpt_servable):
+    servable, model, tokenizer = gpt_servable
+    prompt = "the cat 日"
+    (ids,) = tokenizer.encode_as_lists([prompt])
+    most = 30 - len(ids) + 1
+    how = {"max_tokens": 99, "end_tokens": []}
+    *events, end = stream(servable, text=prompt, **how)
+    assert end == {"finish_reason": "max_positions"} and len(events) == most
+    expected, _ = generation.generate(model, ids[None], max_length=most, eos_id=-1)
+    assert [event["token_id"] for event in events] == expected[0].numpy().tolist()
+    *same, end = stream(servable, text=prompt, max_tokens=most)
+    assert end == {"finish_reason": "max_tokens"} and same == events
+    assert stream(servable, token_ids=ids.tolist(), **how)[:-1] == events
+    with pytest.raises(ServingError, match="at most 30 tokens. Received: a prompt of 31 tokens"):
+        stream(servable, token_ids=[5] * 31)
+
+
+@pytest.mark.slow
+def test_an_export_that_streams_answers_whole_texts_with_the_same_text(gpt_servable):
+    servable, _, tokenizer = gpt_servable
+    of_stream = {"initial_state", "step", "end_tokens", "max_positions", "tokenize", "detokenize"}
+    assert of_stream | {"serving_default", "ids", "score"} <= {*servable.signatures}
+    outputs = predict(servable, "", {"text": np.array([b"and", b"the 5"], object)})
+    for prompt, expected in zip(["and", "the 5"], outputs["continuation"], strict=True):
+        *events, _ = stream(servable, text=prompt, max_tokens=9)
+        assert "".join(event["text"] for event in events) == expected.decode()
+
+
 @pytest.mark.slow
 def test_an_export_of_a_stream_streams_ids_up_to_its_end_tokens(tmp_path):
     attention = layers.MultiHeadAttention(2, 4, pattern=patterns.Sinks(2, 5), position="rotary")
@@ -280,6 +308,11 @@ def test_the_client_streams_from_a_server(started, waiting, capsys):
     with clients.RestClient(url) as client:
         ids = [token.token_id for token in client.stream([70], max_tokens=6)]
         assert ids == continued([70], 6)
+        opened = client.stream("F", max_tokens=2)
+        assert len([next(opened), next(opened)]) == 2
+        with pytest.raises(StopIteration) as end:
+            next(opened)
+        assert end.value.value == "max_tokens"
         opened = client.stream("F", max_tokens=150)
         assert next(opened) == (71, "G", pytest.approx(LOG_PROBABILITY, rel=1e-5))
         opened.close()  # the server ends the request

@@ -64,3 +64,20 @@ def test_the_ids_that_are_decoded_again_do_not_grow(name):
     assert max(decode.lengths[:-1]) <= 18
     assert decode(row[:9]) + "".join(pieces) + rest == decode(row[:9] + unknown)
     assert rest.count(UNKNOWN) <= 3
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens", "expected", "rest"),
+    [
+        (b"a", "é日b".encode(), ["", "é", "", "", "日", "b"], ""),
+        (b"a\xe6\x97", b"\xa5b", ["日", "b"], ""),  # the prompt ends in a part of a character
+        (b"a", b"\xe6\x97", ["", ""], UNKNOWN),  # and here the text does
+        (b"a", b"\xff" * 5, ["", "", "", UNKNOWN, UNKNOWN], UNKNOWN * 3),
+        (b"", b"\xff\xf0\x9f\x98\x80", ["", "", "", "", UNKNOWN + "😀"], ""),
+    ],
+)
+def test_a_character_of_several_ids_comes_with_its_last_one(prompt, tokens, expected, rest):
+    def decode(ids):
+        return bytes(ids).decode(errors="replace")
+
+    assert pieces_of(decode, prompt, tokens) == (expected, rest)

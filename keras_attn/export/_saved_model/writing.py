@@ -24,7 +24,7 @@ from keras_attn.export.signatures.encoders import (
 )
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.model_functions import ExportOptions
-from keras_attn.export.signatures.steps import SegmentSteps, TokenStream
+from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import free_version, new_version
@@ -99,12 +99,14 @@ def saved_model(
         detokenize: token_ids (int32, [B, T]) -> text (string, [B])
         end_tokens: batch_size (int32, []) -> token_ids (int32, [B, E])
 
-    Causal model with `stream=True`, whose state is constant in size:
+    Causal model with `stream=True`, by which a server streams; with a tokenizer beside its own:
 
         initial_state: batch_size (int32, []) -> key, value, index
         step: token_ids (int32, [B, T]), key, value (float32, [B, L, N, M, H]), index (int32, [])
             -> logits (float32, [B, T, V]), key, value, index
         end_tokens: batch_size (int32, []) -> token_ids (int32, [B, E])
+        max_positions: batch_size (int32, []) -> max_positions (int32, [B]), if there is a limit
+        tokenize, detokenize: as of a model with a memory, with a tokenizer
 
     A model that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in place of token_ids
     and the outputs of its heads in place of logits. Model of images:
@@ -154,7 +156,9 @@ def saved_model(
             a quarter of the bytes, and outputs change slightly. "int4" stores them in four bits,
             with a scale for each 32: a seventh. The compute dtype stays.
         version: int. By default one more than the highest version.
-        stream: bool. If True, the signatures of a causal model are those of a `TokenStream`.
+        stream: bool. If True, the signatures of a causal model are those of a `TokenStream`, with a
+            tokenizer those of a `TextStream`. Where all keys are kept, a stream has as many tokens
+            as the model positions; without a limit `max_source_length + max_length`.
         eos_id: int, or a list of several. The token that ends a generated text, by default that of
             the tokenizer, or 3.
         labels: list of the names of the classes of texts, by default their numbers, or of words.
@@ -236,6 +240,7 @@ SIGNATURES = (
     TextClassifier,
     TextTagger,
     TokenStream,
+    TextStream,
     SegmentSteps,
     TokenEncoder,
     ClassPredictor,

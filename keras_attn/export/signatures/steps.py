@@ -7,8 +7,10 @@ from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     end_signature,
     length_mask,
+    require,
     text_function,
 )
+from keras_attn.export.signatures.text_generator import TextGenerator
 from keras_attn.generation.text_to_text import check_vocabularies, ends_of
 from keras_attn.models.state_models import SequenceModel
 
@@ -106,8 +108,7 @@ class SegmentSteps(ModelFunctions):
             tf.TensorSpec([None, num_layers, None, hidden_dim], tf.float32, "memory"),
             *(tf.TensorSpec([None], tf.int32, name) for name in model.memory.lengths),
         ]
-        rows = [tf.TensorSpec([], tf.int32, "batch_size")]
-        self.initial_memory = tf.function(initial_memory, rows, autograph=False)
+        self.initial_memory = tf.function(initial_memory, _ROWS, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
 
     @property
@@ -139,24 +140,30 @@ def _text_functions(tokenizer, ends):
 
 
 class TokenStream(ModelFunctions):
-    """Causal model as graph functions that read a stream without end; the client holds the state.
+    """Causal model as graph functions that read a stream of tokens; the client holds the state.
 
         logits_t, state_{t+1} = model(tokens_t, state_t)
 
-    The state has the same size after any number of tokens: the keys and values that the pattern
-    keeps, float32 (B, L, N, M, H) for L layers, and `index`, the number of tokens so far. A call
-    reads one token or several, as many in each row, without padding. `end_tokens` gives the tokens
-    after which a client that generates stops.
+    The state has one size for any number of tokens: the keys and values that the pattern keeps,
+    float32 (B, L, N, M, H) for L layers, and `index`, the number of tokens so far. A call reads one
+    token or several, as many in each row, without padding. `end_tokens` gives the tokens after
+    which a client that generates stops.
+
+    If the patterns keep a fixed number of keys, such as `Sinks` or `Local`, and positions have no
+    limit, the stream has no end. Otherwise the state has a slot for each position, and
+    `max_positions` gives their number: a call that would read more tokens is an error. With a
+    tokenizer there are `tokenize` and `detokenize`, by which a server streams text.
 
     Args:
-        model: a `CausalLanguageModel` without a memory, whose layers have equal heads and a pattern
-            with a cache of fixed size, such as `Sinks` or `Local`, and whose positions have no
-            limit.
-        eos_id: int, or a list of several. The token that ends a sequence, by default 3; -1 for
-            none.
+        model: a `CausalLanguageModel` without a memory, whose layers have equal heads.
+        eos_id: int, or a list of several. The token that ends a sequence, by default that of the
+            tokenizer, or 3; -1 for none.
+        tokenizer: from `keras_attn.text`; None for none.
+        max_length: int. Most tokens of a stream, prompt included, if its keys are all kept, by
+            default the model's number of positions.
 
     Raises:
-        ValueError: if a cache would grow with the stream, or the layers' caches differ in shape.
+        ValueError: if the state would grow without a limit, or the layers' caches differ in shape.
 
     Example:
         >>> import keras_attn
@@ -175,21 +182,24 @@ class TokenStream(ModelFunctions):
 
     @classmethod
     def fits(cls, model, options):
-        return options.stream
+        return options.stream and options.tokenizer is None
 
     @classmethod
     def from_options(cls, model, options):
-        options.check_no_text("A stream")
-        return cls(model, options.eos_id)
+        length = options.max_source_length + options.max_length
+        return cls(model, options.eos_id, max_length=_stream_length(model, length))
 
-    def __init__(self, model, eos_id=None):
+    def __init__(self, model, eos_id=None, tokenizer=None, max_length=None):
         super().__init__(model)
-        sizes = _cache_sizes(model)
+        self.tokenizer, self._more = tokenizer, {}
+        slots, is_whole, limit = _cache_size(model, max_length)
+
+        def empty_cache(batch_size):
+            return model.depth.initial_cache(batch_size, slots, is_whole)
 
         def initial_state(batch_size):
             """Return the state of `batch_size` rows before the first token."""
-            cache = model.depth.initial_cache(batch_size, max(sizes), whole=False)
-            return _state(cache)
+            return _state(empty_cache(batch_size))
 
         def step(token_ids, key, value, index):
             """Return the `logits` [B, T, V] after each of `token_ids` [B, T], and the next state.
@@ -199,48 +209,129 @@ class TokenStream(ModelFunctions):
             dtype = model.depth.compute_dtype
             pairs = (tf.unstack(tf.cast(x, dtype), axis=1) for x in (key, value))
             layers = [{"attention": {"key": k, "value": v}} for k, v in zip(*pairs, strict=True)]
-            positions = index + tf.range(tf.shape(token_ids)[1])
+            end = index + tf.shape(token_ids)[1]
+            if limit is not None:
+                message = f"A stream of the model has at most {limit} tokens. Received:"
+                index = require(index, end <= limit, message, end)
             cache = {"index": index, "layers": layers}
+            positions = tf.range(index, end)
             logits, cache = model.step(self.known_ids(token_ids), {}, cache, positions)
             return {"logits": tf.cast(logits, tf.float32), **_state(cache)}
 
-        state = _state(model.depth.initial_cache(1, max(sizes), whole=False))
+        state = _state(empty_cache(1))
         inputs = [tf.TensorSpec([None, None], tf.int32, "token_ids")]
         for name in ("key", "value"):
             inputs.append(tf.TensorSpec([None, *state[name].shape[1:]], tf.float32, name))
         inputs.append(tf.TensorSpec([], tf.int32, "index"))
-        rows = [tf.TensorSpec([], tf.int32, "batch_size")]
-        self.initial_state = tf.function(initial_state, rows, autograph=False)
+        self.initial_state = tf.function(initial_state, _ROWS, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
-        self.end_tokens = end_signature(ends_of(eos_id))
+        ends = ends_of(eos_id, tokenizer)
+        self.end_tokens = end_signature(ends)
+        if limit is not None:
+            self.max_positions = self._more["max_positions"] = _limit_signature(limit)
+        if tokenizer is not None:
+            check_vocabularies(model, tokenizer)
+            self.tokenize, self.detokenize = _text_functions(tokenizer, ends)
+            self._more.update(tokenize=self.tokenize, detokenize=self.detokenize)
 
     @property
     def signatures(self):
         own = {"initial_state": self.initial_state, "step": self.step}
-        return {**own, "end_tokens": self.end_tokens, "serving_default": self.step}
+        return {**own, **self._more, "end_tokens": self.end_tokens, "serving_default": self.step}
 
 
-def _cache_sizes(model):
-    """Return the size of each layer's cache; refuse a model whose state would grow."""
+class TextStream(TextGenerator):
+    """Functions of a `TextGenerator` and, by other names, those of a `TokenStream` with its text.
+
+        text -> continuation        logits_t, state_{t+1} = model(tokens_t, state_t)
+
+    So one export answers whole texts and streams them.
+
+    Args:
+        model, tokenizer, strategy, max_length, max_prompt_length, eos_id, buckets: as for
+            `TextGenerator`.
+
+    Raises:
+        ValueError: as `TextGenerator` and `TokenStream`.
+
+    Example:
+        >>> import keras_attn
+        >>> tokenizer = keras_attn.text.Characters("abc ")
+        >>> model = keras_attn.models.gpt(tokenizer.vocabulary_size, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> stream = keras_attn.export.TextStream(model, tokenizer, max_length=4)
+        >>> int(stream.stream.max_positions(1)["max_positions"][0])
+        32
+
+    Reference: [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf),
+        section 3.1, eq. 1.
+    """
+
+    @classmethod
+    def fits(cls, model, options):
+        return options.stream and options.tokenizer is not None
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        strategy="greedy",
+        max_length=64,
+        max_prompt_length=960,
+        eos_id=None,
+        buckets=None,
+    ):
+        length = _stream_length(model, max_prompt_length + max_length)
+        self.stream = TokenStream(model, eos_id, tokenizer, length)
+        lengths = max_length, max_prompt_length
+        super().__init__(model, tokenizer, strategy, *lengths, eos_id, buckets)
+
+    @property
+    def signatures(self):
+        return {**self.stream.signatures, **super().signatures}
+
+
+_ROWS = [tf.TensorSpec([], tf.int32, "batch_size")]
+
+
+def _stream_length(model, length):
+    """Return a number of tokens for a model without a limit of positions; None for any other."""
+    return length if getattr(model, "max_length", None) is None else None
+
+
+def _limit_signature(limit):
+    """Return the function `max_positions` of a stream of at most `limit` tokens."""
+
+    def max_positions(batch_size):
+        """Return `max_positions` [B]: the most tokens of each of `batch_size` rows."""
+        return {"max_positions": tf.fill([batch_size], limit)}
+
+    return tf.function(max_positions, _ROWS, autograph=False)
+
+
+def _cache_size(model, max_length):
+    """Return the slots of each layer's cache, whether it keeps all keys, and the most tokens.
+
+    The last is None for a stream without end. A model whose state would grow needs a `max_length`.
+    """
     blocks = getattr(getattr(model, "depth", None), "blocks", None)
     if blocks is None or model.memory is not None:
         raise ValueError(
-            "A stream needs a `CausalLanguageModel` without a memory. "
-            f"Received: {type(model).__name__}."
-        )
-    if model.max_length is not None:
-        raise ValueError(
-            "A stream needs positions without a limit, such as `Rotary` in attention. "
-            f"Received: a model of at most {model.max_length} positions."
+            "A stream needs a `CausalLanguageModel` without a memory; the export of one with a "
+            f"memory streams without `stream=True`. Received: {type(model).__name__}."
         )
     patterns = [block.attention.pattern for block in blocks]
-    for pattern in patterns:
-        if pattern.kept_keys.size is None:
-            raise ValueError(
-                "A stream needs patterns that keep a fixed number of keys, such as "
-                f"`Sinks(4, window=1020)`. Received: pattern={pattern!r}."
-            )
-    return [pattern.kept_keys.size for pattern in patterns]
+    growing = [pattern for pattern in patterns if pattern.kept_keys.size is None]
+    if not growing:
+        return max(pattern.kept_keys.size for pattern in patterns), False, model.max_length
+    limits = [limit for limit in (max_length, model.max_length) if limit is not None]
+    if not limits:
+        raise ValueError(
+            "A stream of a model without a limit of positions needs a `max_length`, or patterns "
+            "that keep a fixed number of keys, such as `Sinks(4, window=1020)`. "
+            f"Received: pattern={growing[0]!r}."
+        )
+    return min(limits), True, min(limits)
 
 
 def _state(cache):
