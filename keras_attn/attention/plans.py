@@ -18,6 +18,7 @@ from keras_attn.attention.inputs import (
 from keras_attn.attention.segments import pairs_in_documents
 from keras_attn.attention.softmax import add_bias, attend_logits, attend_logits_with_logsumexp
 from keras_attn.backend.loops import for_each_tile
+from keras_attn.backend.operations import switch
 from keras_attn.ops.random import split_seed
 from keras_attn.ops.shapes import (
     UNKNOWN_LENGTH,
@@ -245,9 +246,7 @@ class Chunked(Plan):
         key_marks = inputs.key_mask if documents is None else documents.keys
 
         def cut_queries(x):  # (B, N, T, H) -> (chunks, B, N, t, H)
-            x = pad(x, 0, count * chunk - size(x, 2))
-            x = ops.reshape(x, (*sizes(x)[:2], count, chunk, size(x, 3)))
-            return ops.transpose(x, (2, 0, 1, 3, 4))
+            return stack_blocks(pad(x, 0, count * chunk - size(x, 2)), count, block=chunk)
 
         def join(x):  # (chunks, B, N, t, H) -> (B, N, T, H)
             x = ops.transpose(x, (1, 2, 0, 3, 4))
@@ -560,8 +559,8 @@ class BlockLayout:
         """(B, N, T, H) -> (groups, group, B, N, t, H), each tensor."""
         front = self.first - self.start
         back = self.groups * self.group * self.block - front - self.length
-        shape = self.groups, self.group, self.block
-        return [stack_blocks(pad(x, front, back), *shape) for x in tensors]
+        counts, block = (self.groups, self.group), self.block
+        return [stack_blocks(pad(x, front, back), *counts, block=block) for x in tensors]
 
     def cut_keys(self, tensors):
         """(B, N, S, H) -> (groups, group + neighbours, B, N, t, H), each tensor."""
@@ -571,7 +570,7 @@ class BlockLayout:
         stacked = []
         for x in tensors:
             x = slice_axis(pad(x, front, back), self.start, total, axis=2)
-            x = stack_blocks(x, groups, self.group, self.block)
+            x = stack_blocks(x, groups, self.group, block=self.block)
             if self.neighbours:
                 own = slice_axis(x, 0, self.groups, axis=0)
                 ahead = slice_axis(x, 1, self.groups, axis=0)
@@ -681,6 +680,5 @@ def attend_by_reach(inputs, window, whole, longest, most, least=1, is_bounded=Tr
     def tensors_of(branch):  # `switch` takes no None
         return tuple(x for x in branch() if x is not None)
 
-    branches = [functools.partial(tensors_of, branch) for branch in branches]
-    results = branches[0]() if len(branches) == 1 else ops.switch(number, branches)
+    results = switch(number, [functools.partial(tensors_of, branch) for branch in branches])
     return (*results, None)[:2]

@@ -103,6 +103,24 @@ def can_branch(tensors):
 
 
 @per_backend
+def is_in_step():
+    """Return True in a step of `fit`, `evaluate` or `predict`, or eagerly; False in an export."""
+    return True
+
+
+def switch(index, branches):
+    """Return the results of `branches[index]()`, of the last one for a greater index.
+
+    Args:
+        index: int32 scalar.
+        branches: functions without arguments, whose results have the same shapes.
+    """
+    # Nested: LiteRT converts a condition, but no choice of several.
+    first, *others = branches
+    return ops.cond(index <= 0, first, lambda: switch(index - 1, others)) if others else first()
+
+
+@per_backend
 def has_fused_attention(query, key, value):
     """Return True if a fused kernel computes attention and its gradient for tensors by head."""
     return False

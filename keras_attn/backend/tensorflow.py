@@ -128,6 +128,13 @@ def is_symbolic(x):
 
 
 can_branch = has_gradient
+# Keras runs each step by a strategy, if only the default one, which makes a context of its own.
+_OUTSIDE_OF_STEPS = tf.distribute.get_replica_context()
+
+
+def is_in_step():
+    context = tf.distribute.get_replica_context()
+    return tf.executing_eagerly() or context not in (None, _OUTSIDE_OF_STEPS)
 
 
 def call_on_host(function, x, then=None):

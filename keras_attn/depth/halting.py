@@ -7,6 +7,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from keras_attn.backend.operations import is_in_step
 from keras_attn.ops.checks import check_numbers, check_that
 
 
@@ -74,8 +75,11 @@ def steps_metric(layer):
 
 
 def show_steps(metric, steps, weights, training):
-    """Update a `steps_metric`, except in calls with `training=None`, such as those of an export."""
-    if metric is not None and training is not None:
+    """Update a `steps_metric` in training, and in steps of `evaluate`.
+
+    Exports trace with `training=None`, or, as Keras's LiteRT export, with False.
+    """
+    if metric is not None and (training or training is False and is_in_step()):
         metric.update_state(steps, weights)
 
 

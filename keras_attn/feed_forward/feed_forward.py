@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.loops import for_each_tile
 from keras_attn.initializers import redraw
-from keras_attn.ops.activations import get_activation
+from keras_attn.ops.activations import activate, get_activation
 from keras_attn.ops.checks import check_given, check_rates, check_sizes, check_that
 from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.random import RepeatedSeed, replica_seed, split_seed
@@ -125,7 +125,7 @@ class FeedForward(KernelLayer):
 
     def join(self, intermediate):
         """Return the hidden layer, from the outputs of the dense layers that `INPUTS` names."""
-        return self.activation(intermediate)
+        return activate(self.activation, intermediate)
 
     def _in_chunks(self, rows, chunks, training):
         """Compute one chunk after another. Weights are passed in, so each chunk has gradients."""

@@ -1,6 +1,7 @@
 """The feed-forward network with a gate."""
 
 from keras_attn.feed_forward.feed_forward import FeedForward
+from keras_attn.ops.activations import activate
 from keras_attn.registry import register
 
 
@@ -57,4 +58,4 @@ class GatedFeedForward(FeedForward):
         super().__init__(intermediate_dim, activation, use_bias, **kwargs)
 
     def join(self, gate, intermediate):
-        return self.activation(gate) * intermediate
+        return activate(self.activation, gate) * intermediate

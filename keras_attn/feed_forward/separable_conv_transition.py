@@ -10,7 +10,7 @@ from keras_attn.attention.cache import add_slots
 from keras_attn.attention.inputs import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
 from keras_attn.initializers import redraw
-from keras_attn.ops.activations import get_activation
+from keras_attn.ops.activations import activate, get_activation
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes, check_that
 from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.images import integers
@@ -163,7 +163,7 @@ class SeparableConvTransition(PositionMixer):
         real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)
         first, second = self.kernel_sizes
         hidden = _convolve(self.intermediate, self._shifted(x, real, first))  # (B, T, F)
-        hidden = self.drop(self.activation(hidden), training=training)
+        hidden = self.drop(activate(self.activation, hidden), training=training)
         return _convolve(self.output_convolution, self._shifted(hidden, real, second))
 
     def _continue(self, x, cache, seen, training):
@@ -173,7 +173,7 @@ class SeparableConvTransition(PositionMixer):
         index = cache["index"]
         inputs = add_slots(cache["inputs"], ops.expand_dims(x, 1), index)
         hidden = _convolve(self.intermediate, _read(inputs, seen, self.kernel_sizes[0]))
-        hidden = self.drop(self.activation(hidden), training=training)  # (B, T, F)
+        hidden = self.drop(activate(self.activation, hidden), training=training)  # (B, T, F)
         slots = add_slots(cache["hidden"], ops.expand_dims(hidden, 1), index)
         index = None if index is None else index + ops.shape(x)[1]
         output = _convolve(self.output_convolution, _read(slots, seen, self.kernel_sizes[1]))

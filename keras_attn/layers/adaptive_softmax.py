@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.operations import can_branch
+from keras_attn.backend.operations import can_branch, switch
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.id_reader import IdReader
 from keras_attn.ops.checks import check_choice, check_shape
@@ -216,7 +216,7 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
         return within(total)()
     lengths = [ceil_div(total, part) for part in PARTS]
     ways = [lambda: ops.zeros((total,), "float32"), *map(within, lengths)]
-    return ops.switch(sum(ops.cast(count > most, "int32") for most in (0, *lengths[:-1])), ways)
+    return switch(sum(ops.cast(count > most, "int32") for most in (0, *lengths[:-1])), ways)
 
 
 def cluster_log_probabilities(hidden, bounds, logits_of, weights):

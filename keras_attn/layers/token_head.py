@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import norms, registry
 from keras_attn.initializers import redraw
-from keras_attn.ops.activations import get_activation
+from keras_attn.ops.activations import activate, get_activation
 from keras_attn.ops.checks import check_that
 
 
@@ -137,7 +137,7 @@ class MaskedTokenHead(registry.MaskedLayer):
         self.bias = self.add_weight((self.embedding.vocabulary_size,), "zeros", name="bias")
 
     def call(self, x):
-        hidden = self.norm(self.activation(self.dense(x)))
+        hidden = self.norm(activate(self.activation, self.dense(x)))
         return self.embedding.logits(hidden) + keras.ops.cast(self.bias, "float32")
 
     def compute_output_spec(self, x):

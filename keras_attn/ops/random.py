@@ -37,7 +37,8 @@ def _mix(x):
 
 def _shift(x, bits):
     """Shift right by `bits`; fill with zeros."""
-    return ops.bitwise_and(ops.right_shift(x, bits), 2 ** (32 - bits) - 1)
+    # By operations that converters know: no bitwise and, and no remainder of a negative number.
+    return ops.right_shift(x, bits) + ops.cast(x < 0, "int32") * 2 ** (32 - bits)
 
 
 class RepeatedSeed(UnstoredSeedGenerator):

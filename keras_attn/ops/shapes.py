@@ -67,11 +67,16 @@ def windows_of_axis(x, count, length, axis=0):
     return [slice_axis(x, start, length, axis) for start in range(count)]
 
 
-def stack_blocks(x, groups, group, block):
-    """(B, N, groups * group * block, H) -> (groups, group, B, N, block, H)."""
+def stack_blocks(x, *counts, block):
+    """(B, N, c_1 * c_2 * ... * block, H) -> (c_1, c_2, ..., B, N, block, H)."""
     batch, num_heads, _, width = sizes(x)
-    x = ops.reshape(x, (batch, num_heads, groups, group, block, width))
-    return ops.transpose(x, (2, 3, 0, 1, 4, 5))
+    if tuple(x.shape[:2]) == (1, 1):
+        # A transpose of axes of one entry: tf2onnx makes it a reshape, and joins that wrongly with
+        # the one before where several sizes are unknown.
+        return ops.reshape(x, (*counts, 1, 1, block, width))
+    x = ops.reshape(x, (batch, num_heads, *counts, block, width))
+    first = range(2, 2 + len(counts))
+    return ops.transpose(x, (*first, 0, 1, len(x.shape) - 2, len(x.shape) - 1))
 
 
 def ceil_div(x, y):
