@@ -25,6 +25,7 @@ from keras_attn.export.signatures.encoders import (
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.text_model import TextModel
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "SegmentSteps",
     "TextClassifier",
     "TextGenerator",
+    "TextModel",
     "TextStream",
     "TextTagger",
     "TokenEncoder",

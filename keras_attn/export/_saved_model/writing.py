@@ -26,6 +26,7 @@ from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.model_functions import ExportOptions
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.text_model import TextModel
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import free_version, new_version
 from keras_attn.generation.decoding import check_model, get_strategy
@@ -50,6 +51,9 @@ def saved_model(
     bos_id=None,
     compile=None,
     buckets=None,
+    kind=None,
+    inputs=None,
+    from_logits=None,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -89,6 +93,10 @@ def saved_model(
     Masked language model whose head gives classes, with a tokenizer and `labels`:
 
         tag: text (string, [B]) -> words, labels (string, [B, W]), probabilities (float32, [B, W])
+
+    Any other `keras.Model` that reads ids, with a tokenizer, has `classify`, `regress`, `embed` or
+    `tag` as above, or `predict` with several outputs under their names. Beside it are `ids`, and
+    its `_pair` if the model reads segments. `TextModel` says which.
 
     Model with a memory:
 
@@ -145,7 +153,8 @@ def saved_model(
     Args:
         model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a
             `Classifier`, a model with a memory, or a `StatefulSegments` of one. With
-            `ImageCoordinates` as position and without a tokenizer it is a model of images.
+            `ImageCoordinates` as position and without a tokenizer it is a model of images. Or a
+            functional or subclassed `keras.Model` of your own that reads ids.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy, by default "greedy"; images are sampled.
@@ -161,7 +170,8 @@ def saved_model(
             as the model positions; without a limit `max_source_length + max_length`.
         eos_id: int, or a list of several. The token that ends a generated text, by default that of
             the tokenizer, or 3.
-        labels: list of the names of the classes of texts, by default their numbers, or of words.
+        labels: list of the names of the classes of texts, by default their numbers, or of words;
+            of a model of your own with several outputs a dict of lists.
         bos_id: int. The token before the first target token of an encoder-decoder, by default the
             model's `start_id`, that of the tokenizer, or 2.
         compile: "xla" compiles the decoding of an encoder-decoder or a causal model. In float32 the
@@ -169,6 +179,8 @@ def saved_model(
             rows is one of the buckets'. TensorFlow Serving needs `--xla_cpu_compilation_enabled`.
         buckets: a `Buckets`. The shapes to compile for, each at every load; by default those of
             `Buckets()`.
+        kind, inputs, from_logits: of a model of your own, as `TextModel` takes them. By default
+            what it returns and the names of its inputs decide.
 
     Returns:
         The directory of the version, a string.
@@ -176,8 +188,8 @@ def saved_model(
     Raises:
         ValueError: if the version exists or is not positive, the model has too few positions for
             `max_length`, a tokenizer or `labels` do not fit the model, the graph has an operation
-            that TensorFlow Serving does not run, the model cannot be compiled, or the backend is
-            not TensorFlow.
+            that TensorFlow Serving does not run, the model cannot be compiled, the backend is not
+            TensorFlow, or as `TextModel`.
         ImportError: if tensorflow-serving-api is not installed.
 
     Example:
@@ -202,7 +214,17 @@ def saved_model(
         copied = quantized(model, quantize)
     with copied as (model, variables):
         options = ExportOptions(
-            tokenizer, strategy, max_length, max_source_length, eos_id, bos_id, labels, stream
+            tokenizer,
+            strategy,
+            max_length,
+            max_source_length,
+            eos_id,
+            bos_id,
+            labels,
+            stream,
+            kind=kind,
+            inputs=inputs,
+            from_logits=from_logits,
         )
         functions = _functions_of(model, options)
         decodes, requests = functions.decodes, []
@@ -237,6 +259,7 @@ def saved_model(
 
 # The first that fits a model is taken, so those for a case stand before the general ones.
 SIGNATURES = (
+    TextModel,
     TextClassifier,
     TextTagger,
     TokenStream,
@@ -259,6 +282,9 @@ def _functions_of(model, options):
     wanted = "None, but for classes of texts or words with a `tokenizer`"
     has_labels = kind is not None and kind.has_labels
     check_that(options.labels is None or has_labels, wanted, labels=options.labels)
+    for name in () if kind is TextModel else ("kind", "inputs", "from_logits"):
+        wanted = "None, but for a `keras.Model` of your own"
+        check_that(getattr(options, name) is None, wanted, **{name: getattr(options, name)})
     if kind is None or kind.decodes:
         check_model(model)
     return kind.from_options(model, options)

@@ -174,10 +174,54 @@ class TextClassifier(ClassPredictor):
         outputs = self.predict(inputs)
         if "class" not in outputs:
             return outputs
-        classes = outputs.pop("class")
-        names = tf.constant(self._labels)
-        labels = tf.tile(tf.expand_dims(names, 0), [tf.shape(classes)[0], 1])
-        return {"label": tf.gather(names, classes), **outputs, "labels": labels}
+        return name_classes(outputs, self._labels)
+
+
+def name_classes(outputs, labels):
+    """Return `outputs` with the `label` of each row and all `labels` in place of the `class`."""
+    classes, names = outputs["class"], tf.constant(labels)
+    rows = tf.tile(tf.expand_dims(names, 0), [tf.shape(classes)[0], 1])
+    outputs = {name: x for name, x in outputs.items() if name != "class"}
+    return {"label": tf.gather(names, classes), **outputs, "labels": rows}
+
+
+class WordIds:
+    """Words of a batch of texts, and the ids in which a model reads them.
+
+    Args:
+        text: strings (B,).
+        tokenizer: from `keras_attn.text`. It reads each word with a space before it.
+        max_length: int. Most ids of a text.
+
+    Attributes:
+        words: strings (B, W), empty after the last word of a text.
+        ids, lengths: int32 (B, T) and (B,).
+        first: int32 (B, W), the place of each word's first id.
+        is_read: bool (B, W), True for words that have ids among the `max_length`.
+    """
+
+    def __init__(self, text, tokenizer, max_length):
+        words = tf.strings.split(text)
+        template = tokenizer.template
+        start, end = len(template.start), len(template.end)
+        ids, lengths = tokenizer.encode(tf.strings.join([" ", words.flat_values]))
+        pieces = tf.RaggedTensor.from_tensor(ids[:, start:], lengths - start - end)
+        pieces = words.with_values(pieces)  # (B, W, number of the word's ids)
+        counts = tf.cast(pieces.row_lengths(axis=2).to_tensor(), tf.int32)
+        rows = template.around(pieces.merge_dims(1, 2), max_length)
+        self.words = words.to_tensor("")
+        self.ids, self.lengths = rows.to_tensor(0), tf.cast(rows.row_lengths(), tf.int32)
+        self.first = start + tf.cumsum(counts, axis=1, exclusive=True)
+        self.is_read = (counts > 0) & (self.first < tf.expand_dims(self.lengths, 1) - end)
+
+    def tag(self, by_id, labels):
+        """Return the `labels` and `probabilities` (B, W) of words, from those of ids (B, T, K)."""
+        by_word = tf.gather(by_id, tf.where(self.is_read, self.first, 0), batch_dims=1)
+        names = tf.gather(tf.constant(labels), tf.argmax(by_word, axis=-1))
+        return {
+            "labels": tf.where(self.is_read, names, ""),
+            "probabilities": tf.where(self.is_read, tf.reduce_max(by_word, axis=-1), 0.0),
+        }
 
 
 class TextTagger(ModelFunctions):
@@ -244,26 +288,9 @@ class TextTagger(ModelFunctions):
         A text with fewer words than the longest has empty strings at the end. Empty words, and
         words that were not read, have an empty label of probability 0.
         """
-        words = tf.strings.split(text)
-        template = self.tokenizer.template
-        start, end = len(template.start), len(template.end)
-        ids, lengths = self.tokenizer.encode(tf.strings.join([" ", words.flat_values]))
-        pieces = tf.RaggedTensor.from_tensor(ids[:, start:], lengths - start - end)
-        pieces = words.with_values(pieces)  # (B, W, number of the word's ids)
-        counts = tf.cast(pieces.row_lengths(axis=2).to_tensor(), tf.int32)
-        first = start + tf.cumsum(counts, axis=1, exclusive=True)  # (B, W)
-        rows = template.around(pieces.merge_dims(1, 2), self._max_length)
-        lengths = tf.cast(rows.row_lengths(), tf.int32)
-        ids = rows.to_tensor(0)
-        is_read = (counts > 0) & (first < tf.expand_dims(lengths, 1) - end)
-        by_id = ops.softmax(tf.cast(self._logits(ids, lengths), tf.float32))  # (B, T, K)
-        by_word = tf.gather(by_id, tf.where(is_read, first, 0), batch_dims=1)  # (B, W, K)
-        labels = tf.gather(tf.constant(self._labels), tf.argmax(by_word, axis=-1))
-        return {
-            "words": words.to_tensor(""),
-            "labels": tf.where(is_read, labels, ""),
-            "probabilities": tf.where(is_read, tf.reduce_max(by_word, axis=-1), 0.0),
-        }
+        words = WordIds(text, self.tokenizer, self._max_length)
+        logits = tf.cast(self._logits(words.ids, words.lengths), tf.float32)  # (B, T, K)
+        return {"words": words.words, **words.tag(ops.softmax(logits), self._labels)}
 
 
 class TokenEncoder(ModelFunctions):

@@ -65,6 +65,9 @@ class ExportOptions:
     labels: list | None = None
     stream: bool = False
     buckets: object = None
+    kind: str | dict | None = None
+    inputs: dict | None = None
+    from_logits: bool | dict | None = None
 
     @property
     def decoding(self):
@@ -79,6 +82,10 @@ class ExportOptions:
                 f"{kind} reads no text: export it without a `tokenizer`. "
                 f"Received: tokenizer={self.tokenizer!r}."
             )
+        self.check_no_strategy()
+
+    def check_no_strategy(self):
+        """Refuse a strategy, for a model that does not decode."""
         wanted = "None for a model that does not decode"
         check_that(self.strategy is None, wanted, strategy=self.strategy)
 

@@ -1,0 +1,485 @@
+"""Keras models of one's own, from text to what they compute: exports, kinds and refusals."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from fork_server import ROOT
+from keras import layers, ops
+
+import keras_attn
+from keras_attn import export, text
+from keras_attn.export import TextModel
+from keras_attn.export.signatures.model_reader import ModelReader
+
+TOKENIZER = text.Characters("abcdefg")
+V = TOKENIZER.vocabulary_size
+TEXTS = ["abc", "a", "gfedcba abx", "ab", ""]
+LABELS = ["first", "zweites", "третий"]
+FIXED = 7
+
+
+def token_ids(name=None, length=None, dtype="int32"):
+    return keras.Input((length,), dtype=dtype, name=name)
+
+
+def block():
+    attention = keras_attn.layers.MultiHeadAttention(2, 3)
+    feed_forward = keras_attn.feed_forward.FeedForward(7)
+    return keras_attn.layers.TransformerBlock(attention, feed_forward, residual="pre_norm")
+
+
+def mean(x, mask):
+    """The mean of the positions where a mask is True."""
+    weights = ops.expand_dims(ops.cast(mask, "float32"), 2)
+    return ops.sum(x * weights, axis=1) / ops.maximum(ops.sum(weights, axis=1), 1)
+
+
+def masked(width=5):
+    """An input of ids, and its embeddings with a mask."""
+    ids = token_ids()
+    return ids, layers.Embedding(V, width, mask_zero=True)(ids)
+
+
+def our_layers():
+    ids = token_ids("words")
+    x = block()(keras_attn.layers.TokenEmbedding(V, 6)(ids))
+    x = layers.Dropout(0.5)(layers.GlobalAveragePooling1D()(x))
+    return keras.Model(ids, layers.Dense(3, activation="softmax")(x))
+
+
+def sequential():
+    model = keras.Sequential(
+        [
+            layers.Embedding(V, 5, mask_zero=True),
+            layers.Bidirectional(layers.LSTM(3)),
+            layers.Dropout(0.5),
+            layers.Dense(3),
+        ]
+    )
+    model(np.array([[1, 2]]))
+    return model
+
+
+def sigmoid():
+    ids, x = masked(6)
+    x = layers.LayerNormalization()(layers.Add()([x, layers.MultiHeadAttention(2, 3)(x, x)]))
+    x = layers.GlobalAveragePooling1D()(x)
+    return keras.Model(ids, layers.Dense(1, activation="sigmoid")(x))
+
+
+def masks_and_segments():
+    inputs = {
+        "segment_ids": token_ids("segment_ids"),
+        "padding_mask": token_ids("padding_mask", dtype="bool"),
+        "token_ids": token_ids("token_ids"),
+    }
+    x = layers.Embedding(V, 6)(inputs["token_ids"]) + layers.Embedding(2, 6)(inputs["segment_ids"])
+    x = keras_attn.layers.MultiHeadAttention(2, 3)(x, x, key_mask=inputs["padding_mask"])
+    return keras.Model(inputs, layers.Dense(3)(mean(x, inputs["padding_mask"])))
+
+
+def two_outputs():
+    ids, x = masked()
+    tags = layers.Dense(3, activation="softmax")(layers.GRU(4, return_sequences=True)(x))
+    stars = layers.Dense(1)(layers.GlobalAveragePooling1D()(x))
+    return keras.Model(ids, {"slots": tags, "stars": stars})
+
+
+def tags():
+    ids, x = masked()
+    return keras.Model(ids, layers.Dense(3)(layers.LSTM(4, return_sequences=True)(x)))
+
+
+def number():
+    ids = token_ids(dtype="float32")  # the default of `keras.Input`
+    x = layers.Embedding(V, 5, mask_zero=True)(ids)
+    return keras.Model(ids, layers.Dense(1)(layers.GlobalAveragePooling1D()(x)))
+
+
+def vector():
+    ids, x = masked()
+    lengths = keras.Input((), dtype="int32", name="lengths")
+    x = layers.GlobalAveragePooling1D()(x) * ops.cast(ops.expand_dims(lengths, 1), "float32")
+    return keras.Model([lengths, ids], layers.UnitNormalization()(x))
+
+
+@keras.saving.register_keras_serializable("tests")
+class OneArgument(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._embedding = layers.Embedding(V, 6, mask_zero=True)
+        self.block, self.pool = block(), layers.GlobalAveragePooling1D()
+        self.drop, self.head = layers.Dropout(0.5), layers.Dense(3, activation="softmax")
+
+    def call(self, x, training=None):
+        x = self.pool(self.block(self._embedding(x)))
+        return self.head(self.drop(x, training=training))
+
+
+class Dictionary(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = layers.Embedding(V, 5), layers.Dense(3)
+
+    def call(self, inputs):
+        return {"logits": self.head(mean(self.embedding(inputs["input_ids"]), inputs["mask"]))}
+
+
+class TwoArguments(Dictionary):
+    def call(self, words, padding_mask=None):
+        return super().call({"input_ids": words, "mask": padding_mask})["logits"]
+
+
+def subclassed():
+    model = OneArgument()
+    model(np.array([[1, 2]]))
+    return model
+
+
+def subclassed_dict():
+    model = Dictionary()
+    model({"input_ids": np.array([[1, 2]]), "mask": np.array([[True, True]])})
+    return model
+
+
+def subclassed_arguments():
+    model = TwoArguments()
+    model(np.array([[1, 2]]), padding_mask=np.array([[True, True]]))
+    return model
+
+
+def fixed_length():
+    ids = token_ids(length=FIXED)
+    x = layers.Flatten()(layers.Embedding(V, 5)(ids))
+    return keras.Model(ids, layers.Dense(3)(x))
+
+
+def unmasked():
+    ids = token_ids()
+    x = layers.GlobalAveragePooling1D()(layers.Embedding(V, 5)(ids))
+    return keras.Model(ids, layers.Dense(3)(x))
+
+
+CLASSES = {"labels": LABELS}
+TAGGERS = ("tags", "two_outputs")
+# The builder, the arguments of `saved_model`, and how Keras calls the model with one row of ids.
+MODELS = {
+    "our_layers": (our_layers, CLASSES, None),
+    "sequential": (sequential, CLASSES, None),
+    "sigmoid": (sigmoid, {"labels": ["no", "yes"]}, None),
+    "masks_and_segments": (
+        masks_and_segments,
+        CLASSES,
+        lambda ids: {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids == ids},
+    ),
+    "two_outputs": (two_outputs, {"labels": {"slots": LABELS}}, None),
+    "tags": (tags, CLASSES, None),
+    "number": (number, {}, None),
+    "vector": (vector, {}, lambda ids: [np.array([ids.shape[1]]), ids]),
+    "subclassed": (subclassed, CLASSES, None),
+    "subclassed_dict": (
+        subclassed_dict,
+        CLASSES,
+        lambda ids: {"input_ids": ids, "mask": ids == ids},
+    ),
+    "fixed_length": (
+        fixed_length,
+        {"kind": "classify"},
+        lambda ids: np.pad(ids[:, :FIXED], [(0, 0), (0, max(0, FIXED - ids.shape[1]))]),
+    ),
+}
+
+
+def build(name):
+    model, *rest = MODELS[name]
+    keras.utils.set_random_seed(7)
+    model = model()
+    oracles.scramble(model, scale=0.7)
+    return model, *rest
+
+
+def softmax(logits):
+    logits = np.asarray(logits, "float64")
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def expected_outputs(name, model, call, text):
+    """The numbers of one text, of a call of the model with its row alone."""
+    words = text.split()
+    if name in TAGGERS:  # a tagger reads each word with a space before it
+        text = "".join(f" {word}" for word in words)
+    first = np.cumsum([0, *(1 + len(word) for word in words)])[:-1].astype(int)
+    (ids,) = TOKENIZER.encode_as_lists([text])
+    ids = np.append(ids, TOKENIZER.eos_id)[None]
+    if name == "fixed_length" and ids.shape[1] > FIXED:
+        ids = np.append(ids[:, : FIXED - 1], [[TOKENIZER.eos_id]], axis=1)
+    outputs = model(ids if call is None else call(ids))
+    outputs = keras.tree.map_structure(lambda x: np.asarray(x)[0], outputs)
+    if name == "two_outputs":
+        tagged = outputs["slots"][first].max(axis=-1)
+        return {"stars_value": outputs["stars"][0], "slots_probabilities": tagged}
+    if name == "tags":
+        return {"probabilities": softmax(outputs)[first].max(axis=-1)}
+    if name == "number":
+        return {"value": outputs[0]}
+    if name == "vector":
+        return {"features": outputs}
+    if name == "sigmoid":
+        return {"probabilities": np.append(1 - outputs, outputs)}
+    if name in ("our_layers", "subclassed"):
+        return {"probabilities": outputs}
+    return {"probabilities": softmax(outputs["logits"] if name == "subclassed_dict" else outputs)}
+
+
+def assert_outputs_are_those_of_texts(name, outputs, expected, labels):
+    """Rows of tags end in empty words, and each text has the label of its probability."""
+    for row, wanted in enumerate(expected):
+        for key, value in wanted.items():
+            output = np.asarray(outputs[key][row])
+            if key.endswith("probabilities") and name in TAGGERS:
+                assert not output[len(value) :].any()
+                output = output[: len(value)]
+            np.testing.assert_allclose(output, value, atol=1e-5, err_msg=f"{name}: {key}")
+            if key == "probabilities" and name not in TAGGERS:
+                assert outputs["label"][row].decode() == labels[np.argmax(value)]
+
+
+READ = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+import tensorflow_text
+folder, names, texts = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+assert "keras_attn" not in sys.modules
+answers = {}
+for name in names:
+    loaded = tf.saved_model.load(f"{folder}/{name}/1")
+    serve = loaded.signatures["serving_default"]
+    for i, request in enumerate([texts, *([text] for text in texts)]):
+        for key, x in serve(text=tf.constant(request)).items():
+            x = x.numpy()
+            answers[f"{name}/{i}/{key}"] = x.astype("S99") if x.dtype == object else x
+np.savez(f"{folder}/answers.npz", **answers)
+"""
+
+
+@pytest.mark.slow
+def test_exports_answer_as_the_models_alone_in_batches_and_on_the_server(tmp_path):
+    """In a process with TensorFlow and TensorFlow Text only, and in the embedded server."""
+    from serving.predict import predict
+    from serving.servable import Servable, warm_up
+
+    expected = {}
+    for name in MODELS:
+        model, options, call = build(name)
+        path = export.saved_model(
+            model, tmp_path / name, tokenizer=TOKENIZER, max_source_length=16, **options
+        )
+        expected[name] = [expected_outputs(name, model, call, text) for text in TEXTS]
+        servable = Servable(name, 1, path)
+        warm_up(servable, path)  # compares the recorded outputs
+        outputs = predict(servable, "serving_default", {"text": np.array(TEXTS, object)})
+        labels = options.get("labels", "012")
+        assert_outputs_are_those_of_texts(name, outputs, expected[name], labels)
+        servable.close()
+    command = [sys.executable, "-c", READ, str(tmp_path), json.dumps([*MODELS]), json.dumps(TEXTS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "answers.npz") as answers:
+        for name, (_, options, _) in MODELS.items():
+            labels = options.get("labels", "012")
+            for i in range(1 + len(TEXTS)):
+                prefix = f"{name}/{i}/"
+                outputs = {k[len(prefix) :]: x for k, x in answers.items() if k.startswith(prefix)}
+                wanted = expected[name] if i == 0 else [expected[name][i - 1]]
+                assert_outputs_are_those_of_texts(name, outputs, wanted, labels)
+    assert set(export.inspect(tmp_path / "tags").outcomes.values()) == {"same"}
+
+
+def refuses(model, message, tokenizer=TOKENIZER, **options):
+    with pytest.raises(ValueError, match=message):
+        TextModel(model, tokenizer, **{"max_length": 9, **options})
+
+
+@pytest.fixture(scope="module")
+def logits():
+    ids, x = masked()
+    x = layers.GlobalAveragePooling1D()(x)
+    return keras.Model(ids, layers.Dense(3)(x))
+
+
+@pytest.fixture(scope="module")
+def per_token():
+    ids, x = masked()
+    return keras.Model(ids, layers.Dense(3)(x))
+
+
+def test_the_kind_is_that_of_the_outputs(logits, per_token):
+    def kind_of(outputs, **options):
+        model = keras.Model(logits.input, outputs)
+        return TextModel(model, TOKENIZER, max_length=9, **options).kind
+
+    pooled = logits.layers[-1].input
+    assert kind_of(logits.output, labels=LABELS) == "classify"
+    assert kind_of(logits.output) == "embed"
+    assert kind_of(logits.output, kind="classify") == "classify"
+    assert kind_of(ops.softmax(logits.output)) == "classify"
+    assert kind_of(ops.cast(layers.Softmax()(logits.output), "float32")) == "classify"
+    assert kind_of(pooled) == "embed"
+    one = layers.Dense(1)(pooled)
+    assert kind_of(one) == kind_of(one[:, 0]) == "regress"
+    assert kind_of(one, kind="embed") == "embed"
+    assert kind_of(one, labels=["no", "yes"]) == "classify"
+    assert kind_of([one, pooled]) == "predict"
+    assert TextModel(per_token, TOKENIZER, max_length=9).kind == "tag"
+
+
+def test_probabilities_are_not_changed_again(logits):
+    """Those of a softmax or sigmoid, also where a layer follows it, or as `from_logits` says."""
+    ids, lengths = np.array([[4, 9, 6, 3]]), [4]
+    scores = np.asarray(logits(ids))
+    outputs = {
+        "softmax": layers.Activation("softmax")(logits.output),
+        "cast": ops.cast(ops.softmax(logits.output), "float32"),
+        "inner": keras.Sequential([layers.Dense(3, activation="softmax")])(logits.output),
+        "sigmoid": ops.sigmoid(logits.output),
+        "logits": logits.output,
+    }
+    model = keras.Model(logits.input, outputs)
+    kinds = dict.fromkeys(outputs, "classify")
+    functions = TextModel(model, TOKENIZER, kind=kinds, max_length=9)
+    answers, raw = functions.ids(ids, lengths), model(ids)
+    for name in ("softmax", "cast", "inner", "sigmoid"):
+        np.testing.assert_allclose(answers[f"{name}_probabilities"], raw[name], atol=1e-6)
+    np.testing.assert_allclose(answers["logits_probabilities"], softmax(scores), atol=1e-6)
+    halves = keras.Model(logits.input, 0.5 + 0.1 * ops.tanh(logits.output))
+    refuses(halves, "logits or probabilities: give `from_logits`", labels=LABELS)
+    for from_logits, expected in ((False, halves(ids)), (True, softmax(halves(ids)))):
+        functions = TextModel(halves, TOKENIZER, LABELS, 9, from_logits=from_logits)
+        probabilities = functions.ids(ids, lengths)["probabilities"]
+        np.testing.assert_allclose(probabilities, expected, atol=1e-6)
+
+
+def test_inputs_are_known_by_name_by_shape_or_by_the_argument():
+    def roles_of(model, names=None):
+        return {role: each.name for role, each in ModelReader(model, names).roles.items()}
+
+    words, mask = token_ids("words"), token_ids("real", dtype="bool")
+    model = keras.Model([mask, words], mean(layers.Embedding(V, 5)(words), mask))
+    assert roles_of(model) == {"token_ids": "words", "padding_mask": "real"}
+    other = token_ids("other")
+    x = layers.Embedding(V, 5, mask_zero=True)(words), layers.Embedding(2, 5)(other)
+    x = layers.GlobalAveragePooling1D()(layers.Add()(x), mask=ops.not_equal(words, 0))
+    model = keras.Model({"words": words, "other": other}, x)
+    refuses(model, r"`inputs` must name.*Received: inputs=None.*'other' of shape \(None, None\)")
+    names = {"token_ids": "words", "segment_ids": "other"}
+    assert roles_of(model, names) == names
+    refuses(model, "a dict with values among 'other', 'words'", inputs={"token_ids": "x"})
+    refuses(model, "a dict with keys among 'token_ids'", inputs={"word": "words"})
+    refuses(model, "`inputs` must name", inputs={"token_ids": "words"})
+    model = subclassed_arguments()
+    names = {"token_ids": "words", "padding_mask": "padding_mask"}
+    refuses(model, "`inputs` must name.*a model of 'words', 'padding_mask'")
+    assert roles_of(model, names) == names
+    functions = TextModel(model, TOKENIZER, LABELS, 9, inputs=names)
+    expected = softmax(model(np.array([[4, 5]]), np.array([[True, True]])))
+    ids = functions.ids([[4, 5, 6], [4, 7, 8]], [2, 1])["probabilities"]
+    np.testing.assert_allclose(ids[:1], expected, atol=1e-6)
+
+
+def test_ids_of_the_model_are_checked(logits, per_token, assert_ids_are_checked):
+    functions = TextModel(logits, TOKENIZER, LABELS, 9)
+    assert_ids_are_checked(functions.ids, V, {"token_ids": [[5, 7], [8, 4]], "lengths": [2, 2]})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 9 ids.*10"):
+        functions.ids(np.ones((1, 10), "int32"), [10])
+    tags = TextModel(per_token, None, max_length=9)
+    assert set(tags.signatures) == {"tag", "serving_default"}
+    outputs = tags.ids([[5, 7, 8], [8, 0, 0]], [3, 1])
+    assert outputs["class"].shape == (2, 3)
+    assert not outputs["probabilities"][1, 1:].numpy().any()
+
+
+def test_a_text_without_tokens_has_no_label(logits):
+    tokenizer = text.Characters("abcdefg")
+    tokenizer.template = text.Template()
+    outputs = TextModel(logits, tokenizer, LABELS, 9).text(["", "ab"])
+    assert outputs["label"][0] == b"" and outputs["label"][1] != b""
+    assert outputs["probabilities"].numpy().sum(axis=1).round(5).tolist() == [0, 1]
+    outputs = TextModel(logits, tokenizer, LABELS, 9).text([""])
+    assert outputs["probabilities"].numpy().tolist() == [[0, 0, 0]]
+
+
+def test_arguments_that_do_not_fit_are_refused(logits, per_token, tmp_path):
+    labels = "`labels` must be a list of 3 strings, one for each class"
+    refuses(logits, labels, labels=["a", "b"])
+    refuses(logits, labels, labels="abc")
+    refuses(logits, labels, labels=[1, 2, 3])
+    refuses(
+        logits,
+        "`labels` must be None for an output of the kind 'embed'",
+        labels=LABELS,
+        kind="embed",
+    )
+    refuses(logits, "`labels` must be a dict only for a model of several", labels={"x": LABELS})
+    refuses(logits, r"`kind` must be one of 'classify', 'embed' .*shape \(2, 3\)", kind="tag")
+    refuses(per_token, "`kind` must be one of 'tag'.*Received: kind='embed'", kind="embed")
+    refuses(logits, "`tokenizer` must be one of at most 11 ids", text.Characters("abcdefgh"))
+    refuses(logits, "`tokenizer` must be one of `keras_attn.text`", "tokenizer.model")
+    both = keras.Model(logits.input, [logits.output, logits.layers[-1].input])
+    refuses(both, "`labels` must be a dict by output, of 'dense", labels=LABELS)
+    with pytest.raises(ValueError, match="needs a `tokenizer`.*`model.export"):
+        export.saved_model(logits, tmp_path, labels=LABELS)
+    with pytest.raises(ValueError, match="`strategy` must be None"):
+        export.saved_model(logits, tmp_path, tokenizer=TOKENIZER, strategy="greedy")
+    bert = keras_attn.models.bert(V, num_layers=1, num_heads=2, hidden_dim=6)
+    with pytest.raises(ValueError, match="`kind` must be None, but for a `keras.Model` of your"):
+        export.saved_model(bert, tmp_path, kind="embed")
+
+
+def test_models_that_read_no_ids_or_padding_are_refused():
+    refuses(
+        unmasked(), r"must not depend on padding.*Embedding\(mask_zero=True\).*Received: a diff"
+    )
+    refuses(OneArgument(), "`model` must have its weights: call it once")
+    refuses(keras.Sequential([layers.Embedding(V, 5)]), "`model` must have its weights")
+    numbers = keras.Input((5,))
+    refuses(keras.Model(numbers, layers.Dense(2)(numbers)), "must read token ids.*model.export")
+    images = keras.Input((4, 4, 3), name="pixels")
+    model = keras.Model(images, layers.Dense(2)(layers.Flatten()(images)))
+    refuses(model, r"`model.export\(path\)`.*'pixels' of shape \(None, 4, 4, 3\)")
+    strings = keras.Input((), dtype="string")
+    model = keras.Model(strings, layers.Embedding(V, 5)(TOKENIZER(strings)))
+    refuses(model, "must read token ids; Keras's `model.export.*that reads strings")
+    ids = token_ids()
+    x = layers.Embedding(V, 5, mask_zero=True)(ids)
+    model = keras.Model(ids, layers.GlobalAveragePooling1D()(x + layers.Embedding(V, 5)(ids)))
+    refuses(model, "must not depend on padding")  # a sum drops the mask
+    x = layers.Embedding(V, 5, mask_zero=True)(ids)
+    model = keras.Model(ids, ops.expand_dims(x, 3))
+    refuses(model, r"must have the shape \(batch,\).*Received: shape=\(batch, 5, 5, 1\)")
+
+
+def test_a_length_that_the_model_cannot_read_is_refused():
+    class Positions(keras.Model):
+        def __init__(self, count):
+            super().__init__()
+            self.tokens = layers.Embedding(V, 5)
+            self.positions, self.head = layers.Embedding(count, 5), layers.Dense(3)
+
+        def call(self, inputs):
+            x = self.positions(ops.arange(ops.shape(inputs["token_ids"])[1]))
+            return self.head(mean(self.tokens(inputs["token_ids"]) + x, inputs["padding_mask"]))
+
+    message = "`max_source_length` must be a number of tokens that the model can read.*={}: "
+    for count, too_long in ((6, 9), (9, 10)):
+        model = Positions(count)
+        model({"token_ids": np.array([[1, 2]]), "padding_mask": np.array([[True, True]])})
+        refuses(model, message.format(too_long), max_length=too_long)
+    assert TextModel(model, TOKENIZER, LABELS, 9).kind == "classify"
