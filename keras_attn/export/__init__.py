@@ -10,6 +10,8 @@ except ImportError as error:
     raise ImportError("Exports need TensorFlow: pip install 'keras_attn[export]'.") from error
 
 from keras_attn.export._ctranslate2.conversion import ctranslate2
+from keras_attn.export._litert.conversion import litert
+from keras_attn.export._litert.inspection import LiteRTInspection
 from keras_attn.export._onnx.conversion import onnx
 from keras_attn.export._saved_model.writing import saved_model
 from keras_attn.export.inspection import Inspection, inspect
@@ -35,6 +37,7 @@ __all__ = [
     "ImageEnlarger",
     "ImageGenerator",
     "Inspection",
+    "LiteRTInspection",
     "Measurement",
     "SegmentSteps",
     "TextClassifier",
@@ -48,6 +51,7 @@ __all__ = [
     "Translator",
     "ctranslate2",
     "inspect",
+    "litert",
     "measure",
     "onnx",
     "saved_model",

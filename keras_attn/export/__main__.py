@@ -13,9 +13,9 @@ import zlib
 import keras
 
 from keras_attn import generation, text
-from keras_attn.export import Buckets, ctranslate2, inspect, measure, onnx, saved_model
+from keras_attn.export import Buckets, ctranslate2, inspect, litert, measure, onnx, saved_model
 from keras_attn.export.golden_outputs import first_line
-from keras_attn.export.inspection import format_report
+from keras_attn.export.inspection import format_errors, format_report
 from keras_attn.export.measurement import format_measurements
 from keras_attn.export.versions import free_version
 from keras_attn.ops.checks import check_numbers, check_sizes
@@ -115,6 +115,26 @@ def _parser():
     )
 
     command = subparsers.add_parser(
+        "litert",
+        parents=[model, lengths],
+        help="a LiteRT file of several signatures, from ids to ids, for phones",
+        description="Write PATH if LiteRT's interpreter gives the model's outputs with it, and "
+        "print what the precision of the weights costs.",
+    )
+    command.set_defaults(run=write_litert)
+    command.add_argument("path", help="the file to write, which ends in .tflite")
+    command.add_argument(
+        "--signatures", nargs="+", metavar="NAME", help="such as generate (default: all)"
+    )
+    command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
+    command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
+    command.add_argument(
+        "--quantize",
+        choices=["float16", "int8"],
+        help="store the weights in half the bytes, or large ones in a quarter",
+    )
+
+    command = subparsers.add_parser(
         "ctranslate2",
         parents=[model, tokenizer],
         help="a directory for CTranslate2, an engine for CPUs and GPUs",
@@ -147,7 +167,7 @@ def _parser():
         "exports",
         nargs="+",
         metavar="EXPORT",
-        help="a SavedModel, a .onnx file or a directory for CTranslate2",
+        help="a SavedModel, a .onnx or .tflite file, or a directory for CTranslate2",
     )
     command.add_argument("--lines", required=True, metavar="FILE", help="texts, one in a line")
     command.add_argument("--references", metavar="FILE", help="a good answer to each line")
@@ -192,13 +212,26 @@ def write_saved_model(model, path, version, beams, length_penalty, batches, leng
     if sizes and options["compile"] is None:
         raise ValueError(f"--{next(iter(sizes))} needs --compile.")
     options["buckets"] = Buckets(**sizes) if sizes else None
-    strategy = None if beams == 1 else generation.Beam(beams, length_penalty)
+    strategy = _strategy(beams, length_penalty)
     return _write(saved_model, model, path, version=version, strategy=strategy, **options)
 
 
 def write_onnx(model, path, **options):
     """Write an ONNX file."""
     return _write(onnx, model, path, **options)
+
+
+def write_litert(model, path, beams, length_penalty, **options):
+    """Write a LiteRT file, and print the errors of quantised weights."""
+    strategy = _strategy(beams, length_penalty)
+    _write(litert, model, path, strategy=strategy, **options)
+    if options["quantize"] is not None:
+        print("\n".join(format_errors(inspect(path).errors)))
+    return 0
+
+
+def _strategy(beams, length_penalty):
+    return None if beams == 1 else generation.Beam(beams, length_penalty)
 
 
 def write_ctranslate2(model, path, **options):

@@ -6,6 +6,8 @@ from keras_attn.generation.decoding import check_model
 from keras_attn.generation.text_to_text import check_is_tokenizer, embeddings_and_tokenizers
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.registry import Configurable
+from keras_attn.sublayers import all_sublayers
 
 
 def check_backend():
@@ -51,6 +53,23 @@ def check_float32(model):
             "`model` must compute in float32: load it under that policy. "
             f"Received: {', '.join(sorted(dtypes))}."
         )
+
+
+def length_beyond_windows(model, least=40, most=1027):
+    """Return a number of positions that is more than twice each window of the model's patterns."""
+    patterns = [getattr(each, "pattern", None) for each in all_sublayers(model).values()]
+    return min(max(least, 2 * _largest_size(patterns) + 3), most)
+
+
+def _largest_size(value):
+    """Return the largest integer in the configuration of a pattern, or of several."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, Configurable):
+        value = {name: x for name, x in value.get_config().items() if name != "seed"}
+    inside = value.values() if isinstance(value, dict) else value
+    is_nested = isinstance(value, (list, tuple, dict))
+    return max((_largest_size(x) for x in inside), default=0) if is_nested else 0
 
 
 def check_end(tokenizer):

@@ -1,4 +1,4 @@
-"""Inspection of a SavedModel: signatures, operations, sizes, and a check of its outputs."""
+"""Inspection of an export: signatures, operations, sizes, and a check of its outputs."""
 
 import dataclasses
 import os
@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.export._litert.inspection import LiteRTInspection, inspect_file
 from keras_attn.export.golden_outputs import replay
 from keras_attn.export.saved_model_files import (
     count_ops,
@@ -28,7 +29,7 @@ _WORDPIECE = "FastWordpieceTokenizeWithOffsets"
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """Result of `inspect`.
+    """Result of `inspect` for a SavedModel.
 
     Attributes:
         directory: the inspected version.
@@ -93,14 +94,16 @@ def inspect(path):
     recorded. The model is loaded and run, so the export must come from a trusted source.
 
     Args:
-        path: directory of a version, or a directory of versions, whose highest is inspected.
+        path: directory of a version, or a directory of versions, whose highest is inspected; or a
+            LiteRT file, which ends in .tflite.
 
     Returns:
-        An `Inspection`.
+        An `Inspection`, or a `LiteRTInspection` of a file.
 
     Raises:
         ValueError: if there is no export, or its files are damaged.
-        ImportError: if TensorFlow Text or tensorflow-serving-api is needed and not installed.
+        ImportError: if TensorFlow Text, tensorflow-serving-api or ai-edge-litert is needed and not
+            installed.
 
     Example:
         >>> import keras_attn, tempfile
@@ -115,6 +118,8 @@ def inspect(path):
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
     check_paths(path=path)
+    if os.path.isfile(path) and os.fspath(path).endswith(".tflite"):
+        return inspect_file(os.fspath(path))
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
     ops, signatures = count_ops(meta_graph), _signatures(meta_graph)
@@ -194,12 +199,10 @@ def _size_of_weights(directory):
 
 
 def format_report(inspection):
-    """Return the lines that `python -m keras_attn.export inspect` prints of an `Inspection`."""
-    lines = [inspection.directory, "", "signatures"]
-    for name, signature in inspection.signatures.items():
-        lines.append(f"  {name}")
-        for arrow, side in (("<-", "inputs"), ("->", "outputs")):
-            lines += [f"    {arrow} {_format_spec(key, *x)}" for key, x in signature[side].items()]
+    """Return the lines that `python -m keras_attn.export inspect` prints of what it returns."""
+    if isinstance(inspection, LiteRTInspection):
+        return _format_file(inspection)
+    lines = [inspection.directory, "", *_format_signatures(inspection.signatures)]
     unservable = ", ".join(inspection.unservable) or "none"
     mismatch = "" if inspection.has_own_variables else ", MISMATCH with the recorded hash"
     return lines + [
@@ -215,6 +218,42 @@ def format_report(inspection):
         f"files        {_format_size(inspection.file_bytes)}",
         f"outputs      {_format_outcomes(inspection.outcomes)}",
     ]
+
+
+def _format_file(inspection):
+    return [
+        inspection.path,
+        "",
+        *_format_signatures(inspection.signatures),
+        "",
+        f"operations   {sum(inspection.ops.values())} of {len(inspection.ops)} kinds",
+        f"needs        {', '.join(inspection.custom_ops) or 'LiteRT alone, no delegate'}",
+        f"weights      {inspection.precision or 'unknown precision'}, constants of "
+        + _format_size(inspection.weight_bytes),
+        f"files        {_format_size(inspection.file_bytes)}",
+        f"outputs      {_format_outcomes(inspection.outcomes)}",
+        *format_errors(inspection.errors),
+    ]
+
+
+def format_errors(errors):
+    """Return the lines that tell what the precision of a file's weights costs; none for float32."""
+    lines = [
+        f"  {name}: {output} {error:.2g}"
+        for name, outputs in errors.items()
+        for output, error in outputs.items()
+    ]
+    title = "errors       of the weights' precision, relative to an output's greatest number"
+    return [title, *lines] if lines else []
+
+
+def _format_signatures(signatures):
+    lines = ["signatures"]
+    for name, signature in signatures.items():
+        lines.append(f"  {name}")
+        for arrow, side in (("<-", "inputs"), ("->", "outputs")):
+            lines += [f"    {arrow} {_format_spec(key, *x)}" for key, x in signature[side].items()]
+    return lines
 
 
 def _format_compilation(compiled):

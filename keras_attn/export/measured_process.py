@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 from keras_attn import text
+from keras_attn.export._litert.files import open_file, read_record, run_signature
 from keras_attn.export.decoding_record import Decoding, read_decoding
 from keras_attn.export.saved_model_files import COMPILATION_FILE
 from keras_attn.export.versions import newest_version
@@ -108,8 +109,8 @@ def form_of(path):
     """Return the files of an export and its form, a key of `OPENERS`.
 
     Args:
-        path: a SavedModel's version or the directory of its versions, a file of ONNX, or a
-            directory for CTranslate2.
+        path: a SavedModel's version or the directory of its versions, a file of ONNX or LiteRT, or
+            a directory for CTranslate2.
 
     Raises:
         ValueError: if `path` is none of these.
@@ -118,8 +119,9 @@ def form_of(path):
     path = os.fspath(path)
     if not os.path.exists(path):
         raise ValueError(f"There is no such file or directory. Received: {path!r}.")
-    if os.path.isfile(path) and path.endswith(".onnx"):
-        return path, "ONNX"
+    endings = {".onnx": "ONNX", ".tflite": "LiteRT"}
+    if os.path.isfile(path) and os.path.splitext(path)[1] in endings:
+        return path, endings[os.path.splitext(path)[1]]
     if os.path.isfile(os.path.join(path, "model.bin")):
         return path, "CTranslate2"
     newest = newest_version(path) if os.path.isdir(path) else None
@@ -127,8 +129,8 @@ def form_of(path):
         is_compiled = os.path.exists(os.path.join(newest, COMPILATION_FILE))
         return newest, "compiled SavedModel" if is_compiled else "SavedModel"
     raise ValueError(
-        "An export must be a SavedModel's directory, a file that ends in .onnx, or a directory for "
-        f"CTranslate2. Received: {path!r}."
+        "An export must be a SavedModel's directory, a file that ends in .onnx or .tflite, or a "
+        f"directory for CTranslate2. Received: {path!r}."
     )
 
 
@@ -136,6 +138,9 @@ def decoding_of(path, form):
     """Return how an export decodes; None where it is chosen at each call, or not recorded."""
     if form == "ONNX":
         return Decoding()
+    if form == "LiteRT":
+        recorded = read_record(path)[0].get("decoding")
+        return None if recorded is None else Decoding(**recorded)
     return None if form == "CTranslate2" else read_decoding(path)
 
 
@@ -172,8 +177,38 @@ def open_onnx(path, threads, tokenizer, max_length):
     outputs = [x.name for x in session.get_outputs()]
     if "ids" not in outputs:
         raise ValueError(f'The ONNX file must be of what="greedy". Received: outputs {outputs}.')
-    tokenizer = _load(tokenizer)
-    reads_prompt = "token_ids" in names
+
+    def run(tensors):
+        feed = {name: x for name, x in tensors.items() if name in names}
+        return session.run(["ids"], feed)[0]
+
+    return _answer_by_ids(run, _load(tokenizer), "token_ids" in names), None
+
+
+def open_litert(path, threads, tokenizer, max_length):
+    """Open the signature "generate" of a LiteRT file; the longest answer is in its graph."""
+    interpreter = open_file(path, threads)
+    signatures = interpreter.get_signature_list()
+    if "generate" not in signatures or "ids" not in signatures["generate"]["outputs"]:
+        raise ValueError(
+            'The LiteRT file must have the signature "generate" of ids. '
+            f"Received: signatures {sorted(signatures)}."
+        )
+    specs = interpreter.get_signature_runner("generate").get_input_details()
+    random = np.random.default_rng()
+
+    def run(tensors):
+        if "noise" in specs:
+            size = specs["noise"]["shape_signature"][0], len(next(iter(tensors.values())))
+            tensors["noise"] = random.uniform(size=size).astype("float32")
+        return run_signature(interpreter, "generate", tensors)["ids"]
+
+    answer = _answer_by_ids(run, _load(tokenizer), "token_ids" in specs)
+    return answer, read_record(path)[0].get("precision")
+
+
+def _answer_by_ids(run, tokenizer, reads_prompt):
+    """Return the function from lines to answers, of a `run` from a dict of arrays to ids."""
 
     def answer(lines):
         rows = _encode(tokenizer, lines, with_end=not reads_prompt)
@@ -182,14 +217,13 @@ def open_onnx(path, threads, tokenizer, max_length):
         ids = [[*row, *[0] * (width - len(row))] for row in rows]
         tensors = {"token_ids" if reads_prompt else "source_ids": ids}
         tensors["lengths" if reads_prompt else "source_lengths"] = lengths
-        feed = {name: np.asarray(x, "int32") for name, x in tensors.items() if name in names}
-        (ids,) = session.run(["ids"], feed)
+        ids = run({name: np.asarray(x, "int32") for name, x in tensors.items()})
         answers = _decode(tokenizer, ids, rows if reads_prompt else None)
         ends = 0 if reads_prompt else len(tokenizer.template.end)
         has_text = [length > ends for length in lengths]
         return [x if is_text else "" for x, is_text in zip(answers, has_text, strict=True)]
 
-    return answer, None
+    return answer
 
 
 def open_ctranslate2(path, threads, tokenizer, max_length, beams=1, length_penalty=0.0):
@@ -252,6 +286,7 @@ OPENERS = {
     "SavedModel": open_saved_model,
     "compiled SavedModel": open_saved_model,
     "ONNX": open_onnx,
+    "LiteRT": open_litert,
     "CTranslate2": open_ctranslate2,
 }
 

@@ -21,8 +21,8 @@ class Measurement:
 
     Attributes:
         path: str. The export.
-        form: str. "SavedModel", "compiled SavedModel", "ONNX" or "CTranslate2", with the precision
-            where the engine tells it.
+        form: str. "SavedModel", "compiled SavedModel", "ONNX", "LiteRT" or "CTranslate2", with the
+            precision where the engine or the file tells it.
         threads: int. Number of threads of its engine.
         file_bytes: int. Size of all its files.
         seconds_to_open: float. Time until the first line was answered.
@@ -73,14 +73,15 @@ def measure(
     in memory at once.
 
     Only exports with the same search and number of beams are compared: the first export that holds
-    its decoding, a SavedModel or an ONNX file, says which, and one that holds others is not
+    its decoding, any but one for CTranslate2, says which, and one that holds others is not
     measured. Wrappers such as `NoRepeat` are listed, not compared; CTranslate2 runs without them.
     It decodes as the first one does, greedily or with as many beams and the same length penalty, by
     its own formula of the score, and with the precision of its files.
 
     Args:
-        exports: list of paths: SavedModels that read text, ONNX files of `what="greedy"`, and
-            directories for CTranslate2. Their answers are compared with the first one's.
+        exports: list of paths: SavedModels that read text, ONNX files of `what="greedy"`, LiteRT
+            files with the signature "generate", and directories for CTranslate2. Their answers are
+            compared with the first one's.
         lines: list of str, such as a hundred real requests.
         references: list of str. A good answer to each line, for BLEU; needs sacrebleu.
         tokenizer: path of the tokenizer's file, for exports that read ids.

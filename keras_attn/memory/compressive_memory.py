@@ -183,7 +183,8 @@ class CompressiveMemory(Memory, LayerValue):
         groups = size(x, 2) // self.rate
         if self.compression == "convolution":
             x = ops.reshape(x, (batch, count, groups, self.rate * width))
-            return ops.matmul(x, ops.cast(self.kernel, x.dtype)) + ops.cast(self.bias, x.dtype)
+            product = ops.einsum("blgr,lrd->blgd", x, ops.cast(self.kernel, x.dtype))
+            return product + ops.cast(self.bias, x.dtype)
         x = ops.reshape(x, (batch, count, groups, self.rate, width))
         return ops.mean(x, axis=3) if self.compression == "mean" else ops.max(x, axis=3)
 

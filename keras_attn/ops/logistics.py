@@ -54,8 +54,9 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
     uniform = ops.clip(ops.cast(uniform, means.dtype), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
     mixture_numbers, channel_numbers = ops.split(uniform, [num_mixtures], axis=-1)
-    chosen = ops.argmax(log_weights - ops.log(-ops.log(mixture_numbers)), axis=-1)
-    chosen = ops.one_hot(chosen, num_mixtures, dtype=means.dtype)
+    # Keras's argmax looks at the bits of numbers, which LiteRT cannot.
+    _, chosen = ops.top_k(log_weights - ops.log(-ops.log(mixture_numbers)), 1)
+    chosen = ops.one_hot(chosen[..., 0], num_mixtures, dtype=means.dtype)
     chosen = ops.expand_dims(chosen, -2)  # (..., 1, K)
 
     def at_chosen(x):

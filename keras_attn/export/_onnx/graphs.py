@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.checks import check_padding, has_memory
+from keras_attn.export.signatures.cached_steps import flatten, unflatten
 from keras_attn.export.signatures.encoders import TokenEncoder
 from keras_attn.export.signatures.model_functions import length_mask, mask_ids, nearest_ids
 from keras_attn.export.signatures.steps import SegmentSteps
@@ -67,7 +68,7 @@ def _encoder(model, *ends):
         mask = length_mask(source_ids, source_lengths)
         source_ids = nearest_ids(tf.where(mask, source_ids, 0), model.embedding)
         constants, _ = model.start(source_ids, 1, mask)
-        return _flatten("context", constants["context"])
+        return flatten("context", constants["context"])
 
     return tf.function(encoder, IdTranslator.ids.input_signature, autograph=False)
 
@@ -89,13 +90,13 @@ def _step(model, max_length, *ends):
         token_ids, index = nearest_ids(inputs["token_ids"], embedding), inputs["index"]
         constants = {}
         if context:
-            keys = _unflatten("context", context, inputs)
+            keys = unflatten("context", context, inputs)
             mask = tf.sequence_mask(inputs["source_lengths"], tf.shape(keys[0]["key"])[2])
             constants = {"context": keys, "mask": mask}
         positions = index + ops.arange(tf.shape(token_ids)[1], dtype="int32")
-        cache = {"index": index, "layers": _unflatten("past", layers, inputs)}
+        cache = {"index": index, "layers": unflatten("past", layers, inputs)}
         logits, cache = model.step(token_ids, constants, cache, positions)
-        return {"logits": logits, **_flatten("present", cache["layers"])}
+        return {"logits": logits, **flatten("present", cache["layers"])}
 
     return tf.function(step, specs, autograph=False)
 
@@ -111,21 +112,10 @@ def _segment_step(model, *ends):
     return tf.function(step, steps.input_signature, autograph=False)
 
 
-def _flatten(prefix, layers):
-    """Flatten a list of nested dicts of tensors to one dict with names such as "past_0_key"."""
-    paths = keras.tree.flatten_with_path(layers)
-    return {"_".join(map(str, (prefix, *path))): tensor for path, tensor in paths}
-
-
-def _unflatten(prefix, like, tensors):
-    """Invert `_flatten`: pack named tensors into the structure of `like`."""
-    return keras.tree.pack_sequence_as(like, [tensors[name] for name in _flatten(prefix, like)])
-
-
 def _specs(prefix, layers, *dynamic):
     """Return `TensorSpec`s of a cache's tensors; axis 0 and the `dynamic` axes have any size."""
     specs = []
-    for name, x in _flatten(prefix, layers).items():
+    for name, x in flatten(prefix, layers).items():
         shape = [None if axis in (0, *dynamic) else n for axis, n in enumerate(x.shape)]
         specs.append(tf.TensorSpec(shape, x.dtype, name))
     return specs

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from keras_attn.export.golden_outputs import first_line, outputs_match, stable_outputs
 from keras_attn.generation import generate
+from keras_attn.generation.decoding import decode
+from keras_attn.generation.loop import DecodingOptions
 from keras_attn.models.model import num_tokens
 from keras_attn.ops.checks import check_choice, check_that
 
@@ -89,16 +91,21 @@ class Buckets:
         return decode
 
 
-def decoding_function(model, strategy, buckets=None, **options):
+def decoding_function(model, strategy, buckets=None, *, max_length, eos_id, bos_id=2):
     """Return the function of ids (B, S) and lengths (B,) that gives `generate`'s ids and scores.
 
-    With `Buckets` their shapes are compiled.
+    With `Buckets` their shapes are compiled. Without, it also takes the strategy's `noise`.
     """
 
-    def plain(ids, lengths, **how):
+    def plain(ids, lengths, noise=None, **how):
         # An empty row is read as one token; the caller makes its outputs blank.
         lengths = tf.clip_by_value(lengths, 1, tf.shape(ids)[1])
-        return generate(model, ids, strategy, lengths=lengths, **options, **how)
+        if noise is not None:
+            strategy.check_length(max_length)
+            options = DecodingOptions(max_length, bos_id, eos_id, grows=True, noise=noise)
+            return decode(model, ids, strategy, options, lengths)
+        options = {"bos_id": bos_id, "eos_id": eos_id, "lengths": lengths, **how}
+        return generate(model, ids, strategy, max_length, **options)
 
     def compiled(ids, lengths):
         return plain(ids, lengths, jit_compile=True)
@@ -106,6 +113,14 @@ def decoding_function(model, strategy, buckets=None, **options):
     if buckets is None:
         return plain
     return buckets.dispatch(compiled, plain, getattr(model, "pad_id", 0) or 0)
+
+
+def noise_specs(strategy, max_length):
+    """Return a list of the `TensorSpec` of the random numbers that a strategy reads, if any."""
+    noise = strategy.noise(max_length, 1)
+    if noise is None:
+        return []
+    return [tf.TensorSpec([max_length, None, *noise.shape[2:]], tf.float32, "noise")]
 
 
 def _are_increasing(sizes):

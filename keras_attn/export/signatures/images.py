@@ -5,6 +5,7 @@ import math
 
 import tensorflow as tf
 
+from keras_attn.export.signatures.compiled_decoding import noise_specs
 from keras_attn.export.signatures.model_functions import ModelFunctions, check_range
 from keras_attn.generation import Sample, SamplePixels
 from keras_attn.generation.decoding import decode, get_strategy
@@ -56,7 +57,13 @@ class ImageGenerator(ModelFunctions):
 
         def generate(batch_size, seed):
             """Return `images` [B, H, W, C], equal for equal seeds, and the `score` [B] of each."""
-            return _generate_images(model, tokens.start(batch_size), tokens, strategy, seed)
+            start = tokens.start(batch_size)
+            return _generate_images(model, start, tokens, _with_seed(strategy, seed))
+
+        def generate_by_noise(noise):
+            """Return the outputs of `generate`, drawn by `noise` [T, B, ...]: T tokens an image."""
+            start = tokens.start(tf.shape(noise)[1])
+            return _generate_images(model, start, tokens, strategy, noise)
 
         def score(images):
             """Return the `bits_per_dim` [B] of `images` [B, H, W, C]."""
@@ -72,6 +79,8 @@ class ImageGenerator(ModelFunctions):
         scalars = [tf.TensorSpec([], tf.int32, name) for name in ("batch_size", "seed")]
         images = [tf.TensorSpec([None, *tokens.image_shape], tf.int32, "images")]
         self.generate = tf.function(generate, scalars, autograph=False)
+        noise = noise_specs(strategy, tokens.length)
+        self.generate_by_noise = tf.function(generate_by_noise, noise, autograph=False)
         self.score = tf.function(score, images, autograph=False)
 
     @property
@@ -118,11 +127,19 @@ class ImageEnlarger(ModelFunctions):
         def generate(images, seed):
             """Return larger `images` [B, H, W, C], equal for equal seeds, and `score` [B]."""
             images = check_range(images, source.num_values, "Values of images")
-            return _generate_images(model, source.encode(images), tokens, strategy, seed)
+            start = source.encode(images)
+            return _generate_images(model, start, tokens, _with_seed(strategy, seed))
+
+        def generate_by_noise(images, noise):
+            """Return the outputs of `generate`, drawn by `noise` [T, B, ...]: T tokens an image."""
+            images = check_range(images, source.num_values, "Values of images")
+            return _generate_images(model, source.encode(images), tokens, strategy, noise)
 
         images = tf.TensorSpec([None, *shape], tf.int32, "images")
         seed = tf.TensorSpec([], tf.int32, "seed")
         self.generate = tf.function(generate, [images, seed], autograph=False)
+        by_noise = [images, *noise_specs(strategy, tokens.length)]
+        self.generate_by_noise = tf.function(generate_by_noise, by_noise, autograph=False)
 
     @property
     def signatures(self):
@@ -164,10 +181,11 @@ def _with_seed(strategy, seed):
     return strategy
 
 
-def _generate_images(model, inputs, tokens, strategy, seed):
-    """Return `images` (B, H, W, C) and their `score` (B,), decoded with the seed of a request."""
-    strategy = _with_seed(strategy, seed)
+def _generate_images(model, inputs, tokens, strategy, noise=None):
+    """Return `images` (B, H, W, C) and their `score` (B,), drawn by the strategy or by `noise`."""
     strategy.check_length(tokens.length)
-    options = DecodingOptions(tokens.length, tokens.start_id, eos_ids=(-1,), grows=True)
+    options = DecodingOptions(
+        tokens.length, tokens.start_id, eos_ids=(-1,), grows=True, noise=noise
+    )
     ids, score = decode(model, inputs, strategy, options)
     return {"images": tokens.decode(ids), "score": score}

@@ -99,7 +99,11 @@ class TokenGenerator(ModelFunctions):
         Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
         gives padding with score 0.
         """
-        *_, ids, score = self._continue(token_ids, lengths)
+        return self.generate(token_ids, lengths)
+
+    def generate(self, token_ids, lengths, *noise):
+        """Return the outputs of `ids`, drawn by the uniform `noise` if there is one."""
+        *_, ids, score = self._continue(token_ids, lengths, *noise)
         return {"ids": ids, "score": score}
 
     @ids_method()
@@ -117,7 +121,7 @@ class TokenGenerator(ModelFunctions):
         lengths = tf.minimum(lengths, tf.shape(token_ids)[1])
         return token_halting(self._halting, token_ids, lengths, self._pad_id)
 
-    def _continue(self, token_ids, lengths):
+    def _continue(self, token_ids, lengths, *noise):
         """Return the prompts that the model reads, their lengths, the new ids and the score."""
         token_ids = self._read(token_ids, lengths)
         read = tf.minimum(lengths, self._max_prompt_length)
@@ -126,7 +130,7 @@ class TokenGenerator(ModelFunctions):
         indices = tf.minimum(tf.expand_dims(lengths - read, 1) + tf.range(width), last)
         prompt = tf.gather(token_ids, indices, batch_dims=1)
         prompt = tf.where(tf.sequence_mask(read, width), prompt, self._pad_id)
-        outputs = self._generate(prompt, read)
+        outputs = self._generate(prompt, read, *noise)
         return prompt, read, *blank_rows(lengths < 1, *outputs, self._pad_id)
 
     def _log_probability(self, token_ids, lengths):

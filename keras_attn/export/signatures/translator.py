@@ -99,8 +99,12 @@ class IdTranslator(ModelFunctions):
         Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
         gives padding with score 0.
         """
+        return self.generate(source_ids, source_lengths)
+
+    def generate(self, source_ids, source_lengths, *noise):
+        """Return the outputs of `ids`, drawn by the uniform `noise` if there is one."""
         source_ids = self.read_ids(source_ids, source_lengths)[:, : self._max_source_length]
-        outputs = self._decode(source_ids, source_lengths)
+        outputs = self._decode(source_ids, source_lengths, *noise)
         ids, score = blank_rows(source_lengths < 1, *outputs, self._pad_id)
         return {"ids": ids, "score": score}
 

@@ -1,0 +1,1 @@
+"""LiteRT files, which were TensorFlow Lite's: one module a step."""
