@@ -4,8 +4,8 @@ import numpy as np
 from keras import ops
 
 from keras_attn.attention.inputs import combine_masks
-from keras_attn.attention.plans import Plan, Tile, TileCount, attend_tiles, blocks_per_tile
-from keras_attn.ops.shapes import ceil_div, size, sizes
+from keras_attn.attention.plans import Plan, Tile, TileCount, attend_tiles, group_blocks
+from keras_attn.ops.shapes import size, sizes
 
 
 class BlockSparse(Plan):
@@ -88,9 +88,7 @@ class BlockSparse(Plan):
         block_of = np.repeat(np.arange(len(self.keys), dtype="int32"), widths)
         first_block = _entry(block_of, num_keys - size(inputs.query, 2))
         count = _entry(block_of, num_keys - 1) + 1 - first_block
-        scores = int(widths.max() * self.keys.shape[1])
-        group = blocks_per_tile(inputs.query, scores, inputs.tile_sizes.block_scores, count)
-        return first_block, group, ceil_div(count, group)
+        return first_block, *group_blocks(inputs, count, int(widths.max()), self.keys.shape[1])
 
     def tiles(self, inputs):
         _, group, groups = self._cut_into_tiles(inputs)

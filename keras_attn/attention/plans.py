@@ -183,14 +183,17 @@ def attend_tiles(
     return (*map(join, results), None)[:2]
 
 
-def blocks_per_tile(query, scores, most_scores, count, least=1):
-    """Return the number of blocks that make a tile of at most `most_scores` scores.
+def group_blocks(inputs, count, block, keys, least=1):
+    """Return the number of blocks of a tile, at least `least` of `count`, and of the tiles.
 
-    These are at least `least` of `count`; one block and head of `query` (B, N, T, H) has `scores`.
+    A block has `block` queries with so many `keys` each.
     """
-    scores *= query.shape[1] * (query.shape[0] or 1)
-    least = max(least, 1)
-    return lesser(greater(most_scores // scores, least), greater(count, least))
+    query, most_scores, least = inputs.query, inputs.tile_sizes.block_scores, max(least, 1)
+    if inputs.tile_sizes.is_one_tile(query, most_scores, count, keys):
+        return greater(count, least), 1
+    scores = block * keys * query.shape[1] * (query.shape[0] or 1)
+    group = lesser(greater(most_scores // scores, least), greater(count, least))
+    return group, ceil_div(count, group)
 
 
 def _score_of_weights(score, distances):
@@ -297,6 +300,8 @@ class Chunked(Plan):
         _, num_heads, length, _ = sizes(inputs.query)
         num_keys = size(inputs.key, 2)
         tile_sizes, groups = inputs.tile_sizes, 1
+        if tile_sizes.is_one_tile(inputs.query, tile_sizes.chunk_scores, length, num_keys):
+            return 1, 1, greater(length, 1), [None]
         if self.visible is not None:
             groups = tile_sizes.num_groups
             if isinstance(length, int):
@@ -550,10 +555,9 @@ class BlockLayout:
         self.first = self.num_keys - self.length  # key at the position of the first query
         self.start = self.first // block * block  # first key of the first block
         count = greater(ceil_div(self.num_keys - self.start, block), 1)  # a loop needs a tile
-        most_scores, scores = inputs.tile_sizes.block_scores, block * self.window
         # With fewer blocks than neighbours, tiles would overlap twice.
-        self.group = blocks_per_tile(inputs.query, scores, most_scores, count, self.neighbours)
-        self.groups = ceil_div(count, self.group)  # number of tiles
+        parts = group_blocks(inputs, count, block, self.window, self.neighbours)
+        self.group, self.groups = parts  # blocks of a tile, number of tiles
 
     def cut_queries(self, tensors):
         """(B, N, T, H) -> (groups, group, B, N, t, H), each tensor."""

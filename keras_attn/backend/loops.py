@@ -1,5 +1,8 @@
 """Loops with gradients: of at most so many steps, and over tiles."""
 
+import contextlib
+import threading
+
 from keras import ops
 
 from keras_attn.backend import per_backend
@@ -40,6 +43,34 @@ def loop_in_graph(condition, step, state, max_steps, reads, add_loss):
     return None
 
 
+class _TileLoops(threading.local):
+    """True where graphs of this thread may have loops over tiles."""
+
+    are_built = True
+
+
+_tile_loops = _TileLoops()
+
+
+@contextlib.contextmanager
+def without_tile_loops():
+    """Build graphs without loops over tiles in this scope, for converters that know none.
+
+    Attention computes all tiles at once, and a known number of tiles one after another.
+    """
+    outer = _tile_loops.are_built
+    _tile_loops.are_built = False
+    try:
+        yield
+    finally:
+        _tile_loops.are_built = outer
+
+
+def has_tile_loops():
+    """Return False inside `without_tile_loops`."""
+    return _tile_loops.are_built
+
+
 def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_once=1):
     """Return the stacked results (tiles, ...) of `compute(*tile, *keys, *shared)` for each tile.
 
@@ -58,15 +89,18 @@ def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_o
     """
     if tiles[0].shape[0] == 1:
         return tuple(ops.expand_dims(x, 0) for x in compute(*(x[0] for x in tiles), *keys, *shared))
+    if isinstance(tiles[0].shape[0], int) and not has_tile_loops():
+        return loop_over_tiles.portable(compute, tiles, shared, dtypes, keys, visible, at_once)
     return loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once)
 
 
 @per_backend
 def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
     """Compute `for_each_tile` for more than one tile."""
-    size = len(tiles[0]) // len(visible)
+    count = tiles[0].shape[0]
     results = []
-    for n, tile in enumerate(zip(*tiles, strict=True)):
-        seen = [key[:, :, : visible[n // size]] for key in keys]
+    for n in range(count):
+        seen = [key[:, :, : visible[n * len(visible) // count]] for key in keys]
+        tile = [x[n] for x in tiles]
         results.append(compute(*tile, *seen, *shared))
     return tuple(ops.stack(parts) for parts in zip(*results, strict=True))

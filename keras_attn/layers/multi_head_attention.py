@@ -569,7 +569,7 @@ class MultiHeadAttention(HeadProjections):
             attention_mask=attention_mask,
             dropout_fn=dropout_fn,
             seed=seed,
-            tile_sizes=self.tile_sizes,
+            tile_sizes=self.tile_sizes.of_call(call.training),
         )
         if segments is not None:
             inputs = segments.restrict(inputs)
