@@ -106,9 +106,9 @@ def _parser():
     command.add_argument("path", help="the file to write")
     command.add_argument(
         "--what",
-        choices=["greedy", "step", "encoder"],
-        help="the whole decoding loop, a decoder's step with its caches, or the encoder (default: "
-        "the first of these that the model has)",
+        choices=["greedy", "step", "encoder", "classify", "regress", "embed", "tag"],
+        help="the whole decoding loop, a decoder's step with its caches, the encoder, or the kind "
+        "of a classifier or of a model of your own (default: the first that the model has)",
     )
     command.add_argument(
         "--quantize", choices=["int8"], help="store large weights in 8 bits, and multiply in them"

@@ -14,6 +14,7 @@ from keras_attn import registry
 from keras_attn.attention.segments import check_segments
 from keras_attn.backend.replicas import refuse_model_parallel, whole_model
 from keras_attn.compat.cloning import keep_ties
+from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.torch_parameters import renew_parameters
 from keras_attn.depth import ACT
 from keras_attn.depth.halting import record_halting
@@ -289,8 +290,18 @@ def example(model):
 def num_tokens(model):
     """Return the number of token ids, from 1 on, that a model certainly has."""
     parts = [getattr(model, name, None) for name in ("embedding", "target_embedding")]
-    sizes = [getattr(part, "vocabulary_size", 2) for part in parts if part is not None]
+    if not isinstance(model, Model):
+        # Of a user's own: the smallest table but those of two segments.
+        parts = [layer for layer in flatten_layers(model) if num_ids(layer) != 2]
+    sizes = [size for part in parts if (size := num_ids(part)) is not None]
     return min(sizes, default=2) - 1
+
+
+def num_ids(layer):
+    """Return the number of ids that an embedding reads; None for any other layer."""
+    if isinstance(layer, keras.layers.Embedding):
+        return layer.input_dim
+    return getattr(layer, "vocabulary_size", None)
 
 
 def example_array(shape, dtype, tokens):

@@ -241,6 +241,53 @@ def test_a_masked_model_gives_features_and_logits(made, written):
     np.testing.assert_array_equal(run(token_ids=outside, lengths=int32([9]))["logits"], clipped)
 
 
+def own_model():
+    """A Keras model of one's own, with logits of three classes."""
+    ids = keras.Input((None,), dtype="int32", name="words")
+    x = keras.layers.Embedding(V, 6, mask_zero=True)(ids)
+    x = keras.layers.GlobalAveragePooling1D()(keras.layers.MultiHeadAttention(2, 3)(x, x))
+    return keras.Model(ids, keras.layers.Dense(3)(x))
+
+
+def encoder_of(num_classes):
+    bert = models.bert(V, **SIZES, max_length=140)
+    axes = {"position": bert.position, "segment": bert.segment, "norm": bert.norm}
+    return models.Classifier(bert.embedding, bert.encoder, num_classes, pooling="mean", **axes)
+
+
+@pytest.mark.slow
+def test_classes_and_features_are_those_of_each_row_alone(tmp_path):
+    """Of a classifier, a sentence encoder and a model of one's own, at 5, 40 and 130 ids."""
+    makers = {"classify": lambda: encoder_of(3), "embed": lambda: encoder_of(None)}
+    for what, make in (*makers.items(), ("classify", own_model), ("embed", own_model)):
+        model = make()
+        oracles.scramble(model, scale=0.5)
+        path = export.onnx(model, tmp_path / "x.onnx", what, max_source_length=140)
+        run, _ = opened(path)
+        for length in (5, 40, 130):
+            ids = int32(np.random.default_rng(length).integers(1, V, (3, length)))
+            lengths = int32([length, 3, length - 2])
+            outputs = run(token_ids=ids, lengths=lengths)
+            for row, n in enumerate(lengths):
+                expected = np.asarray(model(ids[row : row + 1, :n]), "float64")[0]
+                if what == "classify":
+                    assert outputs["class"][row] == expected.argmax()
+                    expected = np.exp(expected) / np.exp(expected).sum()
+                output = outputs["features" if what == "embed" else "probabilities"][row]
+                np.testing.assert_allclose(output, expected, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_classes_of_images_are_those_of_python(tmp_path):
+    model = models.vit(3, (4, 4, 1), 2, **SIZES)
+    oracles.scramble(model, scale=0.5)
+    run, _ = opened(export.onnx(model, tmp_path / "vit.onnx"))
+    images = oracles.random(5, 4, 4, 1)
+    logits = np.asarray(model(images), "float64")
+    expected = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(run(images=images)["probabilities"], expected, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_steps_with_a_memory_equal_one_pass(made, written):
     model, token_ids = made("transformer_xl"), int32([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
@@ -323,6 +370,10 @@ def test_unsuitable_models_and_arguments_are_refused(made, tmp_path, monkeypatch
         export.onnx(gpt, path, quantize="int4")
     with pytest.raises(ValueError, match="`model` must be an `EncoderDecoder`.*Dense"):
         export.onnx(keras.layers.Dense(2), path)
+    with pytest.raises(ValueError, match="`inputs` must be None, but for a `keras.Model` of your"):
+        export.onnx(gpt, path, inputs={"token_ids": "token_ids"})
+    with pytest.raises(ValueError, match="one of 'embed'. Received: what='encoder'"):
+        export.onnx(own_model(), path, "encoder")
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         half = TABLE["gpt"][0]()

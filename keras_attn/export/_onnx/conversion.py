@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.compat.tf2onnx_graphs import convert_graph
-from keras_attn.export._onnx.graphs import parts_of
+from keras_attn.export._onnx.graphs import functions_of, parts_of
 from keras_attn.export._onnx.op_handlers import handlers, read_invariants
 from keras_attn.export.checks import check_backend, check_float32
 from keras_attn.export.golden_outputs import outputs_match
@@ -22,6 +22,8 @@ from keras_attn.ops.checks import check_choice, check_paths, check_sizes
 OPSET = 17
 # Relative to the greatest magnitude of an output.
 TOLERANCE = 1e-4
+# A row beyond two blocks of a pattern, whose loops a shorter one does not run.
+_LONG = 130
 
 
 def onnx(
@@ -34,6 +36,8 @@ def onnx(
     quantize=None,
     eos_id=None,
     bos_id=None,
+    inputs=None,
+    from_logits=None,
 ):
     """Write `path`, an ONNX file of a model or of a part of it.
 
@@ -63,22 +67,34 @@ def onnx(
         token_ids (or states), lengths, memory (float32, [B, L, M, D]), memory_length (int32, [B])
             -> logits (or the heads' outputs), next_memory, next_memory_length
 
+    The only part of a classifier, `what="classify"`, which is "regress" with one class and "embed"
+    without classes:
+
+        images (float32, [B, H, W, C]), or token_ids and lengths
+            -> probabilities (float32, [B, K]) and class (int32, [B]), or value, or features
+
+    A functional or subclassed model of your own that reads ids has these too, or "tag" or
+    "predict", as `TextModel` says; `what` is its kind.
+
     Batch and lengths are dynamic. ONNX has no assertions: of ids outside the vocabulary and of
     lengths outside a row the nearest ones are read. ONNX Runtime runs the file before it is renamed
     to `path`. Its outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude.
     This is checked before the weights are quantised; `measure` reports what that costs in quality.
 
     Args:
-        model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a
-            memory, that computes in float32.
+        model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, `Classifier`, a
+            model with a memory, or a `keras.Model` of your own, that computes in float32.
         path: the file; an existing one is replaced.
-        what: "greedy", "step" or "encoder"; by default the first of these that the model has.
+        what: "greedy", "step" or "encoder"; by default the first of these that the model has, or
+            the kind of its output.
         max_length: int. Most tokens to generate, or the capacity of the past.
-        max_source_length: int. Most tokens that "greedy" reads, as in `saved_model`.
+        max_source_length: int. Most tokens that "greedy" or a model of your own reads, as in
+            `saved_model`.
         quantize: "int8" or None. With "int8" weight matrices and embedding tables are 8-bit
             integers, and so are the products with them: a quarter of the bytes.
         eos_id: int, or a list of several. The token that ends a sequence of "greedy", by default 3.
         bos_id: int. The token before the first target token of "greedy", by default 2.
+        inputs, from_logits: of a model of your own, as `TextModel` takes them.
 
     Returns:
         `path`, a string.
@@ -104,7 +120,8 @@ def onnx(
         model = model.model
     check_paths(path=path)
     check_sizes(max_length=max_length, max_source_length=max_source_length)
-    parts = parts_of(model)
+    functions = functions_of(model, max_source_length, what, inputs, from_logits)
+    parts = parts_of(model, functions)
     what = next(iter(parts)) if what is None else what
     check_choice(parts, what=what)
     check_choice((None, "int8"), quantize=quantize)
@@ -121,11 +138,20 @@ def onnx(
         proto = _convert(function, file)
         # A step's example has one token in its past.
         longest = max(1, max_length - 1) if what == "step" else max_length
-        _check_outputs(function, file, num_tokens(model), longest)
+        lengths = [min(n, longest) for n in (3, 4)]
+        if functions is not None:
+            lengths = [min(n, _most_ids(functions, model)) for n in (3, _LONG)]
+        _check_outputs(function, file, num_tokens(model), lengths)
         if quantize:
             write_int8(proto, file)
-            _check_finite(function, file, num_tokens(model), longest)
+            _check_finite(function, file, num_tokens(model), lengths)
     return path
+
+
+def _most_ids(functions, model):
+    """Return the number of ids in the longest row that the functions of a model read."""
+    most = getattr(functions, "max_length", None) or getattr(model, "max_length", None)
+    return _LONG if most is None else most
 
 
 def _convert(function, file):
@@ -164,9 +190,9 @@ def _open(file):
         raise ValueError(f"ONNX Runtime cannot open the model. Received: {error}") from error
 
 
-def _check_outputs(function, file, tokens, longest):
+def _check_outputs(function, file, tokens, lengths):
     """Run the file; raise if that fails or its outputs are not the function's."""
-    for inputs, outputs in _run_examples(function, file, tokens, longest):
+    for inputs, outputs in _run_examples(function, file, tokens, lengths):
         expected = function(*map(tf.constant, inputs.values()))
         for name, output in outputs.items():
             if not outputs_match(expected[name].numpy(), output, TOLERANCE):
@@ -176,9 +202,9 @@ def _check_outputs(function, file, tokens, longest):
                 )
 
 
-def _check_finite(function, file, tokens, longest):
+def _check_finite(function, file, tokens, lengths):
     """Run the file; raise if that fails or an output has infinities or NaN."""
-    for _, outputs in _run_examples(function, file, tokens, longest):
+    for _, outputs in _run_examples(function, file, tokens, lengths):
         for name, output in outputs.items():
             if not np.isfinite(output).all():
                 raise ValueError(
@@ -187,16 +213,16 @@ def _check_finite(function, file, tokens, longest):
                 )
 
 
-def _run_examples(function, file, tokens, longest):
+def _run_examples(function, file, tokens, lengths):
     """Yield examples of inputs and what the file gives for them, as dicts of arrays.
 
-    Ids are drawn from 1 to `tokens`, and a row has at most `longest` of them.
+    Ids are drawn from 1 to `tokens`, and rows have two `lengths`.
     """
     session = _open(file)
     names = [output.name for output in session.get_outputs()]
     read = {x.name for x in session.get_inputs()}
     specs = function.input_signature
-    for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
+    for batch, length in zip((2, 3), lengths, strict=True):
         inputs = {spec.name: _example(spec, batch, length, tokens) for spec in specs}
         try:
             outputs = session.run(names, {name: x for name, x in inputs.items() if name in read})

@@ -6,23 +6,40 @@ from keras import ops
 
 from keras_attn.export.checks import check_padding, has_memory
 from keras_attn.export.signatures.cached_steps import flatten, unflatten
-from keras_attn.export.signatures.encoders import TokenEncoder
+from keras_attn.export.signatures.encoders import ClassPredictor, TokenEncoder
 from keras_attn.export.signatures.model_functions import length_mask, mask_ids, nearest_ids
 from keras_attn.export.signatures.steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
+from keras_attn.export.signatures.text_model import KINDS, TextModel
 from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
-from keras_attn.models.encoder_models import MaskedLanguageModel
+from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.models.model import Model
+from keras_attn.ops.checks import check_that
 from keras_attn.positions import ImageCoordinates
 
 
-def parts_of(model):
+def functions_of(model, max_length, kind=None, inputs=None, from_logits=None):
+    """Return the `ModelFunctions` of a classifier or of a model of one's own; None for others."""
+    own = {"inputs": inputs, "from_logits": from_logits}
+    if isinstance(model, keras.Model) and not isinstance(model, Model):
+        kind = kind if kind in KINDS else None
+        return TextModel(model, max_length=max_length, kind=kind, **own)
+    for name, value in own.items():
+        check_that(value is None, "None, but for a `keras.Model` of your own", **{name: value})
+    return ClassPredictor(model) if isinstance(model, Classifier) else None
+
+
+def parts_of(model, functions=None):
     """Return the parts of a model that can be exported: a dict of names and builders.
 
     A builder takes the model, `max_length`, `max_source_length`, `eos_id` and `bos_id`, and returns
-    a `tf.function`. The first part is the default.
+    a `tf.function`. The first part is the default. The only part of a model that has `functions` is
+    their default one.
     """
+    if functions is not None:
+        return {functions.kind: lambda *_: functions.signatures["serving_default"]}
     if has_memory(model):
         return {"step": _segment_step}
     if isinstance(model, MaskedLanguageModel):
@@ -30,7 +47,8 @@ def parts_of(model):
     if not hasattr(model, "reads_prompt"):
         raise ValueError(
             "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel` "
-            f"or have a memory. Received: {type(model).__name__}."
+            "or a `Classifier`, have a memory or be a `keras.Model` of ids. "
+            f"Received: {type(model).__name__}."
         )
     parts = {"step": _step}
     # Some models of images output parameters of a distribution in the place of logits.

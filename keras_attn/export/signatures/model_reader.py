@@ -12,6 +12,7 @@ from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.export.checks import check_is_tokenizer
 from keras_attn.export.golden_outputs import first_line
 from keras_attn.export.signatures.model_functions import length_mask
+from keras_attn.models.model import num_ids
 from keras_attn.ops.checks import check_that
 
 # The names of the inputs of models, by what a text gives for them.
@@ -100,7 +101,7 @@ class ModelReader:
         self.max_length = min(max_length, self.fixed_length or max_length)
         self.pad_id = 0
         embeddings = self._embeddings()
-        sizes = [size for layer in embeddings if (size := _num_ids(layer)) is not None]
+        sizes = [size for layer in embeddings if (size := num_ids(layer)) is not None]
         self.vocabulary_size = min(sizes, default=None)
         if not sizes and "float" in (ids.dtype or ""):
             raise ValueError(
@@ -162,7 +163,7 @@ class ModelReader:
         read = []
         with contextlib.ExitStack() as stack:
             for layer in flatten_layers(self._model):
-                if _num_ids(layer) is not None:
+                if num_ids(layer) is not None:
                     stack.enter_context(_watched(layer, read))
             try:
                 self.predict(tf.constant(ids), tf.constant([ids.shape[1]]))
@@ -219,14 +220,6 @@ class ModelReader:
 
 def _cast(tensor, dtype):
     return tensor if dtype is None else tf.cast(tensor, dtype)
-
-
-def _num_ids(layer):
-    """Return the number of ids of an embedding of tokens; None for any other layer."""
-    if isinstance(layer, keras.layers.Embedding):
-        return layer.input_dim
-    size = getattr(layer, "vocabulary_size", None)
-    return size if isinstance(size, int) else None
 
 
 @contextlib.contextmanager

@@ -112,7 +112,7 @@ class TextModel(ModelFunctions):
         check_sizes(max_length=max_length)
         self._reader = reader = ModelReader(model, inputs, tokenizer, max_length)
         self.tokenizer, self._vocabulary_size = tokenizer, reader.vocabulary_size
-        self._max_length = reader.max_length
+        self.max_length = reader.max_length
         examples = reader.examples
         options = {"labels": labels, "kind": kind, "from_logits": from_logits}
         options = {key: _by_output(examples, **{key: value}) for key, value in options.items()}
@@ -121,7 +121,7 @@ class TextModel(ModelFunctions):
             for name, example in examples.items()
         ]
         with reader.as_error_of_length():
-            self.ids(tf.ones((1, self._max_length), tf.int32), tf.constant([self._max_length]))
+            self.ids(tf.ones((1, self.max_length), tf.int32), tf.constant([self.max_length]))
 
     @property
     def kind(self):
@@ -146,14 +146,14 @@ class TextModel(ModelFunctions):
     def text(self, text):
         """Map strings [B] to the outputs of the kinds, as `TextClassifier` and `TextTagger` do."""
         if not self._has_tags:
-            return self._named(*self.tokenizer.encode(text, self._max_length))
-        words = WordIds(text, self.tokenizer, self._max_length)
+            return self._named(*self.tokenizer.encode(text, self.max_length))
+        words = WordIds(text, self.tokenizer, self.max_length)
         return {"words": words.words, **self._named(words.ids, words.lengths, words=words)}
 
     @pair_method
     def pair(self, text, second_text):
         """Map pairs, two strings [B], to the outputs of `text`."""
-        return self._named(*self.tokenizer.encode_pair(text, second_text, self._max_length))
+        return self._named(*self.tokenizer.encode_pair(text, second_text, self.max_length))
 
     @ids_method()
     def ids(self, token_ids, lengths):
@@ -162,7 +162,7 @@ class TextModel(ModelFunctions):
         For tags `probabilities` are [B, T, K] and `class` is [B, T]. Ids beyond a row's length are
         padding.
         """
-        token_ids = self.read_ids(token_ids, lengths, self._reader.pad_id, self._max_length)
+        token_ids = self.read_ids(token_ids, lengths, self._reader.pad_id, self.max_length)
         outputs = self._predict(token_ids, lengths)
         return _joined((head.name, head.of_ids(outputs[head.name])) for head in self._heads)
 
@@ -280,6 +280,7 @@ class Head:
         return {"value" if self.kind == "regress" else "features": numbers}
 
 
+KINDS = ("classify", "regress", "embed", "tag")
 # For each rank of an output, its kinds; the first is that of an output without labels.
 _KINDS_BY_RANK = {
     1: ("regress", "classify"),
