@@ -89,6 +89,14 @@ def _parser():
             metavar="N",
             help=f"numbers of {unit} to compile for (default: {default})",
         )
+    command.add_argument(
+        "--labels", nargs="+", metavar="NAME", help="names of the classes (default: their numbers)"
+    )
+    command.add_argument(
+        "--kind",
+        choices=["classify", "regress", "embed", "tag"],
+        help="the output of a model of your own (default: by its shape and the labels)",
+    )
     command.add_argument("--version", type=int, help="default: one more than the highest version")
     command.add_argument(
         "--stream",
