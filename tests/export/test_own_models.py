@@ -16,6 +16,7 @@ import keras_attn
 from keras_attn import export, text
 from keras_attn.export import TextModel
 from keras_attn.export.signatures.model_reader import ModelReader
+from keras_attn.export.signatures.text_model import Head
 
 TOKENIZER = text.Characters("abcdefg")
 V = TOKENIZER.vocabulary_size
@@ -57,7 +58,7 @@ def sequential():
     model = keras.Sequential(
         [
             layers.Embedding(V, 5, mask_zero=True),
-            layers.Bidirectional(layers.LSTM(3)),
+            layers.LSTM(3),
             layers.Dropout(0.5),
             layers.Dense(3),
         ]
@@ -86,14 +87,14 @@ def masks_and_segments():
 
 def two_outputs():
     ids, x = masked()
-    tags = layers.Dense(3, activation="softmax")(layers.GRU(4, return_sequences=True)(x))
+    tags = layers.Dense(3, activation="softmax")(x)
     stars = layers.Dense(1)(layers.GlobalAveragePooling1D()(x))
     return keras.Model(ids, {"slots": tags, "stars": stars})
 
 
 def tags():
     ids, x = masked()
-    return keras.Model(ids, layers.Dense(3)(layers.LSTM(4, return_sequences=True)(x)))
+    return keras.Model(ids, layers.Dense(3)(layers.MultiHeadAttention(1, 3)(x, x)))
 
 
 def number():
@@ -324,7 +325,8 @@ def per_token():
 def test_the_kind_is_that_of_the_outputs(logits, per_token):
     def kind_of(outputs, **options):
         model = keras.Model(logits.input, outputs)
-        return TextModel(model, TOKENIZER, max_length=9, **options).kind
+        (example,) = ModelReader(model, None, TOKENIZER).examples.values()
+        return Head(model, None, example, **options).kind
 
     pooled = logits.layers[-1].input
     assert kind_of(logits.output, labels=LABELS) == "classify"
@@ -337,8 +339,10 @@ def test_the_kind_is_that_of_the_outputs(logits, per_token):
     assert kind_of(one) == kind_of(one[:, 0]) == "regress"
     assert kind_of(one, kind="embed") == "embed"
     assert kind_of(one, labels=["no", "yes"]) == "classify"
-    assert kind_of([one, pooled]) == "predict"
-    assert TextModel(per_token, TOKENIZER, max_length=9).kind == "tag"
+    both = keras.Model(logits.input, [one, pooled])
+    assert TextModel(both, TOKENIZER, max_length=9).kind == "predict"
+    assert TextModel(per_token, TOKENIZER, LABELS, 9).kind == "tag"
+    refuses(per_token, r"the shape \(batch, length, 3\): give the `labels` of its words")
 
 
 def test_probabilities_are_not_changed_again(logits):
@@ -399,7 +403,7 @@ def test_ids_of_the_model_are_checked(logits, per_token, assert_ids_are_checked)
     assert_ids_are_checked(functions.ids, V, {"token_ids": [[5, 7], [8, 4]], "lengths": [2, 2]})
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 9 ids.*10"):
         functions.ids(np.ones((1, 10), "int32"), [10])
-    tags = TextModel(per_token, None, max_length=9)
+    tags = TextModel(per_token, None, max_length=9, kind="tag")
     assert set(tags.signatures) == {"tag", "serving_default"}
     outputs = tags.ids([[5, 7, 8], [8, 0, 0]], [3, 1])
     assert outputs["class"].shape == (2, 3)
@@ -409,10 +413,11 @@ def test_ids_of_the_model_are_checked(logits, per_token, assert_ids_are_checked)
 def test_a_text_without_tokens_has_no_label(logits):
     tokenizer = text.Characters("abcdefg")
     tokenizer.template = text.Template()
-    outputs = TextModel(logits, tokenizer, LABELS, 9).text(["", "ab"])
+    functions = TextModel(logits, tokenizer, LABELS, 9)
+    outputs = functions.text(["", "ab"])
     assert outputs["label"][0] == b"" and outputs["label"][1] != b""
     assert outputs["probabilities"].numpy().sum(axis=1).round(5).tolist() == [0, 1]
-    outputs = TextModel(logits, tokenizer, LABELS, 9).text([""])
+    outputs = functions.text([""])
     assert outputs["probabilities"].numpy().tolist() == [[0, 0, 0]]
 
 
@@ -423,21 +428,23 @@ def test_arguments_that_do_not_fit_are_refused(logits, per_token, tmp_path):
     refuses(logits, labels, labels=[1, 2, 3])
     refuses(
         logits,
-        "`labels` must be None for an output of the kind 'embed'",
+        "`labels` must be None for the kind 'embed'",
         labels=LABELS,
         kind="embed",
     )
     refuses(logits, "`labels` must be a dict only for a model of several", labels={"x": LABELS})
-    refuses(logits, r"`kind` must be one of 'classify', 'embed' .*shape \(2, 3\)", kind="tag")
+    refuses(logits, r"`kind` must be one of 'classify', 'embed' .*shape \(batch, 3\)", kind="tag")
     refuses(per_token, "`kind` must be one of 'tag'.*Received: kind='embed'", kind="embed")
+    refuses(logits, "`from_logits` must be True, False or None", from_logits="yes")
     refuses(logits, "`tokenizer` must be one of at most 11 ids", text.Characters("abcdefgh"))
     refuses(logits, "`tokenizer` must be one of `keras_attn.text`", "tokenizer.model")
     both = keras.Model(logits.input, [logits.output, logits.layers[-1].input])
     refuses(both, "`labels` must be a dict by output, of 'dense", labels=LABELS)
     with pytest.raises(ValueError, match="needs a `tokenizer`.*`model.export"):
         export.saved_model(logits, tmp_path, labels=LABELS)
-    with pytest.raises(ValueError, match="`strategy` must be None"):
-        export.saved_model(logits, tmp_path, tokenizer=TOKENIZER, strategy="greedy")
+    for name, value in {"strategy": "greedy", "stream": True, "max_source_length": 2}.items():
+        with pytest.raises(ValueError, match=f"`{name}` must be"):
+            export.saved_model(logits, tmp_path, tokenizer=TOKENIZER, **{name: value})
     bert = keras_attn.models.bert(V, num_layers=1, num_heads=2, hidden_dim=6)
     with pytest.raises(ValueError, match="`kind` must be None, but for a `keras.Model` of your"):
         export.saved_model(bert, tmp_path, kind="embed")
@@ -464,6 +471,36 @@ def test_models_that_read_no_ids_or_padding_are_refused():
     x = layers.Embedding(V, 5, mask_zero=True)(ids)
     model = keras.Model(ids, ops.expand_dims(x, 3))
     refuses(model, r"must have the shape \(batch,\).*Received: shape=\(batch, 5, 5, 1\)")
+
+
+def test_models_without_one_output_for_the_same_ids_are_refused():
+    class Trains(OneArgument):
+        def call(self, x, training=True):
+            return super().call(x, training=training)
+
+    class Flattens(Dictionary):
+        def call(self, ids):
+            return self.head(ops.reshape(self.embedding(ids), (-1, 5 * 2)))
+
+    for class_, message in ((Trains, "`training` of `call` be None"), (Flattens, "read 5 ids in")):
+        model = class_()
+        model(np.array([[1, 2]]))
+        refuses(model, message)
+
+
+@pytest.mark.slow
+def test_a_sequential_model_of_padded_rows_reads_rows_of_that_length():
+    """Where it reads other lengths alike, it does."""
+    ids, lengths = np.array([[5, 7, 9, 4, 3]]), [4]
+    mean = layers.GlobalAveragePooling1D()
+    for layer, is_masked, most in ((layers.Flatten(), False, 6), (mean, False, 6), (mean, True, 9)):
+        embedding = layers.Embedding(V, 5, mask_zero=is_masked)
+        model = keras.Sequential([keras.Input((6,)), embedding, layer, layers.Dense(3)])
+        functions = TextModel(model, TOKENIZER, max_length=9, kind="embed")
+        assert functions.max_length == most
+        expected = model(np.array([[5, 7, 9, 4, 0, 0]]))
+        features = functions.ids(ids, lengths)["features"]
+        np.testing.assert_allclose(features, expected, atol=1e-6)
 
 
 def test_a_length_that_the_model_cannot_read_is_refused():

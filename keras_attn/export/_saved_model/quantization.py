@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.compat.variable_values import replace_value
+from keras_attn.export.golden_outputs import first_line
 
 # Smaller weights, such as biases and norms, stay float32.
 MIN_SIZE = 1024
@@ -31,8 +32,15 @@ def quantized(model, kind):
     Reference: [Jacob et al., 2017](https://arxiv.org/abs/1712.05877), section 2.1, with a zero
         point of 0.
     """
-    copy = registry.deserialize(registry.serialize(model))
-    copy.set_weights(model.get_weights())
+    try:
+        copy = registry.deserialize(registry.serialize(model))
+        copy.set_weights(model.get_weights())
+    except (TypeError, NotImplementedError, ValueError) as error:
+        raise ValueError(
+            "`quantize` needs a model that Keras can copy by its configuration: give a class of "
+            "your own `get_config` and `keras.saving.register_keras_serializable`. "
+            f"Received: {type(model).__name__}: {first_line(error)}"
+        ) from error
     (to_arrays, restore), matrices, variables = FORMATS[kind], [], []
     for weight in copy.weights:
         is_large = len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE

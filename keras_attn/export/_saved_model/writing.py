@@ -279,12 +279,12 @@ SIGNATURES = (
 def _functions_of(model, options):
     """Return the `ModelFunctions` that fit a model and the `ExportOptions`."""
     kind = next((kind for kind in SIGNATURES if kind.fits(model, options)), None)
-    wanted = "None, but for classes of texts or words with a `tokenizer`"
-    has_labels = kind is not None and kind.has_labels
-    check_that(options.labels is None or has_labels, wanted, labels=options.labels)
     for name in () if kind is TextModel else ("kind", "inputs", "from_logits"):
         wanted = "None, but for a `keras.Model` of your own"
         check_that(getattr(options, name) is None, wanted, **{name: getattr(options, name)})
     if kind is None or kind.decodes:
         check_model(model)
+    wanted = "None, but for classes of texts or words with a `tokenizer`"
+    has_labels = kind is not None and kind.has_labels
+    check_that(options.labels is None or has_labels, wanted, labels=options.labels)
     return kind.from_options(model, options)

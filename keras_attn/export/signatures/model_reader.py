@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+import re
 
 import keras
 import numpy as np
@@ -10,7 +11,6 @@ import tensorflow as tf
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.export.checks import check_is_tokenizer
-from keras_attn.export.golden_outputs import first_line
 from keras_attn.export.signatures.model_functions import length_mask
 from keras_attn.models.model import num_ids
 from keras_attn.ops.checks import check_that
@@ -96,14 +96,33 @@ class ModelReader:
         inputs, self._call = _inputs_of(model)
         self.roles = _roles_of(inputs, names)
         ids = self.roles["token_ids"]
-        is_declared = is_functional(model) and ids.shape is not None
-        self.fixed_length = ids.shape[1] if is_declared else None
-        self.max_length = min(max_length, self.fixed_length or max_length)
-        self.pad_id = 0
+        self.fixed_length, self.max_length = None, max_length
+        self._tokenizer = tokenizer
+        declared = None
+        if ids.shape is not None and ids.shape[0] is None:  # else it is that of one call
+            declared = ids.shape[1]
+        if is_functional(model) and declared is not None:
+            self._fix(declared)
+            self._examine(ids)
+            return
+        try:
+            self._examine(ids)
+        except ValueError:
+            if declared is None:
+                raise
+            # Trained with rows of one length, as of `pad_sequences`.
+            self._fix(declared)
+            self._examine(ids)
+
+    def _fix(self, length):
+        self.fixed_length, self.max_length = length, min(self.max_length, length)
+
+    def _examine(self, ids):
+        """Call the model for its vocabulary, and for outputs that padding must not change."""
+        tokenizer, self.pad_id = self._tokenizer, 0
         embeddings = self._embeddings()
-        sizes = [size for layer in embeddings if (size := num_ids(layer)) is not None]
-        self.vocabulary_size = min(sizes, default=None)
-        if not sizes and "float" in (ids.dtype or ""):
+        self.vocabulary_size = min(map(num_ids, embeddings), default=None)
+        if not embeddings and "float" in (ids.dtype or ""):
             raise ValueError(
                 "`model` must read token ids, by an embedding; Keras's `model.export(path)` writes "
                 f"one that does not. Received: the input {ids} with floats."
@@ -114,8 +133,9 @@ class ModelReader:
             wanted = f"one of at most {self.vocabulary_size} ids, those of the model's embedding"
             is_small = self.vocabulary_size is None or count <= self.vocabulary_size
             check_that(is_small, wanted, tokenizer=tokenizer)
-        own = [layer.pad_id for layer in embeddings if getattr(layer, "pad_id", None) is not None]
-        self.pad_id = next(iter(own), getattr(tokenizer, "fill_id", 0))
+        # The padding of the tokenizer, with which such a model is trained.
+        own = next((x for layer in embeddings if (x := getattr(layer, "pad_id", None))), 0)
+        self.pad_id = own if tokenizer is None else tokenizer.fill_id
         self.examples = self._examples()
 
     def predict(self, token_ids, lengths, segment_ids=None):
@@ -153,7 +173,7 @@ class ModelReader:
         except (ValueError, tf.errors.OpError) as error:
             raise ValueError(
                 "`max_source_length` must be a number of tokens that the model can read. "
-                f"Received: max_source_length={self.max_length}: {first_line(error)}"
+                f"Received: max_source_length={self.max_length}: {_cause(error)}"
             ) from error
 
     def _embeddings(self):
@@ -170,9 +190,9 @@ class ModelReader:
             except (TypeError, KeyError, ValueError, tf.errors.OpError) as error:
                 names = ", ".join(f"{role} as {x}" for role, x in self.roles.items())
                 raise ValueError(
-                    "`model` must be callable with the inputs that `inputs` names, a dict such as "
-                    "{'token_ids': 'the name of one'}. "
-                    f"Received: {names}, and {first_line(error)}"
+                    f"`model` must read {ids.shape[1]} ids in a row, with inputs that `inputs` may "
+                    "name, as {'token_ids': 'words'}. "
+                    f"Received: {names}, and {_cause(error)}"
                 ) from error
         shown = [(layer, array[:, : ids.shape[1]]) for layer, array in read if array.ndim == 2]
         return [layer for layer, array in shown if np.array_equal(array, ids)]
@@ -184,9 +204,14 @@ class ModelReader:
         length = min(_NUM_IDS, self.max_length)
         ids = np.random.default_rng(0).choice(known, (2, length)).astype("int32")
         lengths = tf.constant([length, length])
-        alone = self.predict(tf.constant(ids), lengths)
+        first, alone = (self.predict(tf.constant(ids), lengths) for _ in range(2))
         alone = {name: x.numpy() for name, x in alone.items()}
         for name, x in alone.items():
+            if not np.array_equal(first[name], x, equal_nan=True):
+                raise ValueError(
+                    f"{name_of_output(name)} must be the same for the same ids: let `training` of "
+                    "`call` be None or False by default. Received: other numbers in a second call."
+                )
             if x.ndim not in (1, 2, 3) or len(x) != 2 or x.ndim == 3 and x.shape[1] != length:
                 shape = str(x.shape).replace("2", "batch", 1)
                 raise ValueError(
@@ -216,6 +241,13 @@ class ModelReader:
                     f"the id {self.pad_id}."
                 )
         return alone
+
+
+def _cause(error):
+    """Return the line of an error that says most: Keras's first line names the layer alone."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
+    lines = [line for line in lines if line] or [type(error).__name__]
+    return lines[lines[0].startswith("Exception encountered") and len(lines) > 1]
 
 
 def _cast(tensor, dtype):

@@ -18,7 +18,7 @@ from keras_attn.export.signatures.model_reader import (
     name_of_output,
     named_outputs,
 )
-from keras_attn.models.model import Model
+from keras_attn.models.model import LENGTH, Model
 from keras_attn.ops.checks import check_sizes, check_that
 
 
@@ -30,8 +30,8 @@ class TextModel(ModelFunctions):
     The model may be functional or subclassed, of layers of this package or of any other. What it
     returns decides about the kind of each output:
 
-        (B, K, ...) per token, rank 3: "tag"          (B,) or (B, 1) without labels: "regress"
-        (B, K) with labels or a softmax: "classify"   (B, K) otherwise: "embed"
+        (B, K) with labels or a softmax: "classify"      (B, K) otherwise: "embed"
+        (B,) or (B, 1) without labels: "regress"         (B, T, K) with labels: "tag"
 
     With two `labels` an output of one number is the probability of the second, or its logit. A
     model of several outputs has all of them under their names: `topic_label`, `stars_value`. If one
@@ -88,6 +88,8 @@ class TextModel(ModelFunctions):
                 "Received: tokenizer=None."
             )
         options.check_no_strategy()
+        check_sizes(least=LENGTH, max_source_length=options.max_source_length)
+        check_that(not options.stream, "False for a model of your own", stream=True)
         return cls(
             model,
             options.tokenizer,
@@ -109,7 +111,7 @@ class TextModel(ModelFunctions):
         from_logits=None,
     ):
         super().__init__(model)
-        check_sizes(max_length=max_length)
+        check_sizes(least=LENGTH, max_length=max_length)
         self._reader = reader = ModelReader(model, inputs, tokenizer, max_length)
         self.tokenizer, self._vocabulary_size = tokenizer, reader.vocabulary_size
         self.max_length = reader.max_length
@@ -223,34 +225,41 @@ class Head:
 
     def __init__(self, model, name, example, labels=None, kind=None, from_logits=None):
         self.name = name
-        shape, size = example.shape, 1 if example.ndim == 1 else example.shape[-1]
-        fitting = [k for k in _KINDS_BY_RANK[example.ndim] if k != "regress" or size == 1]
+        size = 1 if example.ndim == 1 else example.shape[-1]
+        wanted = "True, False or None"
+        check_that(from_logits in (None, True, False), wanted, from_logits=from_logits)
+        self._is_probability = not from_logits
         if from_logits is None:
             self._is_probability = gives_probabilities(model, name, example)
-        else:
-            self._is_probability = not from_logits
-        if kind is None:
-            kind = fitting[0]
-            if labels is not None and "classify" in fitting:
-                kind = "classify"
-            elif kind == "classify" and not self._is_probability:
-                kind = "embed"
+        fitting = [k for k in _KINDS_BY_RANK[example.ndim] if k != "regress" or size == 1]
+        shape = ("(batch,)", f"(batch, {size})", f"(batch, length, {size})")[example.ndim - 1]
         wanted = f"one of {', '.join(map(repr, fitting))} for an output of shape {shape}"
-        check_that(kind in fitting, wanted, kind=kind)
-        self.kind, self.labels = kind, None
-        if kind in ("classify", "tag"):
-            num_classes = max(2, size)
-            labels = [*map(str, range(num_classes))] if labels is None else labels
-            check_labels(labels, num_classes)
-            self.labels = tuple(labels)
-            if self._is_probability is None:
-                raise ValueError(
-                    f"{name_of_output(name)} may be logits or probabilities: give `from_logits`, "
-                    "True for logits. Received: from_logits=None, numbers between 0 and 1."
-                )
-        else:
-            wanted = f"None for an output of the kind {kind!r}"
-            check_that(labels is None, wanted, labels=labels)
+        check_that(kind is None or kind in fitting, wanted, kind=kind)
+        if kind is None and labels is None and example.ndim == 3:
+            raise ValueError(
+                f"{name_of_output(name)} has the shape {shape}: give the `labels` of its words, or "
+                "`kind='tag'` for their numbers; pool it for one of each text. "
+                "Received: labels=None, kind=None."
+            )
+        self.kind = self._kind(fitting, labels) if kind is None else kind
+        if self.kind in ("regress", "embed"):
+            check_that(labels is None, f"None for the kind {self.kind!r}", labels=labels)
+            return
+        num_classes = max(2, size)
+        self.labels = tuple(map(str, range(num_classes)) if labels is None else labels)
+        check_labels(self.labels if labels is None else labels, num_classes)
+        if self._is_probability is None:
+            raise ValueError(
+                f"{name_of_output(name)} may be logits or probabilities: give `from_logits`, "
+                "True for logits. Received: from_logits=None, numbers between 0 and 1."
+            )
+
+    def _kind(self, fitting, labels):
+        """Return the kind of those that fit which an output has, with labels or without."""
+        if labels is not None and "classify" in fitting:
+            return "classify"
+        is_vector = fitting[0] == "classify" and not self._is_probability
+        return "embed" if is_vector else fitting[0]
 
     def numbers(self, outputs, is_token):
         """Return values, features or probabilities, 0 where `is_token` (B, T) is not True."""
