@@ -9,6 +9,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 from fork_server import ROOT
 from keras import layers, ops
 
@@ -268,12 +269,17 @@ for name in names:
             x = x.numpy()
             answers[f"{name}/{i}/{key}"] = x.astype("S99") if x.dtype == object else x
 np.savez(f"{folder}/answers.npz", **answers)
+loaded = tf.saved_model.load(f"{folder}/tokenizers")
+np.savez(f"{folder}/ids.npz", **loaded.serve(tf.constant(json.loads(sys.argv[4]))))
 """
 
 
 @pytest.mark.slow
 def test_exports_answer_as_the_models_alone_in_batches_and_on_the_server(tmp_path):
-    """In a process with TensorFlow and TensorFlow Text only, and in the embedded server."""
+    """In a process with TensorFlow and TensorFlow Text only, and in the embedded server.
+
+    The process also reads Keras's own export of a model whose layers are tokenizers.
+    """
     from serving.predict import predict
     from serving.servable import Servable, warm_up
 
@@ -290,7 +296,12 @@ def test_exports_answer_as_the_models_alone_in_batches_and_on_the_server(tmp_pat
         labels = options.get("labels", "012")
         assert_outputs_are_those_of_texts(name, outputs, expected[name], labels)
         servable.close()
-    command = [sys.executable, "-c", READ, str(tmp_path), json.dumps([*MODELS]), json.dumps(TEXTS)]
+    strings = keras.Input((), dtype="string")
+    tokenizers = {name.replace(" ", "_"): tokenizer_of(name) for name in MAKERS}
+    ids = {name: tokenizer(strings, max_length=11) for name, tokenizer in tokenizers.items()}
+    keras.Model(strings, ids).export(tmp_path / "tokenizers", verbose=False)
+    arguments = [str(tmp_path), *map(json.dumps, ([*MODELS], TEXTS, HARD_TEXTS))]
+    command = [sys.executable, "-c", READ, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     with np.load(tmp_path / "answers.npz") as answers:
@@ -301,7 +312,10 @@ def test_exports_answer_as_the_models_alone_in_batches_and_on_the_server(tmp_pat
                 outputs = {k[len(prefix) :]: x for k, x in answers.items() if k.startswith(prefix)}
                 wanted = expected[name] if i == 0 else [expected[name][i - 1]]
                 assert_outputs_are_those_of_texts(name, outputs, wanted, labels)
-    assert set(export.inspect(tmp_path / "tags").outcomes.values()) == {"same"}
+    with np.load(tmp_path / "ids.npz") as ids:
+        for name, tokenizer in tokenizers.items():
+            np.testing.assert_array_equal(ids[name], tokenizer.encode(HARD_TEXTS, 11)[0])
+    assert set(export.inspect(tmp_path / "number").outcomes.values()) == {"same"}
 
 
 def refuses(model, message, tokenizer=TOKENIZER, **options):
