@@ -260,9 +260,12 @@ CALLS = [
     (lambda: positions.Sinusoidal()(RAGGED), PADDED),
     (lambda: gpt()(RAGGED_IDS), PADDED),
     (lambda: gpt().predict(RAGGED_IDS, verbose=0), PADDED),
-    (lambda: generation.generate(gpt(), RAGGED_IDS), PADDED),
+    (
+        lambda: generation.generate(gpt(), RAGGED_IDS, lengths=np.array([1, 3])),
+        "`lengths` must be None for rows of different lengths.",
+    ),
     (lambda: generation.generate(gpt(), "hello"), "`encode` of a tokenizer turns text into ids."),
-    (lambda: generation.generate(gpt(), [[4, 5], [3]]), "padded with 0;"),
+    (lambda: generation.generate(gpt(), [[4, 5], []]), "padded with 0, or lists of different"),
     (lambda: generation.generate(gpt(), np.zeros((1, 0), int)), "Received: shape=(1, 0),"),
     (
         lambda: generation.generate(gpt(), [[25]]),

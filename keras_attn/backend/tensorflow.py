@@ -120,7 +120,13 @@ def uniform(shape, seed=None):
     # seeded numbers differ under XLA.
     if seed is None:
         return tf.random.uniform(shape)
-    return tf.random.stateless_uniform(shape, seed=(seed, 0), alg="philox")
+    if not tf.executing_eagerly():
+        return tf.random.stateless_uniform(shape, seed=(seed, 0), alg="philox")
+    # The same numbers by two operations, which XLA would compute otherwise: that function calls
+    # dozens, which take a millisecond one by one.
+    key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=(seed, 0))
+    philox = tf.random.Algorithm.PHILOX.value
+    return tf.raw_ops.StatelessRandomUniformV2(shape=shape, key=key, counter=counter, alg=philox)
 
 
 def is_symbolic(x):

@@ -1,32 +1,21 @@
 """Generation of token sequences with a model and a decoding strategy."""
 
-import threading
+import contextlib
 import warnings
-import weakref
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.backend.operations import is_symbolic, require
 from keras_attn.generation.beam import Beam
-from keras_attn.generation.loop import DecodingOptions, Strategy, read_inputs
+from keras_attn.generation.compilation import run_compiled
+from keras_attn.generation.loop import DecodingOptions, Strategy
 from keras_attn.generation.sampling import Greedy, Sample
-from keras_attn.layers.lora import num_changes
 from keras_attn.ops.checks import check_ids, check_sizes, check_that
 from keras_attn.ops.ids import narrow
-from keras_attn.ops.shapes import size
-
-# Compiled functions that are kept for each model.
-MAX_FUNCTIONS = 16
 
 STRATEGIES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
-
-_lock = threading.Lock()
-# model -> {arguments: compiled function}, the least recently used first
-_functions_of = weakref.WeakKeyDictionary()
 
 
 def generate(
@@ -55,14 +44,16 @@ def generate(
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
             works; its `pad_id` is 0 by default.
-        inputs: int (B, S), padded on any side; each row has at least one token. Without `lengths`
+        inputs: int (B, S), padded on any side, or rows of different lengths: a list of lists or a
+            `tf.RaggedTensor`, which are padded. Each row has at least one token. Without `lengths`
             padding is moved behind the tokens of its row. Prompts come from
             `tokenizer.encode(text, end=False)`: a model continues after an end token as in a new
             text, which is a warning.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
         lengths: int (B,). Number of tokens of each row; ids after these are ignored. By default a
-            row ends before the model's `pad_id`; if the model has none, all ids are tokens.
+            row ends before the model's `pad_id`; if the model has none, all ids are tokens. Rows
+            of different lengths have their own.
         bos_id: int. The token before the first target token. For prompts, the token that begins
             texts, which may be an end token too.
         eos_id: int, or a list or array of several. The token that ends a sequence; -1 for never.
@@ -117,15 +108,12 @@ def generate(
                 f"`inputs` of this model must have `{name}`. Received: {sorted(inputs)}."
             )
         inputs = inputs[name]
-    inputs = _token_ids(model, inputs, has_lengths=lengths is not None)
-    _check_positions(model, inputs.shape[1], max_length)
-    arrays = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs)]
+    ids, lengths = _read_rows(model, inputs, lengths)
+    _check_positions(model, ids.shape[1], max_length)
     if model.reads_prompt:
-        _warn_of_ended_prompts(
-            *arrays, pad_id=getattr(model, "pad_id", 0), ends={*eos_ids} - {bos_id}
-        )
-    decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, len(arrays))
-    return decode(*(ops.cast(x, "int32") for x in arrays))
+        _warn_of_ended_prompts(ids, lengths, {*eos_ids} - {bos_id})
+    options = DecodingOptions(max_length, bos_id, eos_ids, grows=False)
+    return run_compiled(model, ids, lengths, strategy, options, jit_compile)
 
 
 def get_strategy(identifier):
@@ -151,89 +139,106 @@ def vocabulary_size(model):
     return getattr(embedding, "vocabulary_size", None)
 
 
-def _token_ids(model, inputs, has_lengths):
-    """Return ids as a tensor (B, S); refuse ids of another vocabulary and anything else."""
+def _read_rows(model, inputs, lengths):
+    """Return int32 ids (B, S) with padding behind the tokens of each row, and lengths (B,).
+
+    Where they have values they are checked arrays. In a graph they are tensors, and the lengths are
+    None if the rows end before padding, or not at all.
+    """
     pad_id = getattr(model, "pad_id", 0)
     rows = "of one length" if pad_id is None else f"padded with {pad_id}"
     wanted = (
-        f"`inputs` must be integer token ids of shape (batch, length), rows {rows}; `encode` of a "
-        "tokenizer turns text into ids."
+        f"`inputs` must be integer token ids of shape (batch, length), rows {rows}, or lists of "
+        "different lengths from 1 on; `encode` of a tokenizer turns text into ids."
     )
-    if not ops.is_tensor(inputs):
-        try:
-            inputs = np.asarray(inputs)
-        except ValueError as error:  # rows of different lengths
-            raise ValueError(f"{wanted} Received: inputs={inputs!r}.") from error
-    shape, dtype = tuple(inputs.shape), getattr(inputs.dtype, "name", str(inputs.dtype))
+    ids, own_lengths = _pad_ragged(inputs, pad_id or 0, wanted)
+    if own_lengths is not None:
+        check_that(lengths is None, "None for rows of different lengths", lengths=lengths)
+        lengths = own_lengths
+    shape, dtype = tuple(ids.shape), getattr(ids.dtype, "name", str(ids.dtype))
     if len(shape) != 2 or "int" not in dtype or shape[1] == 0:
         raise ValueError(f"{wanted} Received: shape={shape}, dtype={dtype}.")
-    size(inputs, 1)  # refuses a ragged tensor
-    inputs = ops.convert_to_tensor(narrow(inputs))
+    has_values = not (is_symbolic(ids) or is_symbolic(lengths))
+    ids = narrow(ops.convert_to_numpy(ids) if has_values else ids)
+    ids = ids.astype("int32") if has_values else ops.cast(ids, "int32")
     count = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
     if count is not None and shape[0]:
-        check_ids(inputs, "inputs", count)
-    if pad_id is None or has_lengths:
-        return inputs
-    return _compact(
-        inputs,
-        pad_id,
+        check_ids(ids, "inputs", count)
+    if lengths is not None:
+        return ids, _row_lengths(lengths, ids, has_values)
+    message = (
         f"{wanted} Received: a row of nothing but the padding {pad_id}. Rows that contain this id "
-        "as a token need `lengths`.",
+        "as a token need `lengths`."
     )
-
-
-def _compact(ids, pad_id, message):
-    """Return ids (B, S) with padding behind the tokens of each row; refuse a row without one."""
-    if is_symbolic(ids):
-        is_padding = ops.equal(ids, pad_id)
-        is_empty = ops.any(ops.all(is_padding, axis=1))
-        ids = require(ops.logical_not(is_empty), message, ids)
-    else:
-        is_padding = ops.convert_to_numpy(ids) == pad_id
-        if is_padding.all(axis=1).any():
+    if has_values:
+        is_token = np.ones_like(ids, "bool") if pad_id is None else ids != pad_id
+        lengths = is_token.sum(axis=1, dtype="int32")
+        if not lengths.all():
             raise ValueError(message)
-        if (is_padding[:, :-1] <= is_padding[:, 1:]).all():
-            return ids
-    return ops.take_along_axis(ids, ops.argsort(is_padding, axis=1), axis=1)  # a stable order
+        order = np.argsort(~is_token, axis=1, kind="stable")
+        return np.take_along_axis(ids, order, axis=1), lengths
+    if pad_id is None:
+        return ids, None
+    is_padding = ops.equal(ids, pad_id)
+    has_tokens = ops.logical_not(ops.any(ops.all(is_padding, axis=1)))
+    ids = require(has_tokens, message, ids)
+    return ops.take_along_axis(ids, ops.argsort(is_padding, axis=1), axis=1), None  # stable
 
 
-def _row_lengths(lengths, inputs):
-    """Return lengths (B,) in [1, S] as a tensor; refuse any that are none of the rows (B, S)."""
-    shape = inputs.shape
+def _pad_ragged(inputs, pad_id, wanted):
+    """Return ids as an array or tensor; and lengths of ragged rows, or None for others.
+
+    Ragged are rows of a `tf.RaggedTensor`, and lists of different lengths.
+    """
+    if hasattr(inputs, "row_lengths"):
+        if is_symbolic(inputs):
+            return inputs.to_tensor(pad_id), inputs.row_lengths()
+        inputs = inputs.to_list()
+    elif ops.is_tensor(inputs):
+        return inputs, None
+    else:
+        with contextlib.suppress(ValueError):  # of rows of different lengths
+            return np.asarray(inputs), None
+    rows = [np.asarray(row) for row in inputs]
+    if any(row.ndim != 1 or "int" not in row.dtype.name for row in rows):  # no token is float
+        raise ValueError(f"{wanted} Received: inputs={inputs!r}.")
+    lengths = np.array([len(row) for row in rows], "int32")
+    ids = np.full((len(rows), max(lengths, default=0)), pad_id, "int64")
+    ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    return ids, lengths
+
+
+def _row_lengths(lengths, ids, has_values):
+    """Return lengths (B,) in [1, S]; refuse any that are none of the rows (B, S)."""
+    shape = ids.shape
     lengths = narrow(lengths if ops.is_tensor(lengths) else np.asarray(lengths))
     wanted = "integers, one for each row of `inputs`"
     is_one_each = len(lengths.shape) == 1 and lengths.shape[0] in (None, shape[0])
     is_integer = "int" in getattr(lengths.dtype, "name", str(lengths.dtype))
     check_that(is_integer and (is_one_each or shape[0] is None), wanted, lengths=lengths)
-    if not is_symbolic(lengths):
-        values = ops.convert_to_numpy(lengths)
-        fits = not len(values) or (1 <= values.min() and values.max() <= shape[1])
-        check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=values)
-        return ops.convert_to_tensor(lengths)
+    if has_values:
+        lengths = ops.convert_to_numpy(lengths).astype("int32")
+        fits = not len(lengths) or (1 <= lengths.min() and lengths.max() <= shape[1])
+        check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=lengths)
+        return lengths
     lengths = ops.cast(lengths, "int32")
-    clipped = ops.clip(lengths, 1, ops.shape(inputs)[1])
+    clipped = ops.clip(lengths, 1, ops.shape(ids)[1])
     message = "`lengths` must be from 1 to the length of `inputs`."
     return require(ops.all(ops.equal(lengths, clipped)), message, clipped)
 
 
-def _warn_of_ended_prompts(ids, lengths=None, *, pad_id, ends):
+def _warn_of_ended_prompts(ids, lengths, ends):
     """Warn of prompts whose last token is one of `ends`: a model begins a new text after it."""
-    if is_symbolic(ids) or is_symbolic(lengths) or not ids.shape[0]:
+    if is_symbolic(ids) or is_symbolic(lengths):
         return
-    ids = ops.convert_to_numpy(ids)
-    positions = np.arange(ids.shape[1])
-    is_token = ids != pad_id
-    if lengths is not None:
-        is_token = positions < ops.convert_to_numpy(lengths)[:, None]
-    last = np.where(is_token, positions, 0).max(axis=1, keepdims=True)
-    tokens = np.take_along_axis(ids, last, axis=1)[:, 0]
+    last = np.take_along_axis(ids, lengths[:, None] - 1, axis=1)[:, 0]
     # The only token of a prompt begins it.
-    has_ended = np.isin(tokens, [*ends]) & (is_token.sum(axis=1) > 1)
+    has_ended = np.isin(last, [*ends]) & (lengths > 1)
     if has_ended.any():
         warnings.warn(
             "A prompt ends with an end token, after which the model begins a new text. Encode "
             "prompts with `end=False`; if the token also begins texts, it must be `bos_id`. "
-            f"Received: a prompt that ends with {tokens[has_ended][0]}.",
+            f"Received: a prompt that ends with {last[has_ended][0]}.",
             stacklevel=3,
         )
 
@@ -265,59 +270,3 @@ def _check_positions(model, length, max_length):
             f"`inputs` must fit the {source_positions} positions of the model for a source. "
             f"Received: inputs of {length} tokens."
         )
-
-
-def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs):
-    """Return the decoding function of a model, compiled at most once for the same arguments."""
-    changes = tuple(num_changes(each) for each in (model, *strategy.models))
-    key = strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs, changes
-    with _lock:
-        functions = _functions_of.setdefault(model, {})
-        function = functions.pop(key, None)
-        if function is None:
-            grows = keras.backend.backend() == "tensorflow" and not jit_compile
-            options = DecodingOptions(max_length, bos_id, eos_ids, grows)
-            # The functions live as long as the model, so they must not keep it alive.
-            function = _compile(weakref.ref(model), strategy, options, jit_compile, num_inputs)
-        functions[key] = function  # the last one is the most recently used
-        if len(functions) > MAX_FUNCTIONS:
-            del functions[next(iter(functions))]
-    return function
-
-
-def _compile(model_ref, strategy, options, jit_compile, num_inputs):
-    def run(ids, lengths=None):
-        return decode(model_ref(), ids, strategy, options, lengths)
-
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        if jit_compile:
-            raise ValueError(
-                f"`jit_compile=True` needs the TensorFlow backend. Received: backend={backend!r}."
-            )
-        return run
-    import tensorflow as tf
-
-    signature = [tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None,), tf.int32)]
-    signature = None if jit_compile else signature[:num_inputs]
-    compiled = tf.function(run, signature, autograph=False, jit_compile=jit_compile)
-    if jit_compile or not strategy.runs_in_one_thread:
-        return compiled
-
-    def run_in_one_thread(*inputs):
-        # A step is hundreds of small operations in a row, and handing each to a pool of threads
-        # takes as long as running it.
-        with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
-            return compiled(*inputs)
-
-    return run_in_one_thread
-
-
-def decode(model, ids, strategy, options, lengths=None):
-    """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
-    pad_id = getattr(model, "pad_id", 0)
-    fill_id = ops.maximum(options.eos_ids[-1], 0) if pad_id is None else pad_id
-    weights = [w for each in (model, *strategy.models) for w in getattr(each, "weights", ())]
-    with loop_invariants(weights):
-        inputs = read_inputs(ids, lengths, pad_id)
-        return strategy.decode(model, inputs, options._replace(fill_id=fill_id))

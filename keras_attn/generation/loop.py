@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_attn.backend.loop_invariants import loop_invariant, loop_invariants
 from keras_attn.generation.distributions import forbids_all
 from keras_attn.generation.processors import Chain
 from keras_attn.registry import Value
@@ -173,6 +174,20 @@ class DecodingOptions(NamedTuple):
         return self._replace(processors=Chain((*self.processors.processors, processor)))
 
 
+def decode(model, ids, strategy, options, lengths=None):
+    """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
+    pad_id = getattr(model, "pad_id", 0)
+    fill_id = ops.maximum(options.eos_ids[-1], 0) if pad_id is None else pad_id
+    with loop_invariants(weights_of(model, strategy)):
+        inputs = read_inputs(ids, lengths, pad_id)
+        return strategy.decode(model, inputs, options._replace(fill_id=fill_id))
+
+
+def weights_of(model, strategy):
+    """Return the weights of a model and of those that a strategy runs."""
+    return [w for each in (model, *strategy.models) for w in getattr(each, "weights", ())]
+
+
 class Prompt(NamedTuple):
     """State of decoding after the prompt has been read."""
 
@@ -288,7 +303,7 @@ def _append(state, logits, choose, options):
         log_prob = ops.where(is_stuck, -float("inf"), log_prob)
         is_filled = ops.logical_or(finished, is_stuck)
     token = ops.where(is_filled, options.fill_id, token)
-    columns = ops.arange(options.capacity, dtype="int32")
+    columns = loop_invariant(choose, "columns", lambda: ops.arange(options.capacity, dtype="int32"))
     return TokenState(
         step=step + 1,
         token=token,

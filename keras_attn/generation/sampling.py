@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attn.backend.loop_invariants import loop_invariant
 from keras_attn.backend.operations import uniform
 from keras_attn.generation.distributions import (
     bounded,
@@ -170,7 +171,9 @@ class Sample(TokenStrategy):
         logits = ops.cast(logits, "float32")
         # Differences from the largest logit: one by itself, divided, may be beyond float32.
         logits = logits - ops.max(logits, axis=-1, keepdims=True)
-        logits = logits / bounded(self.temperature, *_TEMPERATURES)
+        logits = logits / loop_invariant(
+            self, "temperature", lambda: bounded(self.temperature, *_TEMPERATURES)
+        )
         tokens = None
         if self.top_k is not None or self.top_p is not None:
             vocabulary_size = logits.shape[-1]

@@ -120,16 +120,18 @@ def check_ids(ids, name, count):
 
     TensorFlow's own error does not name the input; a GPU gives none, nor does a negative id.
     """
+    import numpy as np
     from keras import ops
 
     from keras_attn.backend.operations import is_symbolic
 
     if is_symbolic(ids):
         return
-    is_outside = ops.any(ops.logical_or(ids < 0, ids >= count))
+    library = np if isinstance(ids, np.ndarray) else ops
+    is_outside = library.any(library.logical_or(ids < 0, ids >= count))
     # JAX computes with constants under tracing, and has no value of the result.
     if not is_symbolic(is_outside) and is_outside:
-        least, most = int(ops.min(ids)), int(ops.max(ids))
+        least, most = int(library.min(ids)), int(library.max(ids))
         raise ValueError(
             f"`{name}` must be ids of the vocabulary, in [0, {count}). Use the tokenizer that the "
             f"model was made for. Received: {name} from {least} to {most}."

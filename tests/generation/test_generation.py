@@ -25,7 +25,8 @@ from decoding_models import (
 from marks import slow
 
 from keras_attn import models
-from keras_attn.generation import Beam, Greedy, Sample, decoding, generate
+from keras_attn.generation import Beam, Greedy, Sample, compilation, decoding, generate
+from keras_attn.generation.loop import DecodingOptions
 
 
 def check_rows(log_probs, results, search, max_length):
@@ -164,7 +165,7 @@ def test_loops_without_beams_use_the_single_threaded_executor(strategy, executor
 def test_a_deleted_model_is_collected_with_its_compiled_functions():
     model = models.gpt(VOCABULARY, 1, 2, 8, 11, max_length=16)
     generate(model, PROMPTS, "greedy", 3)
-    (function,) = decoding._functions_of[model].values()
+    (function,) = compilation._functions_of[model].values()
     refs = weakref.ref(model), weakref.ref(function)
     del model, function
     gc.collect()
@@ -172,11 +173,12 @@ def test_a_deleted_model_is_collected_with_its_compiled_functions():
 
 
 def test_the_most_recently_used_functions_of_a_model_are_kept(monkeypatch):
-    monkeypatch.setattr(decoding, "MAX_FUNCTIONS", 2)
+    monkeypatch.setattr(compilation, "MAX_FUNCTIONS", 2)
     model = models.gpt(VOCABULARY, 1, 2, 8, 11, max_length=16)
 
     def compiled(length):
-        return decoding._compiled(model, Greedy(), length, BOS, EOS, False, 1)
+        options = DecodingOptions(length, BOS, (EOS,), False)
+        return compilation._function(model, Greedy(), options, False, [PROMPTS])
 
     first, second = compiled(1), compiled(2)
     assert compiled(1) is first and compiled(2) is second and compiled(1) is first
@@ -227,10 +229,10 @@ def test_errors(kind):
 def written_by_zeros(monkeypatch):
     """Decoding writes zeros: what it would be asked for is checked before."""
 
-    def compiled(model, strategy, max_length, *arguments):
-        return lambda ids: (np.zeros((len(ids), max_length)), None)
+    def zeros(model, ids, lengths, strategy, options, *arguments):
+        return np.zeros((len(ids), options.max_length)), None
 
-    monkeypatch.setattr(decoding, "_compiled", compiled)
+    monkeypatch.setattr(decoding, "run_compiled", zeros)
 
 
 @pytest.mark.usefixtures("written_by_zeros")

@@ -111,7 +111,7 @@ def test_lengths_are_given_to_the_compiled_function():
 @pytest.mark.filterwarnings("error")
 def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
     """The model begins a new text after an end; a token that also begins texts is none."""
-    monkeypatch.setattr(decoding, "_compiled", lambda *_: lambda *arrays: None)
+    monkeypatch.setattr(decoding, "run_compiled", lambda *_: None)
     rows = np.array([[6, 3, 5], [1, 4, 6]])
     wanted = "Encode prompts with `end=False`.* Received: a prompt that ends with {}."
     for ends, lengths, warned in (

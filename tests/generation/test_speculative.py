@@ -29,9 +29,9 @@ from keras_attn.generation import (
     NoRepeat,
     Sample,
     Speculative,
+    compilation,
     generate,
 )
-from keras_attn.generation.decoding import _compiled
 from keras_attn.generation.loop import DecodingOptions, read_inputs
 from keras_attn.generation.rounds import RowStates, accept, append
 
@@ -181,11 +181,15 @@ def test_an_export_holds_the_weights_of_the_draft_and_the_table(tmp_path):
 def test_a_changed_draft_is_compiled_again():
     model, _, _ = model_of("causal")
     draft = models.gpt(VOCABULARY, 1, 2, 6, 7, max_length=16)
-    arguments = Speculative(draft, 2), 3, 2, (EOS,), False, 1
-    before = _compiled(model, *arguments)
-    assert _compiled(model, *arguments) is before
+
+    def compiled():
+        options = DecodingOptions(3, 2, (EOS,), False)
+        return compilation._function(model, Speculative(draft, 2), options, False, [PROMPTS])
+
+    before = compiled()
+    assert compiled() is before
     layers.add_lora(draft, rank=2)
-    assert _compiled(model, *arguments) is not before
+    assert compiled() is not before
 
 
 def test_wrappers_of_other_drafts_are_other_strategies():

@@ -7,8 +7,8 @@ import tensorflow as tf
 from beam_rules import table_of
 
 from keras_attn import models
-from keras_attn.generation.decoding import decode, get_strategy
-from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.decoding import get_strategy
+from keras_attn.generation.loop import DecodingOptions, decode
 
 VOCABULARY, BOS, EOS = 7, 2, 3
 IDS = tf.TensorSpec((1, None), "int32")

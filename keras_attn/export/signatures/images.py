@@ -8,8 +8,8 @@ import tensorflow as tf
 from keras_attn.export.signatures.compiled_decoding import noise_specs
 from keras_attn.export.signatures.model_functions import ModelFunctions, check_range
 from keras_attn.generation import Sample, SamplePixels
-from keras_attn.generation.decoding import decode, get_strategy
-from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.decoding import get_strategy
+from keras_attn.generation.loop import DecodingOptions, decode
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.model import Model
