@@ -81,7 +81,7 @@ class Beam(Strategy):
         numbers = ops.arange(beams, dtype="int32")
         # A beam ends with each of the end tokens at most, so K extensions stay open.
         num_candidates = beams * min(1 + len(options.eos_ids), vocabulary_size)
-        stopping = Stopping(self.early_stopping, beams, max_length, self._penalty)
+        stopping = Stopping(self.early_stopping, beams, self._penalty, self._penalty(max_length))
 
         def advance(step, logits, hypotheses):
             """Return tokens and parents (B, K) of the next open hypotheses, and all hypotheses."""
@@ -196,8 +196,8 @@ class Stopping(NamedTuple):
 
     early_stopping: object
     beams: int
-    max_length: object
     penalty: object  # function of a length
+    last_penalty: object  # of `max_length`
 
     def keep(self, is_end):
         """Return True for the ended candidates, bool (B, C), that are kept; the best is first."""
@@ -215,6 +215,6 @@ class Stopping(NamedTuple):
         """
         if self.early_stopping is True:
             return ops.equal(ended[:, -1], -float("inf"))
-        longest = length if self.early_stopping is False else self.max_length
+        penalty = self.penalty(length) if self.early_stopping is False else self.last_penalty
         rival = ended[:, 0] if self.early_stopping is None else ended[:, -1]
-        return open_scores[:, 0] / self.penalty(longest) > rival
+        return open_scores[:, 0] / penalty > rival
