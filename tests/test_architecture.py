@@ -57,7 +57,6 @@ OUTSIDE_OF_GRAPHS = {"convert", "initializers", "testing", "text", "viz"}
 INDEXED_WITH_NONE = {
     "arrays[None]",
     "np.abs(rows).argmax(axis=1)[:, None]",
-    "ops.convert_to_numpy(lengths)[:, None]",
     "self.blocks()[..., None]",
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

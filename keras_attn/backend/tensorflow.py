@@ -116,17 +116,13 @@ def normalize(x, epsilon, scale, shift=None):
 
 
 def uniform(shape, seed=None):
-    # Keras's global seed is a variable, which an exported graph must not capture, and its
-    # seeded numbers differ under XLA.
+    # No seed of Keras: it is a variable, which exports would hold, and XLA gives other numbers.
     if seed is None:
         return tf.random.uniform(shape)
-    if not tf.executing_eagerly():
+    if not tf.executing_eagerly():  # dozens of operations; XLA gives others by those below
         return tf.random.stateless_uniform(shape, seed=(seed, 0), alg="philox")
-    # The same numbers by two operations, which XLA would compute otherwise: that function calls
-    # dozens, which take a millisecond one by one.
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=(seed, 0))
-    philox = tf.random.Algorithm.PHILOX.value
-    return tf.raw_ops.StatelessRandomUniformV2(shape=shape, key=key, counter=counter, alg=philox)
+    return tf.raw_ops.StatelessRandomUniformV2(shape=shape, key=key, counter=counter, alg=1)
 
 
 def is_symbolic(x):

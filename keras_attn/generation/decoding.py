@@ -204,7 +204,7 @@ def _pad_ragged(inputs, pad_id, wanted):
         raise ValueError(f"{wanted} Received: inputs={inputs!r}.")
     lengths = np.array([len(row) for row in rows], "int32")
     ids = np.full((len(rows), max(lengths, default=0)), pad_id, "int64")
-    ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    ids[np.arange(ids.shape[1]) < np.expand_dims(lengths, 1)] = np.concatenate(rows)
     return ids, lengths
 
 
@@ -231,7 +231,7 @@ def _warn_of_ended_prompts(ids, lengths, ends):
     """Warn of prompts whose last token is one of `ends`: a model begins a new text after it."""
     if is_symbolic(ids) or is_symbolic(lengths):
         return
-    last = np.take_along_axis(ids, lengths[:, None] - 1, axis=1)[:, 0]
+    last = np.take_along_axis(ids, np.expand_dims(lengths, 1) - 1, axis=1)[:, 0]
     # The only token of a prompt begins it.
     has_ended = np.isin(last, [*ends]) & (lengths > 1)
     if has_ended.any():

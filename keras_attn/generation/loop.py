@@ -155,7 +155,7 @@ class DecodingOptions(NamedTuple):
 
     @property
     def capacity(self):
-        """Number of tokens of each row that arrays and caches have room for."""
+        """Number of tokens of each row that arrays and caches can hold."""
         return self.max_length if self.bound is None else self.bound
 
     def is_end(self, tokens):

@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from keras_attn.export.golden_outputs import first_line, outputs_match, stable_outputs
 from keras_attn.generation import generate
-from keras_attn.generation.decoding import decode
-from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.loop import DecodingOptions, decode
 from keras_attn.models.model import num_tokens
 from keras_attn.ops.checks import check_choice, check_that
 
