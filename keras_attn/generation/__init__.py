@@ -6,7 +6,7 @@ from keras_attn.generation.decoding import generate
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 from keras_attn.generation.speculative import Speculative
 from keras_attn.generation.text_tables import allow_texts
-from keras_attn.generation.text_to_text import complete
+from keras_attn.generation.text_to_text import complete, stream
 
 __all__ = [
     "Beam",
@@ -21,4 +21,5 @@ __all__ = [
     "allow_texts",
     "complete",
     "generate",
+    "stream",
 ]

@@ -89,6 +89,15 @@ def generate(
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
+    request = read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id)
+    return run_compiled(*request, jit_compile)
+
+
+def read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id):
+    """Return model, ids, lengths, strategy and `DecodingOptions` for the arguments of `generate`.
+
+    Refuse arguments that do not fit.
+    """
     strategy = get_strategy(strategy)
     check_sizes(max_length=max_length)
     strategy.check_length(max_length)
@@ -113,7 +122,7 @@ def generate(
     if model.reads_prompt:
         _warn_of_ended_prompts(ids, lengths, {*eos_ids} - {bos_id})
     options = DecodingOptions(max_length, bos_id, eos_ids, grows=False)
-    return run_compiled(model, ids, lengths, strategy, options, jit_compile)
+    return model, ids, lengths, strategy, options
 
 
 def get_strategy(identifier):
@@ -239,7 +248,7 @@ def _warn_of_ended_prompts(ids, lengths, ends):
             "A prompt ends with an end token, after which the model begins a new text. Encode "
             "prompts with `end=False`; if the token also begins texts, it must be `bos_id`. "
             f"Received: a prompt that ends with {last[has_ended][0]}.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

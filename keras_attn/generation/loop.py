@@ -95,15 +95,20 @@ class TokenStrategy(Strategy):
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
         options = self.with_processors(options)
+        choose = self.chooser(options, ops.shape(inputs.ids)[0])
+        return decode_tokens(model, inputs, choose, options)
+
+    def chooser(self, options, batch_size):
+        """Return the function `choose(logits, step)` of `decode_tokens`."""
         noise = options.noise
         if noise is None:
-            noise = self.noise(options.capacity, ops.shape(inputs.ids)[0])
+            noise = self.noise(options.capacity, batch_size)
 
         def choose(logits, step):
             row = None if noise is None else ops.take(noise, step, axis=0)
             return self.choose(logits, row, options.renormalize)
 
-        return decode_tokens(model, inputs, choose, options)
+        return choose
 
     def with_processors(self, options):
         """Return the `DecodingOptions` with the strategy's own processors."""
@@ -158,6 +163,12 @@ class DecodingOptions(NamedTuple):
         """Number of tokens of each row that arrays and caches can hold."""
         return self.max_length if self.bound is None else self.bound
 
+    def with_fill_of(self, model):
+        """Return the options with the id that a model's rows have after their ends."""
+        pad_id = getattr(model, "pad_id", 0)
+        fill_id = ops.maximum(self.eos_ids[-1], 0) if pad_id is None else pad_id
+        return self._replace(fill_id=fill_id)
+
     def is_end(self, tokens):
         """Return True where a token ends its sequence."""
         ends = [ops.equal(tokens, eos_id) for eos_id in self.eos_ids]
@@ -176,11 +187,9 @@ class DecodingOptions(NamedTuple):
 
 def decode(model, ids, strategy, options, lengths=None):
     """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
-    pad_id = getattr(model, "pad_id", 0)
-    fill_id = ops.maximum(options.eos_ids[-1], 0) if pad_id is None else pad_id
     with loop_invariants(weights_of(model, strategy)):
-        inputs = read_inputs(ids, lengths, pad_id)
-        return strategy.decode(model, inputs, options._replace(fill_id=fill_id))
+        inputs = read_inputs(ids, lengths, getattr(model, "pad_id", 0))
+        return strategy.decode(model, inputs, options.with_fill_of(model))
 
 
 def weights_of(model, strategy):

@@ -5,9 +5,17 @@ import warnings
 import numpy as np
 from keras import ops
 
-from keras_attn.generation.decoding import check_model, end_tokens, generate, get_strategy
+from keras_attn.generation.decoding import (
+    check_model,
+    end_tokens,
+    generate,
+    get_strategy,
+    read_request,
+)
+from keras_attn.generation.streaming import check_streams, token_steps
 from keras_attn.memory import StatefulSegments
 from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.text.tokenizers.incremental_decoder import IncrementalDecoder
 from keras_attn.text.tokenizers.tokenizer import Tokenizer, check_strings
 
 
@@ -41,7 +49,7 @@ def complete(
         strategy: as for `generate`.
         max_length: int. Most tokens to generate, the end token included.
         bos_id: int. The token before the first target token of an encoder-decoder, by default the
-            model's `start_id`, or that of the tokenizer.
+            model's `start_id`, that of the tokenizer, or 2.
         eos_id: int, or a list of several. The token that ends a text, by default that of the
             tokenizer; -1 for never. It is no part of the text.
         jit_compile: bool. As for `generate`.
@@ -71,6 +79,69 @@ def complete(
         return request.answer([])
     ids, _ = generate(*request.arguments, **request.options, jit_compile=jit_compile)
     return request.answer(map(request.text_of, request.rows, ops.convert_to_numpy(ids).tolist()))
+
+
+def stream(model, tokenizer, texts, strategy="greedy", max_length=64, *, bos_id=None, eos_id=None):
+    """Yield what `complete` returns piece by piece, as the model generates it.
+
+        pieces_t = text(y_1 .. y_t) without text(y_1 .. y_{t-1})
+
+    The pieces of a text, joined, are that of `complete`. A character of several tokens comes with
+    the last of them. Two functions are compiled for each model and kind of strategy: one that reads
+    the texts, one for a step. Closing the iterator frees the caches. Time O(max_length) steps of
+    the model, each a call from Python; the text of a token takes O(1).
+
+    Use it for showing a text while it is written.
+
+    Args:
+        model, tokenizer, texts, max_length, bos_id, eos_id: as for `complete`.
+        strategy: `"greedy"`, `"sample"`, or an object: a `Greedy` or a `Sample`, alone or in
+            wrappers such as `NoRepeat`. A beam search has no token before the last one.
+
+    Returns:
+        An iterator of lists of strings, the next piece of each text, which may be "". It ends after
+        the last piece of all texts. If `texts` is one string, an iterator of strings.
+
+    Raises:
+        ValueError: as `complete`, or if the strategy does not choose one token after the other.
+
+    Example:
+        >>> import keras_attn
+        >>> tokenizer = keras_attn.text.Characters("abc ")
+        >>> model = keras_attn.models.gpt(tokenizer.vocabulary_size, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> for piece in keras_attn.generation.stream(model, tokenizer, "a cab", max_length=4):
+        ...     assert isinstance(piece, str)
+
+    Differs from the paper: see the strategies.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+    request = TextRequest(model, tokenizer, texts, strategy, max_length, bos_id, eos_id)
+    check_streams(request.arguments[2])
+    if not any(request.rows):
+        return iter(())
+    # Not in the generator: what does not fit is refused before the first piece is asked for.
+    return _pieces(request, token_steps(*read_request(*request.arguments, **request.options)))
+
+
+def _pieces(request, steps):
+    """Yield the next piece of each text, for the tokens of each step."""
+    decoders = [request.decoder(row) if row else None for row in request.rows]
+    for tokens, has_ended, is_last in steps:
+        pieces = [""] * len(decoders)
+        for row, decoder in enumerate(decoders):
+            if decoder is None:  # there is no more text
+                continue
+            ends = has_ended[row] or int(tokens[row]) in request.ends
+            if not ends:
+                pieces[row] = decoder.add(int(tokens[row]))
+            if ends or is_last:
+                pieces[row] += decoder.finish()
+                decoders[row] = None
+        yield request.answer(pieces)
+        if not any(decoders):
+            return
 
 
 class TextRequest:
@@ -103,9 +174,9 @@ class TextRequest:
         for padded, row in zip(ids, self.rows, strict=True):
             padded[: len(row)] = row
         self.arguments = model, ids, strategy, max_length
-        self.options = {"lengths": np.array(lengths, "int32"), "eos_id": eos_ids}
-        if not model.reads_prompt:
-            self.options["bos_id"] = start_of(model, tokenizer) if bos_id is None else bos_id
+        bos_id = start_of(model, tokenizer) if bos_id is None else bos_id
+        lengths = np.array(lengths, "int32")
+        self.options = {"lengths": lengths, "bos_id": bos_id, "eos_id": eos_ids}
 
     def _read_rows(self, model, texts, max_length):
         """Return the ids of texts, as many as the model can read."""
@@ -138,6 +209,10 @@ class TextRequest:
             return self.decode(ids[:end])
         # Prompt and new ids are decoded together: alone, the first new piece would lose its space.
         return self.decode(row + ids[:end])[len(self.decode(row)) :]
+
+    def decoder(self, row):
+        """Return the `IncrementalDecoder` of what is generated after the row of a text."""
+        return IncrementalDecoder(self.decode, row if self._continues else ())
 
     def decode(self, ids):
         """Return the text of ids, none of which ends it."""

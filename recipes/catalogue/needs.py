@@ -99,7 +99,7 @@ NEEDS = (
         "models.vit patterns.Dense scores.Disentangled",
     ),
     ("generate text", "models.gpt models.llama models.transformer_xl models.reformer"),
-    ("continue or translate texts in Python", "generation.complete"),
+    ("continue or translate texts in Python", "generation.complete generation.stream"),
     (
         "choose the tokens that are generated",
         "generation.generate generation.Greedy generation.Sample generation.Beam",

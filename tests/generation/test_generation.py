@@ -178,7 +178,8 @@ def test_the_most_recently_used_functions_of_a_model_are_kept(monkeypatch):
 
     def compiled(length):
         options = DecodingOptions(length, BOS, (EOS,), False)
-        return compilation._function(model, Greedy(), options, False, [PROMPTS])
+        functions = compilation.Compiled(model, Greedy(), options, (PROMPTS,), False)
+        return functions._function(compilation._decode, functions.rows, None)
 
     first, second = compiled(1), compiled(2)
     assert compiled(1) is first and compiled(2) is second and compiled(1) is first

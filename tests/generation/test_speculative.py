@@ -184,7 +184,9 @@ def test_a_changed_draft_is_compiled_again():
 
     def compiled():
         options = DecodingOptions(3, 2, (EOS,), False)
-        return compilation._function(model, Speculative(draft, 2), options, False, [PROMPTS])
+        strategy = Speculative(draft, 2)
+        functions = compilation.Compiled(model, strategy, options, (PROMPTS,), False)
+        return functions._function(compilation._decode, functions.rows, None)
 
     before = compiled()
     assert compiled() is before

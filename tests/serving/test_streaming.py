@@ -262,13 +262,16 @@ def test_a_model_with_a_cache_of_all_keys_streams_text_up_to_its_positions(gpt_s
 
 @pytest.mark.slow
 def test_an_export_that_streams_answers_whole_texts_with_the_same_text(gpt_servable):
-    servable, _, tokenizer = gpt_servable
+    servable, model, tokenizer = gpt_servable
     of_stream = {"initial_state", "step", "end_tokens", "max_positions", "tokenize", "detokenize"}
     assert of_stream | {"serving_default", "ids", "score"} <= {*servable.signatures}
     outputs = predict(servable, "", {"text": np.array([b"and", b"the 5"], object)})
     for prompt, expected in zip(["and", "the 5"], outputs["continuation"], strict=True):
         *events, _ = stream(servable, text=prompt, max_tokens=9)
-        assert "".join(event["text"] for event in events) == expected.decode()
+        pieces = [event["text"] for event in events]
+        assert "".join(pieces) == expected.decode()
+        how = {"max_length": 9, "eos_id": [7, tokenizer.eos_id]}
+        assert pieces == list(generation.stream(model, tokenizer, prompt, **how))
 
 
 @pytest.mark.slow

@@ -186,6 +186,7 @@ class TokenStream(ModelFunctions):
 
     @classmethod
     def from_options(cls, model, options):
+        options.check_no_text("A stream of ids")
         length = options.max_source_length + options.max_length
         return cls(model, options.eos_id, max_length=_stream_length(model, length))
 
