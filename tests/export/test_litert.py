@@ -22,6 +22,7 @@ MODELS = {
     "gpt": lambda: models.gpt(V, **SIZES, max_length=64),
     "transformer": lambda: models.transformer(V, **SIZES),
     "bert": lambda: models.bert(V, **SIZES, max_length=16),
+    "mistral": lambda: models.mistral(V, **SIZES, window=5),
     "transformer_xl": lambda: models.transformer_xl(V, **SIZES, memory_length=6),
     "compressive_transformer": lambda: models.compressive_transformer(
         V, **SIZES, memory_length=2, rate=2
@@ -220,7 +221,7 @@ def test_operations_that_litert_lacks_are_named(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt", "transformer"])
+@pytest.mark.parametrize("name", ["gpt", "transformer", "mistral"])
 def test_steps_give_the_tokens_of_the_loop_and_of_generate(name, made, written):
     model, file = made(name), opened(written(name, eos_id=-1))
     assert set(file) == {"logits", "start", "step", "generate"}
@@ -337,6 +338,28 @@ def test_classifiers_give_probabilities_and_classes(made, written, tmp_path):
         ids = np.where(np.arange(5) < LENGTHS[:, None], IDS, 0)
         expected = keras.ops.convert_to_numpy(model({"token_ids": ids}))
         np.testing.assert_allclose(values.ravel(), expected.ravel(), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_model_of_ones_own_reads_ids(tmp_path):
+    ids = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(V, 8, mask_zero=True)(ids)
+    x = layers.TransformerBlock(
+        layers.MultiHeadAttention(2, 4, pattern="dense"), layers.FeedForward(13)
+    )(x)
+    x = keras.layers.GlobalAveragePooling1D()(x)
+    model = keras.Model(ids, keras.layers.Dense(3)(x))
+    oracles.scramble(model)
+    path = export.litert(model, tmp_path / "own.tflite", kind="classify")
+    outputs = opened(path)["classify"](token_ids=IDS, lengths=LENGTHS)
+    logits = model.predict(np.where(np.arange(5) < LENGTHS[:, None], IDS, 0), verbose=0)
+    np.testing.assert_array_equal(outputs["class"], logits.argmax(axis=1))
+    expected = keras.ops.softmax(logits)
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    with pytest.raises(ValueError, match="`kind` must be one of .*Received: kind='tag'"):
+        export.litert(model, tmp_path / "own.tflite", kind="tag")
+    with pytest.raises(ValueError, match="`strategy` must be None"):
+        export.litert(model, tmp_path / "own.tflite", strategy="greedy")
 
 
 @pytest.mark.slow

@@ -37,6 +37,9 @@ def litert(
     quantize=None,
     eos_id=None,
     bos_id=None,
+    kind=None,
+    inputs=None,
+    from_logits=None,
 ):
     """Write `path`, a LiteRT file with signatures from ids to ids, for phones and small machines.
 
@@ -60,7 +63,8 @@ def litert(
 
     Other models have the signatures of their SavedModel that read no text: "encode" and "logits" of
     a masked language model, "classify", "regress" or "embed" of a classifier, "initial_memory" and
-    "step" of a model with a memory.
+    "step" of a model with a memory. A Keras model of your own that reads ids has one signature:
+    "classify", "regress", "embed" or "tag", or "predict" with several outputs.
 
     Batch and lengths are dynamic, and all operations are LiteRT's own, so no Flex delegate is
     needed. LiteRT has no assertions: of ids outside the vocabulary the nearest ones are read.
@@ -73,17 +77,19 @@ def litert(
     examples, in a zip archive after the model: `inspect` returns and prints them.
 
     Args:
-        model: a model as `saved_model` takes it without a tokenizer, that computes in float32.
+        model: a model as `saved_model` takes it, that computes in float32.
         path: the file; an existing one is replaced.
         signatures: list of names; by default all of them. Each beyond the first adds some kB: the
             weights are shared, but joined matrices are kept once for each.
         strategy: name or object of the decoding strategy of "generate", by default "greedy".
         max_length: int. Most tokens that "generate" writes.
-        max_source_length: int. Most tokens that "generate" reads, as in `saved_model`.
+        max_source_length: int. Most tokens that "generate" or a model of your own reads.
         quantize: None for float32. "float16" stores the weights in half the bytes, and computes in
             float32; "int8" stores large matrices in a quarter, and multiplies them in 8 bits.
         eos_id: int, or a list of several. The token that ends a sequence, by default 3.
-        bos_id: int. The token before the first target token of an encoder-decoder, by default 2.
+        bos_id: int. The token before the first target token of an encoder-decoder, by default that
+            of the model, or 2.
+        kind, inputs, from_logits: of a model of your own, as `TextModel` takes them.
 
     Returns:
         `path`, a string.
@@ -121,19 +127,22 @@ def litert(
         max_source_length=max_source_length,
         eos_id=eos_id,
         bos_id=bos_id,
+        kind=kind,
+        inputs=inputs,
+        from_logits=from_logits,
     )
-    functions, resources = signatures_of(model, options)
-    names = _checked_names(signatures, functions)
-    examples = Examples(functions, model, length_beyond_windows(model))
+    made = signatures_of(model, options)
+    names = _checked_names(signatures, made.functions)
+    examples = Examples(made, length_beyond_windows(model))
     path = os.path.abspath(os.fspath(path))
     facts = {"precision": quantize or "float32"}
     if "generate" in names:
         chosen = get_strategy(options.decoding[0])
         facts["decoding"] = dataclasses.asdict(Decoding.of(chosen, max_length))
     with atomic_file(path) as file, tempfile.TemporaryDirectory() as folder:
-        traced = {name: functions[name].get_concrete_function() for name in names}
+        traced = {name: made.functions[name].get_concrete_function() for name in names}
         without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(resources, folder, traced, without_gradients)
+        tf.saved_model.save(made.resources, folder, traced, without_gradients)
         _convert(folder, file, names)
         check_outputs(open_file(file), examples, names)
         if quantize is not None:

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from keras_attn.export._litert.files import run_signature
 from keras_attn.export.golden_outputs import outputs_match
-from keras_attn.models.model import num_tokens
 
 # Relative to the greatest magnitude of an output.
 TOLERANCE = 1e-5
@@ -25,15 +24,13 @@ class Examples:
     first step. So each is compared alone, and errors do not add up.
 
     Args:
-        signatures: dict of `tf.function`s, in that order.
-        model: the model.
+        signatures: `Signatures`.
         long: int. The longer length; the shorter one is three.
     """
 
-    def __init__(self, signatures, model, long):
-        self._functions, self._tokens = signatures, max(1, num_tokens(model))
-        limits = [getattr(model, f"max_{name}length", None) for name in ("", "source_")]
-        limit = min((n - _SLOTS for n in limits if n is not None), default=long)
+    def __init__(self, signatures, long):
+        self._functions, self._num_tokens = signatures.functions, signatures.num_tokens
+        limit = long if signatures.max_length is None else signatures.max_length - _SLOTS
         self.shapes = [(1, max(1, min(3, limit))), (3, max(1, min(long, limit)))]
 
     def run(self, shape, seed=0):
@@ -71,7 +68,7 @@ class Examples:
         if spec.shape.rank == 1:
             return (length - 2 * np.arange(batch) % length).astype("int32")
         if spec.shape.rank == 2:
-            return random.integers(1, self._tokens, sizes, "int32", endpoint=True)
+            return random.integers(1, self._num_tokens, sizes, "int32", endpoint=True)
         return random.integers(0, 2, sizes, "int32")  # values of an image
 
 

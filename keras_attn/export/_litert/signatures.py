@@ -1,31 +1,56 @@
 """Signatures of a LiteRT file: those of a SavedModel that read no text, and steps with a cache."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
-from keras_attn.export._saved_model.writing import _functions_of
+from keras_attn.backend.loops import without_tile_loops
+from keras_attn.export._saved_model.writing import functions_of
 from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.compiled_decoding import noise_specs
-from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
+from keras_attn.export.signatures.text_model import TextModel
 from keras_attn.generation.decoding import get_strategy
+from keras_attn.models.model import num_tokens
 
 # What a server asks for, and what counts steps; a file of LiteRT has one client.
 _OTHERS = ("serving_default", "end_tokens", "halting")
 
 
-def signatures_of(model, options):
-    """Return the signatures of a model, a dict of `tf.function`s, and a module of their weights.
+class Signatures(NamedTuple):
+    """Signatures of a model, and what their examples need.
 
-    They come in an order in which the outputs of one, such as a cache, can be the inputs of the
-    next one.
+    The outputs of a function, such as a cache, can be inputs of those after it.
     """
-    functions = _functions_of(model, options)
-    signatures = {name: f for name, f in functions.signatures.items() if name not in _OTHERS}
+
+    functions: dict  # of `tf.function`s by name
+    resources: object  # a module of their weights
+    num_tokens: int  # of ids, from 1 on, that the model certainly has
+    max_length: int | None  # most positions of a row; None for no limit
+
+
+def signatures_of(model, options):
+    """Return the `Signatures` of a model for the `ExportOptions`."""
+    is_own = TextModel.fits(model, options)
+    functions = _own_functions(model, options) if is_own else functions_of(model, options)
+    named = {name: f for name, f in functions.signatures.items() if name not in _OTHERS}
     if functions.decodes:
         strategy, max_length, *_ = options.decoding
         noise = noise_specs(get_strategy(strategy), max_length)
-        signatures = dict(CachedSteps(model, options.bos_id).signatures)
         specs = [*functions.ids.input_signature, *noise]
-        signatures["generate"] = tf.function(functions.generate, specs, autograph=False)
-    elif isinstance(functions, (ImageGenerator, ImageEnlarger)):
-        signatures["generate"] = functions.generate_by_noise
-    return signatures, functions.make_resources()
+        named = dict(CachedSteps(model, options.bos_id).signatures)
+        named["generate"] = tf.function(functions.decode_inline, specs, autograph=False)
+    elif getattr(functions, "generate_by_noise", None) is not None:
+        named["generate"] = functions.generate_by_noise
+    with without_tile_loops():  # LiteRT has no lists of tensors of unknown shapes
+        for function in named.values():
+            function.get_concrete_function()  # kept by the function
+    names = ("max_length", "max_source_length")
+    limits = [getattr(each, name, None) for each in (model, functions) for name in names]
+    limit = min((n for n in limits if n is not None), default=None)
+    return Signatures(named, functions.make_resources(), max(1, num_tokens(model)), limit)
+
+
+def _own_functions(model, options):
+    options.check_no_strategy()
+    own = {name: getattr(options, name) for name in ("kind", "inputs", "from_logits")}
+    return TextModel(model, max_length=options.max_source_length, **own)

@@ -226,11 +226,11 @@ def saved_model(
             inputs=inputs,
             from_logits=from_logits,
         )
-        functions = _functions_of(model, options)
+        functions = functions_of(model, options)
         decodes, requests = functions.decodes, []
         if buckets is not None:
             check_decodes(functions)
-            compiled = _functions_of(model, dataclasses.replace(options, buckets=buckets))
+            compiled = functions_of(model, dataclasses.replace(options, buckets=buckets))
             functions = CompiledDecoding(functions, compiled)
             functions.try_compiler(model)
             requests = functions.requests(model)
@@ -276,7 +276,7 @@ SIGNATURES = (
 )
 
 
-def _functions_of(model, options):
+def functions_of(model, options):
     """Return the `ModelFunctions` that fit a model and the `ExportOptions`."""
     kind = next((kind for kind in SIGNATURES if kind.fits(model, options)), None)
     for name in () if kind is TextModel else ("kind", "inputs", "from_logits"):

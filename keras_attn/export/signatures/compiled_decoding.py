@@ -90,21 +90,15 @@ class Buckets:
         return decode
 
 
-def decoding_function(model, strategy, buckets=None, *, max_length, eos_id, bos_id=2):
+def decoding_function(model, strategy, buckets=None, **options):
     """Return the function of ids (B, S) and lengths (B,) that gives `generate`'s ids and scores.
 
-    With `Buckets` their shapes are compiled. Without, it also takes the strategy's `noise`.
+    With `Buckets` their shapes are compiled.
     """
 
-    def plain(ids, lengths, noise=None, **how):
-        # An empty row is read as one token; the caller makes its outputs blank.
-        lengths = tf.clip_by_value(lengths, 1, tf.shape(ids)[1])
-        if noise is not None:
-            strategy.check_length(max_length)
-            options = DecodingOptions(max_length, bos_id, eos_id, grows=True, noise=noise)
-            return decode(model, ids, strategy, options, lengths)
-        options = {"bos_id": bos_id, "eos_id": eos_id, "lengths": lengths, **how}
-        return generate(model, ids, strategy, max_length, **options)
+    def plain(ids, lengths, **how):
+        lengths = _read_lengths(ids, lengths)
+        return generate(model, ids, strategy, lengths=lengths, **options, **how)
 
     def compiled(ids, lengths):
         return plain(ids, lengths, jit_compile=True)
@@ -112,6 +106,26 @@ def decoding_function(model, strategy, buckets=None, *, max_length, eos_id, bos_
     if buckets is None:
         return plain
     return buckets.dispatch(compiled, plain, getattr(model, "pad_id", 0) or 0)
+
+
+def inline_decoding(model, strategy, max_length, eos_id, bos_id=2):
+    """Return the function of ids (B, S), lengths (B,) and the strategy's noise, if it draws any.
+
+    Its loop becomes part of the graph that it is called in, and is built anew for each: another
+    program's converter may need another graph than `generate` has compiled.
+    """
+
+    def decode_inline(ids, lengths, noise=None):
+        strategy.check_length(max_length)
+        options = DecodingOptions(max_length, bos_id, eos_id, grows=True, noise=noise)
+        return decode(model, ids, strategy, options, _read_lengths(ids, lengths))
+
+    return decode_inline
+
+
+def _read_lengths(ids, lengths):
+    """Return lengths in [1, S]: an empty row is read as one token; the caller makes it blank."""
+    return tf.clip_by_value(lengths, 1, tf.shape(ids)[1])
 
 
 def noise_specs(strategy, max_length):

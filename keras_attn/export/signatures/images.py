@@ -41,6 +41,8 @@ class ImageGenerator(ModelFunctions):
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3 and 5.
     """
 
+    generate_by_noise = None  # of a strategy that draws nothing
+
     @classmethod
     def fits(cls, model, options):
         return _makes_images(model, options) and model.reads_prompt
@@ -80,7 +82,8 @@ class ImageGenerator(ModelFunctions):
         images = [tf.TensorSpec([None, *tokens.image_shape], tf.int32, "images")]
         self.generate = tf.function(generate, scalars, autograph=False)
         noise = noise_specs(strategy, tokens.length)
-        self.generate_by_noise = tf.function(generate_by_noise, noise, autograph=False)
+        if noise:
+            self.generate_by_noise = tf.function(generate_by_noise, noise, autograph=False)
         self.score = tf.function(score, images, autograph=False)
 
     @property
@@ -108,6 +111,8 @@ class ImageEnlarger(ModelFunctions):
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 5.3.
     """
+
+    generate_by_noise = None  # of a strategy that draws nothing
 
     @classmethod
     def fits(cls, model, options):
@@ -138,8 +143,10 @@ class ImageEnlarger(ModelFunctions):
         images = tf.TensorSpec([None, *shape], tf.int32, "images")
         seed = tf.TensorSpec([], tf.int32, "seed")
         self.generate = tf.function(generate, [images, seed], autograph=False)
-        by_noise = [images, *noise_specs(strategy, tokens.length)]
-        self.generate_by_noise = tf.function(generate_by_noise, by_noise, autograph=False)
+        noise = noise_specs(strategy, tokens.length)
+        if noise:
+            by_noise = tf.function(generate_by_noise, [images, *noise], autograph=False)
+            self.generate_by_noise = by_noise
 
     @property
     def signatures(self):
