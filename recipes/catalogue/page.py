@@ -46,8 +46,11 @@ CACHED = {
 }
 PARTS = {
     "greedy": "the whole decoding loop",
+    "generate": "the whole decoding loop",
     "step": "a step",
     "encoder": "the encoder",
+    "logits": "the logits",
+    "classify": "the classes",
 }
 
 
@@ -128,6 +131,8 @@ def _exports(support):
         kinds.append("SavedModel" + " (by `keras.Model.export`)" * by_keras)
     if support["onnx"]:
         kinds.append(f"ONNX ({PARTS[support['onnx']]})")
+    if support.get("litert"):
+        kinds.append(f"LiteRT ({PARTS[support['litert']]})")
     if support["ctranslate2"]:
         kinds.append("CTranslate2")
     return ", ".join(kinds) or "none"

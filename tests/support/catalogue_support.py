@@ -38,7 +38,7 @@ from keras_attn import memory
 
 FILE = Path(__file__).resolve().parents[2] / "recipes/catalogue/support.json"
 DIGESTS = Path(__file__).resolve().parents[1] / "recipes/catalogue/measured.json"
-LIBRARIES = "keras", "tensorflow", "tf2onnx", "onnxruntime"
+LIBRARIES = "keras", "tensorflow", "tf2onnx", "onnxruntime", "ai-edge-litert"
 NAMES = [*BLOCKS, *MODELS, *LOSSES]
 FIRST = LENGTH - 2
 
@@ -218,6 +218,21 @@ def onnx(model):
     return None
 
 
+def litert(model):
+    """Return the first signature that converts, the whole loop before a step; None for none."""
+    from keras_attn import export
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("generate", "step", "logits", "classify"):
+            try:
+                lengths = {"max_length": 3, "max_source_length": 3}
+                export.litert(model, f"{folder}/x.tflite", [name], **lengths)
+            except ValueError:
+                continue
+            return name
+    return None
+
+
 def ctranslate2(model):
     from keras_attn import export
 
@@ -270,6 +285,7 @@ def support_of(name):
         other = scrambled(masked_model(block()))
         support["causal_with"] = {argument: causality(other)}
     exports = {"saved_model": saved_model(model), "onnx": onnx(model)}
+    exports["litert"] = litert(model)
     return {**support, **exports, "ctranslate2": ctranslate2(model)}
 
 

@@ -7,6 +7,7 @@ import tempfile
 
 import tensorflow as tf
 
+from keras_attn.backend.loops import without_tile_loops
 from keras_attn.export._litert.examples import (
     Examples,
     check_outputs,
@@ -133,6 +134,9 @@ def litert(
     )
     made = signatures_of(model, options)
     names = _checked_names(signatures, made.functions)
+    made = made.only(names)
+    with without_tile_loops():  # LiteRT has no lists of tensors of unknown shapes
+        traced = {name: f.get_concrete_function() for name, f in made.functions.items()}
     examples = Examples(made, length_beyond_windows(model))
     path = os.path.abspath(os.fspath(path))
     facts = {"precision": quantize or "float32"}
@@ -140,7 +144,7 @@ def litert(
         chosen = get_strategy(options.decoding[0])
         facts["decoding"] = dataclasses.asdict(Decoding.of(chosen, max_length))
     with atomic_file(path) as file, tempfile.TemporaryDirectory() as folder:
-        traced = {name: made.functions[name].get_concrete_function() for name in names}
+        traced = {name: traced[name] for name in names}
         without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(made.resources, folder, traced, without_gradients)
         _convert(folder, file, names)

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_attn.backend.loops import without_tile_loops
 from keras_attn.export._saved_model.writing import functions_of
 from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.compiled_decoding import noise_specs
@@ -14,6 +13,8 @@ from keras_attn.models.model import num_tokens
 
 # What a server asks for, and what counts steps; a file of LiteRT has one client.
 _OTHERS = ("serving_default", "end_tokens", "halting")
+# Signatures that give the state of the first "step".
+_BEFORE_STEPS = ("start", "initial_memory")
 
 
 class Signatures(NamedTuple):
@@ -26,6 +27,12 @@ class Signatures(NamedTuple):
     resources: object  # a module of their weights
     num_tokens: int  # of ids, from 1 on, that the model certainly has
     max_length: int | None  # most positions of a row; None for no limit
+
+    def only(self, names):
+        """Return the signatures with those functions that examples of `names` run."""
+        needed = {*names, *(_BEFORE_STEPS if "step" in names else ())}
+        functions = {name: f for name, f in self.functions.items() if name in needed}
+        return self._replace(functions=functions)
 
 
 def signatures_of(model, options):
@@ -41,9 +48,6 @@ def signatures_of(model, options):
         named["generate"] = tf.function(functions.decode_inline, specs, autograph=False)
     elif getattr(functions, "generate_by_noise", None) is not None:
         named["generate"] = functions.generate_by_noise
-    with without_tile_loops():  # LiteRT has no lists of tensors of unknown shapes
-        for function in named.values():
-            function.get_concrete_function()  # kept by the function
     names = ("max_length", "max_source_length")
     limits = [getattr(each, name, None) for each in (model, functions) for name in names]
     limit = min((n for n in limits if n is not None), default=None)
