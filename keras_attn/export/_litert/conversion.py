@@ -80,8 +80,8 @@ def litert(
     Args:
         model: a model as `saved_model` takes it, that computes in float32.
         path: the file; an existing one is replaced.
-        signatures: list of names; by default all of them. Each beyond the first adds some kB: the
-            weights are shared, but joined matrices are kept once for each.
+        signatures: list of names; by default all of them. They share weights, but for matrices that
+            the converter multiplies with others, such as the scale of a norm.
         strategy: name or object of the decoding strategy of "generate", by default "greedy".
         max_length: int. Most tokens that "generate" writes.
         max_source_length: int. Most tokens that "generate" or a model of your own reads.
