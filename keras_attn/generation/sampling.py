@@ -129,6 +129,7 @@ class Sample(TokenStrategy):
 
     @property
     def repetition_penalty(self):
+        """The factor r, a float; 1 for no penalty."""
         return 1.0 if self.penalty is None else self.penalty
 
     @repetition_penalty.setter

@@ -21,7 +21,7 @@ from keras_attn.export.decoding_record import Decoding, read_decoding
 from keras_attn.export.inspection import format_report
 from keras_attn.export.servable_ops import FIRST_VERSION
 from keras_attn.export.versions import new_version
-from keras_attn.generation import decoding
+from keras_attn.generation import compilation
 
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill", "the dog sat"]
 TEXTS = ["the cat ran", "", "   ", "a", "zebra \U0001f600 好", "the dog sat " * 9]
@@ -78,7 +78,7 @@ def written(command):
     tokenizer, encode = text.SentencePiece, text.SentencePiece.encode
     with (
         contextlib.redirect_stdout(io.StringIO()) as printed,
-        mock.patch.object(decoding, "decode", wraps=decoding.decode) as decoded,
+        mock.patch.object(compilation, "decode", wraps=compilation.decode) as decoded,
         mock.patch.object(tokenizer, "encode", autospec=True, side_effect=encode) as encoded,
     ):
         assert main(command) == 0
@@ -274,7 +274,7 @@ def test_another_backend_is_refused(model, tmp_path, monkeypatch):
 def test_a_version_that_exists_is_refused_before_anything_is_traced(model, tmp_path, compile):
     (tmp_path / "3").mkdir()
     with (
-        mock.patch.object(decoding, "decode", side_effect=AssertionError),
+        mock.patch.object(compilation, "decode", side_effect=AssertionError),
         pytest.raises(ValueError, match="not overwritten"),
     ):
         export.saved_model(model, tmp_path, max_length=2, version=3, compile=compile)
