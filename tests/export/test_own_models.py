@@ -496,7 +496,10 @@ def test_models_without_one_output_for_the_same_ids_are_refused():
         def call(self, ids):
             return self.head(ops.reshape(self.embedding(ids), (-1, 5 * 2)))
 
-    for class_, message in ((Trains, "`training` of `call` be None"), (Flattens, "read 5 ids in")):
+    for class_, message in (
+        (Trains, "`training` of `call` be None"),
+        (Flattens, r"ids of shape \(1, 5\)"),
+    ):
         model = class_()
         model(np.array([[1, 2]]))
         refuses(model, message)
@@ -528,7 +531,9 @@ def test_a_length_that_the_model_cannot_read_is_refused():
             x = self.positions(ops.arange(ops.shape(inputs["token_ids"])[1]))
             return self.head(mean(self.tokens(inputs["token_ids"]) + x, inputs["padding_mask"]))
 
-    message = "`max_source_length` must be a number of tokens that the model can read.*={}: "
+    message = (
+        r"`model` must read ids of shape \(\d, {0}\).*Received: max_source_length={0}, token_ids as"
+    )
     for count, too_long in ((6, 9), (9, 10)):
         model = Positions(count)
         model({"token_ids": np.array([[1, 2]]), "padding_mask": np.array([[True, True]])})

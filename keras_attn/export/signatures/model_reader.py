@@ -166,52 +166,50 @@ class ModelReader:
         return {name: x[:, :width] if x.shape.rank == 3 else x for name, x in outputs.items()}
 
     @contextlib.contextmanager
-    def as_error_of_length(self):
-        """Turn an error of the model into one that names the number of ids in a row."""
+    def explaining(self, rows, length):
+        """Turn an error of a call with ids (rows, length) into one that names the arguments."""
         try:
             yield
-        except (ValueError, tf.errors.OpError) as error:
+        except (TypeError, KeyError, ValueError, tf.errors.OpError) as error:
+            names = ", ".join(f"{role} as {x}" for role, x in self.roles.items())
             raise ValueError(
-                "`max_source_length` must be a number of tokens that the model can read. "
-                f"Received: max_source_length={self.max_length}: {_cause(error)}"
+                f"`model` must read ids of shape ({rows}, {length}): `inputs` names its inputs, "
+                "and `max_source_length` is the most ids in a row. "
+                f"Received: max_source_length={self.max_length}, {names}, and {_cause(error)}"
             ) from error
 
     def _embeddings(self):
         """Return the layers that embed the ids, of which other layers read none."""
         # Unlike positions, segments and masks, for which they are 0, 1, 2 ..., zeros and ones.
-        ids = np.array([[1, 0, 1, 1, 0][: self.fixed_length]], "int32")
+        ids = np.array([[1, 0, 1, 1, 0][: self.max_length]], "int32")
         read = []
         with contextlib.ExitStack() as stack:
             for layer in flatten_layers(self._model):
                 if num_ids(layer) is not None:
                     stack.enter_context(_watched(layer, read))
-            try:
-                self.predict(tf.constant(ids), tf.constant([ids.shape[1]]))
-            except (TypeError, KeyError, ValueError, tf.errors.OpError) as error:
-                names = ", ".join(f"{role} as {x}" for role, x in self.roles.items())
-                raise ValueError(
-                    f"`model` must read {ids.shape[1]} ids in a row, with inputs that `inputs` may "
-                    "name, as {'token_ids': 'words'}. "
-                    f"Received: {names}, and {_cause(error)}"
-                ) from error
+            self._arrays(ids)
         shown = [(layer, array[:, : ids.shape[1]]) for layer, array in read if array.ndim == 2]
         return [layer for layer, array in shown if np.array_equal(array, ids)]
 
+    def _arrays(self, ids, num_padding=0):
+        """Return the outputs of rows of ids, with more columns of padding, as arrays by name."""
+        rows, length = ids.shape
+        padded = np.pad(ids, [(0, 0), (0, num_padding)], constant_values=self.pad_id)
+        with self.explaining(*padded.shape):
+            outputs = self.predict(tf.constant(padded), tf.constant([length] * rows))
+        # Of tags those of padding are none.
+        return {
+            name: x.numpy()[:, :length] if x.shape.rank == 3 else x.numpy()
+            for name, x in outputs.items()
+        }
+
     def _examples(self):
-        """Return outputs of a few rows; raise a `ValueError` if padding changes them."""
-        count = self.vocabulary_size or 2
-        known = [i for i in range(1, min(count, 1000)) if i != self.pad_id] or [0]
+        """Return outputs of two rows; raise a `ValueError` if padding changes them."""
+        known = [i for i in range(1, min(self.vocabulary_size or 2, 1000)) if i != self.pad_id]
         length = min(_NUM_IDS, self.max_length)
-        ids = np.random.default_rng(0).choice(known, (2, length)).astype("int32")
-        lengths = tf.constant([length, length])
-        first, alone = (self.predict(tf.constant(ids), lengths) for _ in range(2))
-        alone = {name: x.numpy() for name, x in alone.items()}
-        for name, x in alone.items():
-            if not np.array_equal(first[name], x, equal_nan=True):
-                raise ValueError(
-                    f"{name_of_output(name)} must be the same for the same ids: let `training` of "
-                    "`call` be None or False by default. Received: other numbers in a second call."
-                )
+        ids = np.random.default_rng(0).choice(known or [0], (2, length)).astype("int32")
+        outputs, again = self._arrays(ids), self._arrays(ids)
+        for name, x in outputs.items():
             if x.ndim not in (1, 2, 3) or len(x) != 2 or x.ndim == 3 and x.shape[1] != length:
                 shape = str(x.shape).replace("2", "batch", 1)
                 raise ValueError(
@@ -219,28 +217,32 @@ class ModelReader:
                     "(batch, length, classes): pool it, or leave it out by `keras.Model`. "
                     f"Received: shape={shape} for {length} ids in a row."
                 )
-        if self.fixed_length is not None:
-            return alone
-        columns = min(_NUM_PADDING, self.max_length - length)
-        padded = np.pad(ids, [(0, 0), (0, columns)], constant_values=self.pad_id)
-        with self.as_error_of_length():
-            outputs = self.predict(tf.constant(padded), lengths)
-        for name, x in outputs.items():
-            expected = alone[name]
-            output = x.numpy()[:, :length] if x.shape.rank == 3 else x.numpy()
-            difference = np.inf
-            if output.shape == expected.shape:
-                difference = np.abs(output - expected).max(initial=0.0)
-            if not difference <= TOLERANCE * np.abs(expected).max(initial=1e-6):
+            if _difference(x, again[name]) > 0:
                 raise ValueError(
-                    f"{name_of_output(name)} must not depend on padding, which shorter texts of a "
-                    "batch have: let each layer and the pooling read the mask of "
-                    "`Embedding(mask_zero=True)`, by `mask=` where a sum drops it, or an input "
-                    "`padding_mask`; or read a fixed length, `keras.Input((100,))`. "
-                    f"Received: a difference of {difference:.2g} by padding with "
-                    f"the id {self.pad_id}."
+                    f"{name_of_output(name)} must be the same for the same ids: let `training` of "
+                    "`call` be None or False by default. Received: other numbers in a second call."
                 )
-        return alone
+        if self.fixed_length is None:
+            padded = self._arrays(ids, min(_NUM_PADDING, self.max_length - length))
+            for name, x in outputs.items():
+                if (difference := _difference(x, padded[name])) > 0:
+                    raise ValueError(
+                        f"{name_of_output(name)} must not depend on padding, which shorter texts "
+                        "of a batch have: let each layer and the pooling read the mask of "
+                        "`Embedding(mask_zero=True)`, by `mask=` where a sum drops it, or an input "
+                        "`padding_mask`; or read a fixed length, `keras.Input((100,))`. Received: "
+                        f"a difference of {difference:.2g} by padding with the id {self.pad_id}."
+                    )
+        return outputs
+
+
+def _difference(expected, output):
+    """Return the greatest difference of two arrays; 0 if it is within the tolerance."""
+    if expected.shape != output.shape:
+        return np.inf
+    difference = np.nan_to_num(np.abs(output - expected).max(initial=0.0), nan=np.inf)
+    is_small = difference <= TOLERANCE * np.abs(expected).max(initial=1e-6)
+    return 0.0 if is_small else difference
 
 
 def _cause(error):

@@ -122,7 +122,7 @@ class TextModel(ModelFunctions):
             Head(model, name, example, **{key: values[name] for key, values in options.items()})
             for name, example in examples.items()
         ]
-        with reader.as_error_of_length():
+        with reader.explaining(1, self.max_length):
             self.ids(tf.ones((1, self.max_length), tf.int32), tf.constant([self.max_length]))
 
     @property
