@@ -18,19 +18,19 @@ _OPS_BY_VERSION = {
         Abs AddN AddV2 All Any ArgMax Assert AssignVariableOp BatchMatMulV2 BiasAdd BiasAddGrad
         Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastGradientArgs BroadcastTo Case Cast Ceil
         ConcatOffset ConcatV2 Const Cos Cumsum Einsum EnsureShape Equal Erfc Exp ExpandDims Expm1
-        Fill FloorDiv FloorMod GatherNd GatherV2 Greater GreaterEqual HashTableV2 Identity
-        IdentityN If InvertPermutation IsFinite IsNan LeftShift Less LessEqual Log Log1p LogSoftmax
-        LogicalAnd LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 MatMul Max Maximum
-        Mean MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad PadV2
+        Fill FloorDiv FloorMod GatherNd GatherV2 Greater GreaterEqual HashTableV2 Identity IdentityN
+        If InvertPermutation IsFinite IsNan LeftShift Less LessEqual Log Log1p LogSoftmax LogicalAnd
+        LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 MatMul Max Maximum Mean
+        MergeV2Checkpoints Min Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad PadV2
         PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
         RandomUniform Range ReadVariableOp RealDiv Reciprocal ReduceJoin Relu Reshape RestoreV2
-        RightShift Round Rsqrt RsqrtGrad SaveV2 Select SelectV2 Shape ShapeN ShardedFilename
-        Sigmoid SigmoidGrad Sin Size Slice Softmax Softplus Split SplitV Sqrt Square
-        SquaredDifference Squeeze StatefulPartitionedCall StatelessWhile StaticRegexFullMatch
-        StopGradient StridedSlice StridedSliceGrad StringJoin StringLength Sub Substr Sum Tanh
-        TanhGrad TensorListReserve TensorListSetItem TensorListStack TensorScatterSub Tile
-        TopKV2 Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unpack VarHandleOp Where While
-        ZerosLike
+        RightShift Round Rsqrt RsqrtGrad SaveV2 Select SelectV2 Shape ShapeN ShardedFilename Sigmoid
+        SigmoidGrad Sin Size Slice Softmax Softplus Split SplitV Sqrt Square SquaredDifference
+        Squeeze StatefulPartitionedCall StatelessWhile StaticRegexFullMatch StaticRegexReplace
+        StopGradient StridedSlice StridedSliceGrad StringJoin StringLength StringLower StringSplitV2
+        Sub Substr Sum Tanh TanhGrad TensorListFromTensor TensorListGetItem TensorListReserve
+        TensorListSetItem TensorListStack TensorScatterSub Tile TopKV2 Transpose UnicodeDecode
+        UnicodeEncode UnicodeTranscode Unpack VarHandleOp Where While ZerosLike
         SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp NormalizeUTF8
     """,
     (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",
