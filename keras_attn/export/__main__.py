@@ -161,7 +161,9 @@ def _parser():
         "export, and 2 if there is no readable export.",
     )
     command.set_defaults(run=inspect_export)
-    command.add_argument("path", help="a version's directory, or the one that holds the versions")
+    command.add_argument(
+        "path", help="a version's directory, the one of the versions, or a .tflite file"
+    )
 
     command = subparsers.add_parser(
         "measure",

@@ -33,7 +33,8 @@ def accept(p, q, proposed, numbers):
         for x in (p, q)
     )
     is_accepted = ops.cast(numbers[:, :count] * q_of < p_of, "int32")
-    accepted = ops.sum(ops.cumprod(is_accepted, axis=1), axis=1)
+    num_refused = ops.cumsum(1 - is_accepted, axis=1)  # LiteRT has no cumulative product
+    accepted = ops.sum(ops.cast(ops.equal(num_refused, 0), "int32"), axis=1)
     q = ops.pad(q, [[0, 0], [0, 1], [0, 0]])  # after all proposals: draw from p itself
     p, q = (gather_rows(x, ops.expand_dims(accepted, 1))[:, 0] for x in (p, q))
     rest = ops.maximum(p - q, 0.0)
