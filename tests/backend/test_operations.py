@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.backend.operations import gather_rows, multiply_transposed
+from keras_attn.backend.operations import gather_rows, multiply_transposed, switch
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
@@ -25,3 +25,10 @@ def test_products_with_rows_that_are_columns():
     expected = np.einsum("bnth,bnsh->bnts", x, y)
     for multiply in (multiply_transposed, multiply_transposed.portable):
         np.testing.assert_allclose(ops.convert_to_numpy(multiply(x, y)), expected, rtol=1e-6)
+
+
+def test_a_switch_calls_the_branch_of_its_index_and_the_last_one_beyond():
+    branches = [lambda n=n: (ops.full((2,), n), ops.cast(n, "float32")) for n in (3, 5, 7)]
+    for index, expected in ((0, 3), (1, 5), (2, 7), (9, 7)):
+        first, second = switch(ops.convert_to_tensor(index, "int32"), branches)
+        assert ops.convert_to_numpy(first).tolist() == [expected] * 2 and float(second) == expected

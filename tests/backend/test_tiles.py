@@ -6,7 +6,7 @@ import tensorflow as tf
 from marks import slow
 from other_backend import INSTALLED, run_on
 
-from keras_attn.backend.loops import for_each_tile
+from keras_attn.backend.loops import for_each_tile, has_tile_loops, without_tile_loops
 
 TILES, SHARED = np.random.default_rng(0).random((2, 5, 3, 4)).astype("float32")
 SHARED = SHARED[0].T  # (4, 3)
@@ -36,14 +36,22 @@ def expected(tiles, numbers, shared):
 
 
 SHAPES = [tf.TensorSpec([None, 3, 4]), tf.TensorSpec([None], tf.int32), tf.TensorSpec([4, 3])]
+
+
+def run_without_loops(*arrays):
+    with without_tile_loops():
+        return run(*arrays)
+
+
 MODES = {
     "eager": run,
     "unknown count": tf.function(run, SHAPES, autograph=False),
+    "without loops": tf.function(run_without_loops, autograph=False),
     "xla": tf.function(run, jit_compile=True, autograph=False),
 }
 
 
-@pytest.mark.parametrize("mode", ["eager", "unknown count", slow("xla")])
+@pytest.mark.parametrize("mode", ["eager", "unknown count", "without loops", slow("xla")])
 def test_values_and_gradients(mode):
     run = MODES[mode]
     arrays = TILES, NUMBERS + 1, SHARED
@@ -51,6 +59,12 @@ def test_values_and_gradients(mode):
     for x, y in zip(outputs, expected(*arrays), strict=True):
         assert tuple(x.shape) == y.shape
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+
+
+def test_a_graph_without_loops_has_none_and_the_scope_ends():
+    graph = MODES["without loops"].get_concrete_function(TILES, NUMBERS, SHARED).graph
+    assert not any("While" in operation.type for operation in graph.get_operations())
+    assert has_tile_loops()
 
 
 @pytest.mark.slow

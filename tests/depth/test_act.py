@@ -194,3 +194,18 @@ def test_losses_of_the_block_leave_the_loop():
         return sum(layer.losses)
 
     assert float(run(X)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_evaluate_shows_the_steps_and_a_graph_of_an_export_counts_none():
+    layer = built(max_steps=3)
+    states = keras.Input((None, D))
+    model = keras.Model(states, layer(states))
+    model.compile("sgd", "mse")
+    taken = layer(X, return_halting=True)[1].steps
+    shown = model.evaluate(X, X, batch_size=B, verbose=0, return_dict=True)
+    assert shown[f"{layer.name}_steps"] == pytest.approx(np.mean(taken), rel=1e-5)
+
+    for training in (None, False):
+        graph = tf.function(lambda x, training=training: model(x, training=training))
+        operations = graph.get_concrete_function(tf.TensorSpec(X.shape)).graph.get_operations()
+        assert not [op.type for op in operations if "Assign" in op.type]

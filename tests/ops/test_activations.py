@@ -5,7 +5,7 @@ import numpy as np
 import oracles
 import pytest
 
-from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
+from keras_attn.ops.activations import activate, gelu_sigmoid, gelu_tanh
 
 
 def sigmoid_oracle(x):
@@ -25,3 +25,12 @@ def test_oracle(function, oracle):
 @pytest.mark.parametrize("function", [gelu_tanh, gelu_sigmoid])
 def test_save_config(function):
     assert keras.activations.get(keras.activations.serialize(function)) is function
+
+
+@pytest.mark.parametrize("dtype, atol", [("float32", 1e-6), ("bfloat16", 0.03)])
+def test_the_exact_gelu_equals_its_formula(dtype, atol):
+    x = keras.ops.cast(np.linspace(-4, 4, 33), dtype)
+    y = activate(keras.activations.gelu, x)
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    expected = [oracles.gelu(float(value)) for value in x]
+    np.testing.assert_allclose(keras.ops.cast(y, "float32"), expected, atol=atol)

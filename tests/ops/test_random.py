@@ -56,3 +56,10 @@ def test_replicas_have_seeds_that_no_other_part_of_a_call_has(monkeypatch):
         seeds += [*np.asarray(split_seed(own, 8))]
         assert own.dtype == seed.dtype
     assert len({tuple(each.tolist()) for each in seeds}) == 64
+
+
+@pytest.mark.parametrize("bits", [9, 15, 16])
+def test_a_shift_to_the_right_fills_with_zeros(bits):
+    numbers = np.array([0, 1, 2**31 - 1, -1, -(2**31), -123456789, 123456789], "int32")
+    shifted = np.asarray(random._shift(tf.constant(numbers), bits))
+    np.testing.assert_array_equal(shifted, numbers.view("uint32") >> bits)

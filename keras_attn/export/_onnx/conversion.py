@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import re
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 from keras_attn.compat.tf2onnx_graphs import convert_graph
 from keras_attn.export._onnx.graphs import functions_of, parts_of
 from keras_attn.export._onnx.op_handlers import handlers, read_invariants
-from keras_attn.export.checks import check_backend, check_float32
+from keras_attn.export.checks import check_backend, check_float32, length_beyond_windows
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.files import atomic_file
 from keras_attn.layers.lora import check_merged
@@ -19,11 +20,9 @@ from keras_attn.memory import StatefulSegments
 from keras_attn.models.model import num_tokens
 from keras_attn.ops.checks import check_choice, check_paths, check_sizes
 
-OPSET = 17
+OPSET = 18  # the first that has the bitwise operations of LSH
 # Relative to the greatest magnitude of an output.
 TOLERANCE = 1e-4
-# A row beyond two blocks of a pattern, whose loops a shorter one does not run.
-_LONG = 130
 
 
 def onnx(
@@ -137,10 +136,9 @@ def onnx(
     with atomic_file(path) as file:
         proto = _convert(function, file)
         # A step's example has one token in its past.
-        longest = max(1, max_length - 1) if what == "step" else max_length
-        lengths = [min(n, longest) for n in (3, 4)]
-        if functions is not None:
-            lengths = [min(n, _most_ids(functions, model)) for n in (3, _LONG)]
+        longest = {"step": max(1, max_length - 1), "greedy": max_length}.get(what)
+        longest = _most_ids(functions, model) if longest is None else longest
+        lengths = [min(n, longest) for n in (3, length_beyond_windows(model))]
         _check_outputs(function, file, num_tokens(model), lengths)
         if quantize:
             write_int8(proto, file)
@@ -149,9 +147,9 @@ def onnx(
 
 
 def _most_ids(functions, model):
-    """Return the number of ids in the longest row that the functions of a model read."""
+    """Return the number of ids in the longest row that a part of a model reads."""
     most = getattr(functions, "max_length", None) or getattr(model, "max_length", None)
-    return _LONG if most is None else most
+    return math.inf if most is None else most
 
 
 def _convert(function, file):
