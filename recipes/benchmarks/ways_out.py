@@ -1,4 +1,5 @@
-"""What each part of the library becomes as SavedModel, LiteRT and ONNX: right, how large, how fast.
+"""SavedModel, LiteRT and ONNX of each pattern, score, depth and model: right, size, time.
+
 
     python -m recipes.benchmarks.ways_out [--cases NAME ...]
 
