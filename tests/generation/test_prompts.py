@@ -133,6 +133,28 @@ def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
     generate(Echo(), rows, eos_id=[3, 6])  # sources keep their ends
 
 
+def test_rows_of_different_lengths_are_padded(monkeypatch):
+    """Of a model without padding too; ids that are padding elsewhere are tokens of such rows."""
+    rows, expected = [[5, 6], [1, 4, 5], [2]], [[6, 6], [5, 5], [2, 2]]
+    ragged = tf.ragged.constant(rows, dtype=tf.int64)
+    run = tf.function(lambda rows: generate(Echo(), rows, "greedy", 2, eos_id=-1)[0])
+    assert run(ragged).numpy().tolist() == expected
+    for pad_id in (5, None):
+        monkeypatch.setattr(Echo, "pad_id", pad_id)
+        for inputs in (rows, [np.array(row) for row in rows], ragged):
+            ids, _ = generate(Echo(), inputs, "greedy", 2, eos_id=-1)
+            assert ids.numpy().tolist() == expected
+    for inputs, message in (
+        ([[5, 6], []], "lists of different lengths from 1 on"),
+        ([[5, 6], [0.5]], "must be integer token ids"),
+        (tf.ragged.constant([[5], []], dtype=tf.int64), "lists of different lengths from 1 on"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            generate(Echo(), inputs)
+    with pytest.raises(ValueError, match="`lengths` must be None for rows of different lengths"):
+        generate(Echo(), rows, lengths=[2, 3, 1])
+
+
 LEFT = np.array([[5, 5, 6, 2], [1, 5, 5, 4], [5, 3, 5, 5]])  # 5 is padding
 
 
