@@ -33,10 +33,15 @@ def generate(
 
         y_t = choose(p(. | y_<t, input)),   until eos_id or max_length tokens
 
-    The loop is one graph with caches, and equals the loop without caches. Inside a `tf.function` it
-    becomes part of that function; called eagerly it is compiled once for each model and strategy,
-    and the compiled function is freed with the model. On JAX each call traces its loop, unless it
-    is inside a `jax.jit`. Time O(max_length) steps of the model.
+    The loop is one graph with caches, and equals the loop without caches. Inside a `tf.function` or
+    a `jax.jit` it becomes part of that function, and all numbers are constants. Called eagerly it
+    is compiled once for each model and kind of strategy, and freed with the model: `max_length`,
+    `bos_id`, `eos_id`, seeds, temperatures, probabilities and penalties are inputs. On JAX, and
+    with `jit_compile`, also once for each batch size and each bucket of prompt and maximum lengths:
+    6, 8, 12, 16, 24, 32, 48, ... Torch does not compile it. Time O(max_length) steps of the model.
+
+    A strategy of your own is compiled again for other numbers, and traced by each call on JAX,
+    unless it names in its attribute `numbers` those that may be tensors.
 
     Use it for every model that predicts tokens; exports hold the same loop.
 
@@ -57,9 +62,9 @@ def generate(
         bos_id: int. The token before the first target token. For prompts, the token that begins
             texts, which may be an end token too.
         eos_id: int, or a list or array of several. The token that ends a sequence; -1 for never.
-        jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
-            again, and an XLA graph cannot be exported. Inside a `tf.function(jit_compile=True)` of
-            your own it is required, since without it the caches grow.
+        jit_compile: bool. Compile with XLA on TensorFlow: the fastest in process. An XLA graph
+            cannot be exported. Inside a `tf.function(jit_compile=True)` of your own it is
+            required, since without it the caches grow; there each shape is compiled again.
 
     Returns:
         ids int32 (B, max_length), without `bos_id`, with its end token, then the model's `pad_id`,
