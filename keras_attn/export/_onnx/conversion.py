@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.compat.tf2onnx_graphs import convert_graph
-from keras_attn.export._onnx.graphs import functions_of, parts_of
+from keras_attn.export._onnx.graphs import functions_of_ids, parts_of
 from keras_attn.export._onnx.op_handlers import handlers, read_invariants
 from keras_attn.export.checks import check_backend, check_float32, length_beyond_windows
 from keras_attn.export.golden_outputs import outputs_match
@@ -119,7 +119,7 @@ def onnx(
         model = model.model
     check_paths(path=path)
     check_sizes(max_length=max_length, max_source_length=max_source_length)
-    functions = functions_of(model, max_source_length, what, inputs, from_logits)
+    functions = functions_of_ids(model, max_source_length, what, inputs, from_logits)
     parts = parts_of(model, functions)
     what = next(iter(parts)) if what is None else what
     check_choice(parts, what=what)

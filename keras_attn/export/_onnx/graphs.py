@@ -20,7 +20,7 @@ from keras_attn.ops.checks import check_that
 from keras_attn.positions import ImageCoordinates
 
 
-def functions_of(model, max_length, kind=None, inputs=None, from_logits=None):
+def functions_of_ids(model, max_length, kind=None, inputs=None, from_logits=None):
     """Return the `ModelFunctions` of a classifier or of a model of one's own; None for others."""
     own = {"inputs": inputs, "from_logits": from_logits}
     if isinstance(model, keras.Model) and not isinstance(model, Model):

@@ -21,9 +21,16 @@ class TokenizerLayer(keras.layers.Layer):
     """
 
     def __init__(self, tokenizer, max_length=None, **kwargs):
+        if tf is None:
+            raise ValueError(
+                "A tokenizer is a layer of a model on TensorFlow only: set "
+                "KERAS_BACKEND=tensorflow, or give the model ids from `encode`. "
+                f"Received: backend={keras.backend.backend()!r}."
+            )
         super().__init__(**kwargs)
         if max_length is not None:
             check_sizes(max_length=max_length)
+        self.supports_jit = False  # XLA has no strings
         # TensorFlow follows the attribute, so Keras's export finds the tables of the tokenizer.
         self.tokenizer, self.max_length = tokenizer, max_length
 

@@ -92,15 +92,10 @@ class Tokenizer(_Module):
             >>> model(keras.ops.convert_to_tensor(["cab", "a"])).shape
             TensorShape([2, 2])
         """
-        if tf is None:
-            raise ValueError(
-                "A tokenizer is a layer of a model on TensorFlow only: set "
-                "KERAS_BACKEND=tensorflow, or give the model ids from `encode`. "
-                f"Received: backend={keras.backend.backend()!r}."
-            )
+        layer = TokenizerLayer(self, max_length)  # refuses other backends
         if not (tf.is_tensor(text) or keras.utils.is_keras_tensor(text)):
             text = tf.constant(check_strings(text=text), tf.string)
-        return TokenizerLayer(self, max_length)(text)
+        return layer(text)
 
     def encode(self, text, max_length=None, end=True):
         """Turn a batch of strings into padded ids, each row with the tokens of `template`.
