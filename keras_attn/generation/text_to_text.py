@@ -118,7 +118,7 @@ def stream(model, tokenizer, texts, strategy="greedy", max_length=64, *, bos_id=
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
     request = TextRequest(model, tokenizer, texts, strategy, max_length, bos_id, eos_id)
-    check_streams(request.arguments[2])
+    check_streams(get_strategy(strategy))
     if not any(request.rows):
         return iter(())
     # Not in the generator: what does not fit is refused before the first piece is asked for.
