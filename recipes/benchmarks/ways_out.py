@@ -1,6 +1,5 @@
 """SavedModel, LiteRT and ONNX of each pattern, score, depth and model: right, size, time.
 
-
     python -m recipes.benchmarks.ways_out [--cases NAME ...]
 
 With names, other rows of the card stay as they are. All of them take an hour on two cores.
