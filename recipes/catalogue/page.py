@@ -51,6 +51,7 @@ PARTS = {
     "encoder": "the encoder",
     "logits": "the logits",
     "classify": "the classes",
+    "act": "the actions",
 }
 
 

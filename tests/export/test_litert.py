@@ -363,6 +363,21 @@ def test_a_model_of_ones_own_reads_ids(tmp_path):
 
 
 @pytest.mark.slow
+def test_actions_are_those_of_the_steps_of_an_episode(tmp_path):
+    sizes = {**SIZES, "max_steps": 23}
+    model = models.decision_transformer(3, 2, **sizes)
+    oracles.scramble(model)
+    run = opened(export.litert(model, tmp_path / "x.tflite"))["act"]
+    random = np.random.default_rng(0)
+    shapes = {"returns": (3, 5), "states": (3, 5, 3), "actions": (3, 5, 2)}
+    episodes = {name: random.normal(size=n).astype("float32") for name, n in shapes.items()}
+    actions = run(**episodes, lengths=LENGTHS)["actions"]
+    for row, length in enumerate(LENGTHS):
+        alone = {name: x[row : row + 1, :length] for name, x in episodes.items()}
+        np.testing.assert_allclose(actions[row, :length], model(alone)[0], atol=1e-5)
+
+
+@pytest.mark.slow
 def test_weights_in_fewer_bits_tell_their_errors(tmp_path):
     model = models.bert(257, 1, 2, 32, 128, max_length=64)
     oracles.scramble(model)

@@ -223,7 +223,7 @@ def litert(model):
     from keras_attn import export
 
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("generate", "step", "logits", "classify"):
+        for name in ("generate", "step", "logits", "classify", "act"):
             try:
                 lengths = {"max_length": 3, "max_source_length": 3}
                 export.litert(model, f"{folder}/x.tflite", [name], **lengths)

@@ -7,9 +7,11 @@ import tensorflow as tf
 from keras_attn.export._saved_model.writing import functions_of
 from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.compiled_decoding import noise_specs
+from keras_attn.export.signatures.model_functions import ModelFunctions, length_mask
 from keras_attn.export.signatures.text_model import TextModel
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.models.model import num_tokens
+from keras_attn.models.state_models import TrajectoryModel
 
 # What a server asks for, and what counts steps; a file of LiteRT has one client.
 _OTHERS = ("serving_default", "end_tokens", "halting")
@@ -35,10 +37,34 @@ class Signatures(NamedTuple):
         return self._replace(functions=functions)
 
 
+class TrajectoryFunctions(ModelFunctions):
+    """Model of stored episodes as a graph function, from episodes to the action of each step.
+
+    Args:
+        model: a `TrajectoryModel`.
+    """
+
+    def __init__(self, model):
+        super().__init__(model)
+        self._model, self.max_length = model, model.embedding.max_steps
+        read = [model.input[name] for name in ("returns", "states", "actions")]
+        specs = [tf.TensorSpec(x.shape, x.dtype, x.name) for x in read]
+        lengths = tf.TensorSpec([None], tf.int32, "lengths")
+        self.act = tf.function(self._act, [*specs, lengths], autograph=False)
+
+    @property
+    def signatures(self):
+        return {"act": self.act}
+
+    def _act(self, returns, states, actions, lengths):
+        """Map returns [B, T], states [B, T, S] and earlier actions to the `actions` [B, T, A]."""
+        inputs = {"returns": returns, "states": states, "actions": actions}
+        return {"actions": self._model({**inputs, "padding_mask": length_mask(returns, lengths)})}
+
+
 def signatures_of(model, options):
     """Return the `Signatures` of a model for the `ExportOptions`."""
-    is_own = TextModel.fits(model, options)
-    functions = _own_functions(model, options) if is_own else functions_of(model, options)
+    functions = _functions_of(model, options)
     named = {name: f for name, f in functions.signatures.items() if name not in _OTHERS}
     if functions.decodes:
         strategy, max_length, *_ = options.decoding
@@ -54,7 +80,12 @@ def signatures_of(model, options):
     return Signatures(named, functions.make_resources(), max(1, num_tokens(model)), limit)
 
 
-def _own_functions(model, options):
+def _functions_of(model, options):
+    if isinstance(model, TrajectoryModel):
+        options.check_no_strategy()
+        return TrajectoryFunctions(model)
+    if not TextModel.fits(model, options):
+        return functions_of(model, options)
     options.check_no_strategy()
     own = {name: getattr(options, name) for name in ("kind", "inputs", "from_logits")}
     return TextModel(model, max_length=options.max_source_length, **own)
