@@ -138,21 +138,21 @@ def litert(
         inputs=inputs,
         from_logits=from_logits,
     )
-    made = signatures_of(model, options)
-    names = _checked_names(signatures, made.functions)
-    made = made.only(names)
+    available = signatures_of(model, options)
+    names = _checked_names(signatures, available.functions)
+    needed = available.only(names)
     with without_tile_loops():  # LiteRT has no lists of tensors of unknown shapes
-        traced = {name: f.get_concrete_function() for name, f in made.functions.items()}
-    examples = Examples(made, length_beyond_windows(model))
+        traced = {name: f.get_concrete_function() for name, f in needed.functions.items()}
+    examples = Examples(needed, length_beyond_windows(model))
     path = os.path.abspath(os.fspath(path))
     facts = {"precision": quantize or "float32"}
-    if "generate" in names:
+    if "generate" in names and "ids" in traced["generate"].structured_outputs:
         chosen = get_strategy(options.decoding[0])
         facts["decoding"] = dataclasses.asdict(Decoding.of(chosen, max_length))
     with atomic_file(path) as file, tempfile.TemporaryDirectory() as folder:
-        traced = {name: traced[name] for name in names}
+        exported = {name: traced[name] for name in names}
         without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(made.resources, folder, traced, without_gradients)
+        tf.saved_model.save(needed.resources, folder, exported, without_gradients)
         _convert(folder, file, names)
         check_outputs(open_file(file), examples, names)
         if quantize is not None:
