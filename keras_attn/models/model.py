@@ -301,7 +301,8 @@ def num_ids(layer):
     """Return the number of ids that an embedding reads; None for any other layer."""
     if isinstance(layer, keras.layers.Embedding):
         return layer.input_dim
-    return getattr(layer, "vocabulary_size", None)
+    size = getattr(layer, "vocabulary_size", None)
+    return size if isinstance(size, int) else None  # a method of Keras's TextVectorization
 
 
 def example_array(shape, dtype, tokens):

@@ -424,6 +424,18 @@ def test_ids_of_the_model_are_checked(logits, per_token, assert_ids_are_checked)
     assert not outputs["probabilities"][1, 1:].numpy().any()
 
 
+@pytest.mark.slow
+def test_the_embedding_is_known_inside_a_function_of_tensorflow():
+    class Compiled(OneArgument):
+        @tf.function
+        def call(self, x, training=None):
+            return super().call(x, training=training)
+
+    model = Compiled()
+    model(np.array([[1, 2]]))
+    assert ModelReader(model, None, TOKENIZER).vocabulary_size == V
+
+
 def test_a_text_without_tokens_has_no_label(logits):
     tokenizer = text.Characters("abcdefg")
     tokenizer.template = text.Template()

@@ -188,8 +188,12 @@ class ModelReader:
                 if num_ids(layer) is not None:
                     stack.enter_context(_watched(layer, read))
             self._arrays(ids)
-        shown = [(layer, array[:, : ids.shape[1]]) for layer, array in read if array.ndim == 2]
-        return [layer for layer, array in shown if np.array_equal(array, ids)]
+        eager = [(layer, np.asarray(x)) for layer, x in read if not tf.is_symbolic_tensor(x)]
+        rows = [(layer, x[:, : ids.shape[1]]) for layer, x in eager if x.ndim == 2]
+        readers = [layer for layer, x in rows if np.array_equal(x, ids)]
+        # A `call` that is a `tf.function` shows no numbers: its only embedding is that of the ids.
+        only = {id(layer): layer for layer, x in read if tf.is_symbolic_tensor(x)}
+        return list(only.values()) if not readers and len(only) == 1 else readers
 
     def _arrays(self, ids, num_padding=0):
         """Return the outputs of rows of ids, with more columns of padding, as arrays by name."""
@@ -258,12 +262,12 @@ def _cast(tensor, dtype):
 
 @contextlib.contextmanager
 def _watched(layer, read):
-    """Add a layer and the array of its first argument to the list `read` at each call."""
+    """Add a layer and its first argument to the list `read` at each call."""
     name = "call" if getattr(layer, "quantization_mode", None) is None else "quantized_call"
     call = getattr(layer, name)
 
     def watch(*args, **kwargs):
-        read.append((layer, np.asarray((*args, *kwargs.values())[0])))
+        read.append((layer, (*args, *kwargs.values())[0]))
         return call(*args, **kwargs)
 
     setattr(layer, name, watch)
