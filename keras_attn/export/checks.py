@@ -2,12 +2,12 @@
 
 import keras
 
+from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.generation.decoding import check_model
 from keras_attn.generation.text_to_text import check_is_tokenizer, embeddings_and_tokenizers
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.registry import Configurable
-from keras_attn.sublayers import all_sublayers
 
 
 def check_backend():
@@ -56,8 +56,11 @@ def check_float32(model):
 
 
 def length_beyond_windows(model, least=40, most=1027):
-    """Return a number of positions that is more than twice each window of the model's patterns."""
-    patterns = [getattr(each, "pattern", None) for each in all_sublayers(model).values()]
+    """Return a number of positions that is more than twice each window of the model's patterns.
+
+    It is more than twice every size in their configurations: windows, blocks, strides and others.
+    """
+    patterns = [getattr(layer, "pattern", None) for layer in flatten_layers(model)]
     return min(max(least, 2 * _largest_size(patterns) + 3), most)
 
 

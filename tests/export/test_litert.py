@@ -10,7 +10,7 @@ import oracles
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from keras_attn import depth, export, layers, models, text
+from keras_attn import depth, export, layers, models, patterns, text
 from keras_attn.export.__main__ import main
 from keras_attn.export._litert.files import read_record
 from keras_attn.export.signatures.model_functions import ModelFunctions
@@ -249,6 +249,9 @@ def test_a_step_may_read_several_tokens(made, written):
     state.pop("logits")
     more = int32([[3, 9, 1], [1, 2, 6], [10, 4, 4]])
     logits = file["step"](token_ids=more, **state)["logits"]
+    outside, nearest = int32([[-1], [V], [5]]), int32([[0], [V - 1], [5]])
+    clipped = file["step"](token_ids=nearest, **state)["logits"]
+    np.testing.assert_array_equal(file["step"](token_ids=outside, **state)["logits"], clipped)
     for row, length in enumerate(LENGTHS):
         whole = np.concatenate([IDS[row, :length], more[row]])[None]
         expected = keras.ops.convert_to_numpy(model({"token_ids": whole}))
@@ -265,6 +268,13 @@ def test_logits_of_targets_are_those_of_the_model(made, written):
     sources = np.where(np.arange(5) < LENGTHS[:, None], IDS, 0)
     expected = model({"source_ids": sources, "target_ids": targets})
     np.testing.assert_allclose(file["logits"](**inputs)["logits"], expected, atol=1e-4)
+    outside = np.where(targets == 9, V + 2, np.where(targets == 1, -1, targets))
+    nearest = np.where(targets == 9, V - 1, np.where(targets == 1, 0, targets))
+    results = [
+        file["logits"](**{**inputs, "target_ids": int32(ids)})["logits"]
+        for ids in (outside, nearest)
+    ]
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.slow
@@ -295,7 +305,7 @@ def test_images_are_drawn_by_noise_and_scored(made, written):
     noise = np.random.default_rng(0).uniform(size=(shape[0], 3, shape[2])).astype("float32")
     images = file["generate"](noise=noise)["images"]
     assert images.shape == (3, 2, 3, 1)
-    np.testing.assert_array_equal(images, generator.generate_by_noise(noise)["images"])
+    np.testing.assert_array_equal(images, generator.images_by_noise(noise)["images"])
     bits = generator.score(images)["bits_per_dim"]
     np.testing.assert_allclose(file["score"](images=images)["bits_per_dim"], bits, rtol=1e-5)
 
@@ -344,9 +354,9 @@ def test_classifiers_give_probabilities_and_classes(made, written, tmp_path):
 def test_a_model_of_ones_own_reads_ids(tmp_path):
     ids = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(V, 8, mask_zero=True)(ids)
-    x = layers.TransformerBlock(
-        layers.MultiHeadAttention(2, 4, pattern="dense"), layers.FeedForward(13)
-    )(x)
+    for pattern in (patterns.Local(9, causal=False), "causal"):  # more keys than a head has units
+        attention = layers.MultiHeadAttention(2, 4, pattern=pattern)
+        x = layers.TransformerBlock(attention, layers.FeedForward(13))(x)
     x = keras.layers.GlobalAveragePooling1D()(x)
     model = keras.Model(ids, keras.layers.Dense(3)(x))
     oracles.scramble(model)

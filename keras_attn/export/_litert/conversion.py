@@ -11,8 +11,8 @@ from keras_attn.backend.loops import without_tile_loops
 from keras_attn.export._litert.examples import (
     Examples,
     check_outputs,
-    golden_outputs,
     measure_errors,
+    record_examples,
 )
 from keras_attn.export._litert.files import append_record, interpreter_class, open_file
 from keras_attn.export._litert.signatures import signatures_of
@@ -76,8 +76,9 @@ def litert(
     needed. LiteRT has no assertions: of ids outside the vocabulary the nearest ones are read.
     Before the file gets its name, each signature runs in LiteRT's interpreter: with one row of
     three positions, and with three rows of different lengths, up to 40 positions or more than twice
-    the widest window, 1,027 at most. Its outputs must be finite and the model's, numbers to 1e-5 of
-    an output's greatest magnitude.
+    each size in the configuration of the model's patterns, 1,027 at most. The outputs must be
+    finite and those of the graph that was converted: numbers to 1e-5 of an output's greatest
+    magnitude, ids in one of three runs, since two tokens may be as likely.
 
     Quantised weights are compared in the same runs. The file records their errors beside its
     examples, in a zip archive after the model: `inspect` returns and prints them.
@@ -138,10 +139,10 @@ def litert(
         inputs=inputs,
         from_logits=from_logits,
     )
-    available = signatures_of(model, options)
-    names = _checked_names(signatures, available.functions)
-    needed = available.only(names)
     with without_tile_loops():  # LiteRT has no lists of tensors of unknown shapes
+        available = signatures_of(model, options)
+        names = _checked_names(signatures, available.functions)
+        needed = available.only(names)
         traced = {name: f.get_concrete_function() for name, f in needed.functions.items()}
     examples = Examples(needed, length_beyond_windows(model))
     path = os.path.abspath(os.fspath(path))
@@ -158,7 +159,7 @@ def litert(
         if quantize is not None:
             _convert(folder, file, names, quantize)
             facts["errors"] = measure_errors(open_file(file), examples, names)
-        append_record(file, facts, golden_outputs(open_file(file), examples, names))
+        append_record(file, facts, record_examples(open_file(file), examples, names))
     return path
 
 

@@ -6,15 +6,18 @@ import tensorflow as tf
 
 from keras_attn.export._saved_model.writing import functions_of
 from keras_attn.export.signatures.cached_steps import CachedSteps
-from keras_attn.export.signatures.compiled_decoding import noise_specs
+from keras_attn.export.signatures.compiled_decoding import at_least_one
+from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.model_functions import ModelFunctions, length_mask
 from keras_attn.export.signatures.text_model import TextModel
 from keras_attn.generation.decoding import get_strategy
+from keras_attn.generation.loop import DecodingOptions, decode
+from keras_attn.generation.text_to_text import ends_of, start_of
 from keras_attn.models.model import num_tokens
 from keras_attn.models.state_models import TrajectoryModel
 
 # What a server asks for, and what counts steps; a file of LiteRT has one client.
-_OTHERS = ("serving_default", "end_tokens", "halting")
+_LEFT_OUT = ("serving_default", "end_tokens", "halting")
 # Signatures that give the state of the first "step".
 _BEFORE_STEPS = ("start", "initial_memory")
 
@@ -65,19 +68,20 @@ class TrajectoryFunctions(ModelFunctions):
 def signatures_of(model, options):
     """Return the `Signatures` of a model for the `ExportOptions`."""
     functions = _functions_of(model, options)
-    named = {name: f for name, f in functions.signatures.items() if name not in _OTHERS}
+    named = {name: f for name, f in functions.signatures.items() if name not in _LEFT_OUT}
     if functions.decodes:
-        strategy, max_length, *_ = options.decoding
-        noise = noise_specs(get_strategy(strategy), max_length)
-        specs = [*functions.ids.input_signature, *noise]
         named = dict(CachedSteps(model, options.bos_id).signatures)
-        named["generate"] = tf.function(functions.decode_inline, specs, autograph=False)
-    elif getattr(functions, "generate_by_noise", None) is not None:
-        named["generate"] = functions.generate_by_noise
+        named["generate"] = _decoding_function(functions, model, options)
+    elif isinstance(functions, (ImageGenerator, ImageEnlarger)):
+        noise = _noise_specs(functions.strategy, functions.tokens.length)
+        images = [spec for spec in functions.generate.input_signature if spec.name == "images"]
+        if noise:
+            function = tf.function(functions.images_by_noise, [*images, *noise], autograph=False)
+            named["generate"] = function
     names = ("max_length", "max_source_length")
     limits = [getattr(each, name, None) for each in (model, functions) for name in names]
-    limit = min((n for n in limits if n is not None), default=None)
-    return Signatures(named, functions.make_resources(), max(1, num_tokens(model)), limit)
+    most = min((n for n in limits if n is not None), default=None)
+    return Signatures(named, functions.make_resources(), max(1, num_tokens(model)), most)
 
 
 def _functions_of(model, options):
@@ -89,3 +93,34 @@ def _functions_of(model, options):
     options.check_no_strategy()
     own = {name: getattr(options, name) for name in ("kind", "inputs", "from_logits")}
     return TextModel(model, max_length=options.max_source_length, **own)
+
+
+def _decoding_function(functions, model, options):
+    """Return the function of ids, lengths and the strategy's noise, if it draws any.
+
+    Its loop is built in its own graph, without the operations that LiteRT lacks; `generate` may
+    have compiled another.
+    """
+    strategy, max_length, _, eos_id = options.decoding
+    strategy = get_strategy(strategy)
+    strategy.check_length(max_length)
+    bos_id = start_of(model) if options.bos_id is None else options.bos_id
+    loop = DecodingOptions(max_length, bos_id, ends_of(eos_id), grows=True)
+
+    def decode_by_noise(token_ids, lengths, *noise):
+        def decode_rows(ids, lengths):
+            own_options = loop._replace(noise=noise[0] if noise else None)
+            return decode(model, ids, strategy, own_options, at_least_one(ids, lengths))
+
+        return functions.decode_rows(token_ids, lengths, decode_rows)
+
+    specs = [*functions.ids.input_signature, *_noise_specs(strategy, max_length)]
+    return tf.function(decode_by_noise, specs, autograph=False)
+
+
+def _noise_specs(strategy, max_length):
+    """Return a list of the `TensorSpec` of the random numbers that a strategy reads, if any."""
+    noise = strategy.noise(max_length, 1)
+    if noise is None:
+        return []
+    return [tf.TensorSpec([max_length, None, *noise.shape[2:]], tf.float32, "noise")]

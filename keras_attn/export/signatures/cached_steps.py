@@ -8,6 +8,7 @@ from keras_attn.export.signatures.model_functions import (
     ids_function,
     ids_signature,
     length_mask,
+    nearest_ids,
 )
 from keras_attn.generation.loop import DecodingOptions, Inputs, read_prompt
 from keras_attn.generation.text_to_text import start_of
@@ -32,20 +33,26 @@ class CachedSteps(ModelFunctions):
     def __init__(self, model, bos_id=None):
         super().__init__(model)
         self._model, self._pad_id = model, getattr(model, "pad_id", 0) or 0
+        self._step_embedding = getattr(model, "target_embedding", None) or model.embedding
         if bos_id is None and not model.reads_prompt:
             bos_id = start_of(model)
         self._options = DecodingOptions(1, bos_id, eos_ids=(-1,), grows=True)
+        constants, cache = model.start(tf.ones((1, 1), tf.int32), None)
+        self._structures = constants, cache["layers"]  # which a step packs
+        states = self._example_states()
         names = () if model.reads_prompt else ("source_ids", "source_lengths")
         tokens = tf.TensorSpec([None, None], tf.int32, "token_ids")
-        targets = tf.TensorSpec([None, None], tf.int32, "target_ids")
-        states = self._example_states()
-        self._names = list(states[0])
+
+        def step(token_ids, *tensors):
+            """Map ids [B, T] and a state to `logits` [B, T, V] and what changes of the state."""
+            return self._step(token_ids, dict(zip(states[0], tensors, strict=True)))
+
         self.start = ids_function(self._start, *names)
-        self.step = tf.function(self._step, [tokens, *specs_of(*states)], autograph=False)
+        self.step = tf.function(step, [tokens, *specs_of(*states)], autograph=False)
         if model.reads_prompt:
             self.logits = ids_function(self._logits_of_prompts)
         else:
-            specs = [*ids_signature(*names), targets]
+            specs = [*ids_signature(*names), tf.TensorSpec([None, None], tf.int32, "target_ids")]
             self.logits = tf.function(self._logits_of_targets, specs, autograph=False)
 
     @property
@@ -53,17 +60,10 @@ class CachedSteps(ModelFunctions):
         return {"logits": self.logits, "start": self.start, "step": self.step}
 
     def _example_states(self):
-        """Return states of different sizes: after prompts of one and two tokens, and after a step.
-
-        They show which axes grow, and the first sets the structures that a step packs.
-        """
-        one_id = tf.ones((1, 1), tf.int32)
-        self._constants, cache = self._model.start(one_id, None)
-        self._layers = cache["layers"]
+        """Return states, dicts, whose shapes differ in the axes that prompts and steps change."""
         started = [self._start(tf.ones((1, n), tf.int32), tf.constant([n])) for n in (1, 2)]
         states = [{name: x for name, x in each.items() if name != "logits"} for each in started]
-        self._names = list(states[0])
-        later = self._step(one_id, *states[0].values())
+        later = self._step(tf.ones((1, 1), tf.int32), states[0])
         return [*states, {name: later.get(name, x) for name, x in states[0].items()}]
 
     def _start(self, ids, lengths):
@@ -81,11 +81,11 @@ class CachedSteps(ModelFunctions):
             state["padding_mask"] = prompt.padding_mask
         return {"logits": tf.cast(tf.expand_dims(prompt.logits, 1), tf.float32), **state}
 
-    def _step(self, token_ids, *tensors):
-        """Map ids [B, T] and a state to `logits` [B, T, V] and what changes of the state."""
-        state = dict(zip(self._names, tensors, strict=True))
-        constants = {name: unflatten(name, x, state) for name, x in self._constants.items()}
-        layers = unflatten("cache", self._layers, state)
+    def _step(self, token_ids, state):
+        constants, layers = self._structures
+        constants = {name: unflatten(name, x, state) for name, x in constants.items()}
+        layers = unflatten("cache", layers, state)
+        token_ids = nearest_ids(token_ids, self._step_embedding)
         count, attention, more = tf.shape(token_ids)[1], {}, {}
         if self._model.reads_prompt:
             mask = tf.concat([state["padding_mask"], tf.ones_like(token_ids, tf.bool)], axis=1)
@@ -114,6 +114,7 @@ class CachedSteps(ModelFunctions):
         mask = length_mask(source_ids, source_lengths)
         source_ids = self.known_ids(tf.where(mask, source_ids, self._pad_id))
         constants, cache = self._model.start(source_ids, None, mask)
+        target_ids = nearest_ids(target_ids, self._step_embedding)
         positions = tf.range(tf.shape(target_ids)[1])
         logits, _ = self._model.step(target_ids, constants, cache, positions)
         return {"logits": tf.cast(logits, tf.float32)}

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from keras_attn.export.golden_outputs import first_line, outputs_match, stable_outputs
 from keras_attn.generation import generate
-from keras_attn.generation.loop import DecodingOptions, decode
 from keras_attn.models.model import num_tokens
 from keras_attn.ops.checks import check_choice, check_that
 
@@ -97,7 +96,7 @@ def decoding_function(model, strategy, buckets=None, **options):
     """
 
     def plain(ids, lengths, **how):
-        lengths = _read_lengths(ids, lengths)
+        lengths = at_least_one(ids, lengths)
         return generate(model, ids, strategy, lengths=lengths, **options, **how)
 
     def compiled(ids, lengths):
@@ -108,32 +107,9 @@ def decoding_function(model, strategy, buckets=None, **options):
     return buckets.dispatch(compiled, plain, getattr(model, "pad_id", 0) or 0)
 
 
-def inline_decoding(model, strategy, max_length, eos_id, bos_id=2):
-    """Return the function of ids (B, S), lengths (B,) and the strategy's noise, if it draws any.
-
-    Its loop becomes part of the graph that it is called in, and is built anew for each: another
-    program's converter may need another graph than `generate` has compiled.
-    """
-
-    def decode_inline(ids, lengths, noise=None):
-        strategy.check_length(max_length)
-        options = DecodingOptions(max_length, bos_id, eos_id, grows=True, noise=noise)
-        return decode(model, ids, strategy, options, _read_lengths(ids, lengths))
-
-    return decode_inline
-
-
-def _read_lengths(ids, lengths):
-    """Return lengths in [1, S]: an empty row is read as one token; the caller makes it blank."""
+def at_least_one(ids, lengths):
+    """Return lengths in [1, S]: an empty row is read as one token, and the caller blanks it."""
     return tf.clip_by_value(lengths, 1, tf.shape(ids)[1])
-
-
-def noise_specs(strategy, max_length):
-    """Return a list of the `TensorSpec` of the random numbers that a strategy reads, if any."""
-    noise = strategy.noise(max_length, 1)
-    if noise is None:
-        return []
-    return [tf.TensorSpec([max_length, None, *noise.shape[2:]], tf.float32, "noise")]
 
 
 def _are_increasing(sizes):

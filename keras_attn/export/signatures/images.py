@@ -5,7 +5,6 @@ import math
 
 import tensorflow as tf
 
-from keras_attn.export.signatures.compiled_decoding import noise_specs
 from keras_attn.export.signatures.model_functions import ModelFunctions, check_range
 from keras_attn.generation import Sample, SamplePixels
 from keras_attn.generation.decoding import get_strategy
@@ -41,8 +40,6 @@ class ImageGenerator(ModelFunctions):
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3 and 5.
     """
 
-    generate_by_noise = None  # of a strategy that draws nothing
-
     @classmethod
     def fits(cls, model, options):
         return _makes_images(model, options) and model.reads_prompt
@@ -62,7 +59,7 @@ class ImageGenerator(ModelFunctions):
             start = tokens.start(batch_size)
             return _generate_images(model, start, tokens, _with_seed(strategy, seed))
 
-        def generate_by_noise(noise):
+        def images_by_noise(noise):
             """Return the outputs of `generate`, drawn by `noise` [T, B, ...]: T tokens an image."""
             start = tokens.start(tf.shape(noise)[1])
             return _generate_images(model, start, tokens, strategy, noise)
@@ -81,9 +78,7 @@ class ImageGenerator(ModelFunctions):
         scalars = [tf.TensorSpec([], tf.int32, name) for name in ("batch_size", "seed")]
         images = [tf.TensorSpec([None, *tokens.image_shape], tf.int32, "images")]
         self.generate = tf.function(generate, scalars, autograph=False)
-        noise = noise_specs(strategy, tokens.length)
-        if noise:
-            self.generate_by_noise = tf.function(generate_by_noise, noise, autograph=False)
+        self.images_by_noise, self.tokens, self.strategy = images_by_noise, tokens, strategy
         self.score = tf.function(score, images, autograph=False)
 
     @property
@@ -112,8 +107,6 @@ class ImageEnlarger(ModelFunctions):
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 5.3.
     """
 
-    generate_by_noise = None  # of a strategy that draws nothing
-
     @classmethod
     def fits(cls, model, options):
         return _makes_images(model, options) and not model.reads_prompt
@@ -135,7 +128,7 @@ class ImageEnlarger(ModelFunctions):
             start = source.encode(images)
             return _generate_images(model, start, tokens, _with_seed(strategy, seed))
 
-        def generate_by_noise(images, noise):
+        def images_by_noise(images, noise):
             """Return the outputs of `generate`, drawn by `noise` [T, B, ...]: T tokens an image."""
             images = check_range(images, source.num_values, "Values of images")
             return _generate_images(model, source.encode(images), tokens, strategy, noise)
@@ -143,10 +136,7 @@ class ImageEnlarger(ModelFunctions):
         images = tf.TensorSpec([None, *shape], tf.int32, "images")
         seed = tf.TensorSpec([], tf.int32, "seed")
         self.generate = tf.function(generate, [images, seed], autograph=False)
-        noise = noise_specs(strategy, tokens.length)
-        if noise:
-            by_noise = tf.function(generate_by_noise, [images, *noise], autograph=False)
-            self.generate_by_noise = by_noise
+        self.images_by_noise, self.tokens, self.strategy = images_by_noise, tokens, strategy
 
     @property
     def signatures(self):

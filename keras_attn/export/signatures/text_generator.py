@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.export.checks import check_end, check_lengths
-from keras_attn.export.signatures.compiled_decoding import decoding_function, inline_decoding
+from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
@@ -79,7 +79,6 @@ class TokenGenerator(ModelFunctions):
         self.buckets = None if buckets is None else buckets.up_to(max_prompt_length)
         options = {"max_length": max_length, "eos_id": ends}
         self._generate = decoding_function(model, strategy, self.buckets, **options)
-        self._decode_inline = inline_decoding(model, strategy, **options)
         self._logits = lambda ids: model({"token_ids": ids})
         self._pad_id = getattr(model, "pad_id", 0) or 0
         self._max_prompt_length = max_prompt_length
@@ -100,12 +99,11 @@ class TokenGenerator(ModelFunctions):
         Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
         gives padding with score 0.
         """
-        *_, ids, score = self._continue(token_ids, lengths)
-        return {"ids": ids, "score": score}
+        return self.decode_rows(token_ids, lengths, self._generate)
 
-    def decode_inline(self, token_ids, lengths, *noise):
-        """Return the outputs of `ids` by a loop in the same graph, drawn by `noise` if any."""
-        *_, ids, score = self._continue(token_ids, lengths, self._decode_inline, *noise)
+    def decode_rows(self, token_ids, lengths, decode):
+        """Return the outputs of `ids`, decoded by a function of the prompts and their lengths."""
+        *_, ids, score = self._continue(token_ids, lengths, decode)
         return {"ids": ids, "score": score}
 
     @ids_method()
@@ -123,7 +121,7 @@ class TokenGenerator(ModelFunctions):
         lengths = tf.minimum(lengths, tf.shape(token_ids)[1])
         return token_halting(self._halting, token_ids, lengths, self._pad_id)
 
-    def _continue(self, token_ids, lengths, generate=None, *noise):
+    def _continue(self, token_ids, lengths, decode):
         """Return the prompts that the model reads, their lengths, the new ids and the score."""
         token_ids = self._read(token_ids, lengths)
         read = tf.minimum(lengths, self._max_prompt_length)
@@ -132,7 +130,7 @@ class TokenGenerator(ModelFunctions):
         indices = tf.minimum(tf.expand_dims(lengths - read, 1) + tf.range(width), last)
         prompt = tf.gather(token_ids, indices, batch_dims=1)
         prompt = tf.where(tf.sequence_mask(read, width), prompt, self._pad_id)
-        outputs = (generate or self._generate)(prompt, read, *noise)
+        outputs = decode(prompt, read)
         return prompt, read, *blank_rows(lengths < 1, *outputs, self._pad_id)
 
     def _log_probability(self, token_ids, lengths):
@@ -224,7 +222,7 @@ class TextGenerator(TokenGenerator):
     @text_method
     def text(self, text):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
-        prompt, lengths, ids, score = self._continue(*self._encode(text))
+        prompt, lengths, ids, score = self._continue(*self._encode(text), self._generate)
         # Prompt and new ids are decoded together: alone, the first new piece would lose its space.
         # Padding between them is removed: it may be the end token.
         rows = [tf.RaggedTensor.from_tensor(prompt, lengths), self._unify_ends(ids)]

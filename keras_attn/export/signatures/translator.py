@@ -6,7 +6,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.checks import check_end, check_lengths
-from keras_attn.export.signatures.compiled_decoding import decoding_function, inline_decoding
+from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
@@ -82,7 +82,6 @@ class IdTranslator(ModelFunctions):
         self.buckets = None if buckets is None else buckets.up_to(max_source_length)
         options = {"max_length": max_length, "bos_id": self._bos_id, "eos_id": ends}
         self._decode = decoding_function(model, strategy, self.buckets, **options)
-        self._decode_inline = inline_decoding(model, strategy, **options)
         self._max_source_length = max_source_length
         self._pad_id = getattr(model, "pad_id", 0) or 0
         self._ends, self._halting = ends, halting_function(model)
@@ -100,15 +99,12 @@ class IdTranslator(ModelFunctions):
         Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
         gives padding with score 0.
         """
-        return self._decode_ids(source_ids, source_lengths, self._decode)
+        return self.decode_rows(source_ids, source_lengths, self._decode)
 
-    def decode_inline(self, source_ids, source_lengths, *noise):
-        """Return the outputs of `ids` by a loop in the same graph, drawn by `noise` if any."""
-        return self._decode_ids(source_ids, source_lengths, self._decode_inline, *noise)
-
-    def _decode_ids(self, source_ids, source_lengths, decode, *noise):
+    def decode_rows(self, source_ids, source_lengths, decode):
+        """Return the outputs of `ids`, decoded by a function of the sources and their lengths."""
         source_ids = self.read_ids(source_ids, source_lengths)[:, : self._max_source_length]
-        outputs = decode(source_ids, source_lengths, *noise)
+        outputs = decode(source_ids, source_lengths)
         ids, score = blank_rows(source_lengths < 1, *outputs, self._pad_id)
         return {"ids": ids, "score": score}
 
