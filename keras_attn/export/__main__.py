@@ -15,7 +15,6 @@ import keras
 from keras_attn import generation, text
 from keras_attn.export import Buckets, ctranslate2, inspect, litert, measure, onnx, saved_model
 from keras_attn.export.golden_outputs import first_line
-from keras_attn.export.inspection import format_errors, format_report
 from keras_attn.export.measurement import format_measurements
 from keras_attn.export.versions import free_version
 from keras_attn.ops.checks import check_numbers, check_sizes
@@ -236,7 +235,7 @@ def write_litert(model, path, beams, length_penalty, **options):
     strategy = _strategy(beams, length_penalty)
     _write(litert, model, path, strategy=strategy, **options)
     if options["quantize"] is not None:
-        print("\n".join(format_errors(inspect(path).errors)))
+        print("\n".join(inspect(path).error_lines()))
     return 0
 
 
@@ -260,7 +259,7 @@ def _write(export, model, path, **options):
 def inspect_export(path):
     """Print the contents and the faults of an export."""
     inspection = inspect(path)
-    print("\n".join(format_report(inspection)))
+    print("\n".join(inspection.report()))
     for fault in inspection.faults:
         print(f"keras_attn.export: {fault}", file=sys.stderr)
     return 1 if inspection.faults else 0

@@ -7,8 +7,9 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.export._litert.inspection import LiteRTInspection, inspect_file
+from keras_attn.export._litert.inspection import inspect_file
 from keras_attn.export.golden_outputs import replay
+from keras_attn.export.report_lines import format_outcomes, format_signatures, format_size
 from keras_attn.export.saved_model_files import (
     count_ops,
     has_own_variables,
@@ -84,6 +85,24 @@ class Inspection:
                 f"ones for {', '.join(differing)}."
             )
         return faults
+
+    def report(self):
+        """Return the lines that `python -m keras_attn.export inspect` prints."""
+        lines = [self.directory, "", *format_signatures(self.signatures)]
+        unservable = ", ".join(self.unservable) or "none"
+        mismatch = "" if self.has_own_variables else ", MISMATCH with the recorded hash"
+        return lines + [
+            "",
+            f"operations   {sum(self.ops.values())} of {len(self.ops)} kinds",
+            f"not servable {unservable}",
+            f"needs        TensorFlow Serving {self.serving_version} or later "
+            f"(written by TensorFlow {self.written_by})",
+            *_format_compilation(self.compiled),
+            f"tokenizer    {self.tokenizer or 'none: ids go in and out'}",
+            f"weights      {self.num_weights:,} in {format_size(self.weight_bytes)}" + mismatch,
+            f"files        {format_size(self.file_bytes)}",
+            f"outputs      {format_outcomes(self.outcomes)}",
+        ]
 
 
 def inspect(path):
@@ -198,64 +217,6 @@ def _size_of_weights(directory):
     return sum(sizes.values()), sum(n * dtypes[name].size for name, n in sizes.items())
 
 
-def format_report(inspection):
-    """Return the lines that `python -m keras_attn.export inspect` prints of what it returns."""
-    if isinstance(inspection, LiteRTInspection):
-        return _format_file(inspection)
-    lines = [inspection.directory, "", *_format_signatures(inspection.signatures)]
-    unservable = ", ".join(inspection.unservable) or "none"
-    mismatch = "" if inspection.has_own_variables else ", MISMATCH with the recorded hash"
-    return lines + [
-        "",
-        f"operations   {sum(inspection.ops.values())} of {len(inspection.ops)} kinds",
-        f"not servable {unservable}",
-        f"needs        TensorFlow Serving {inspection.serving_version} or later "
-        f"(written by TensorFlow {inspection.written_by})",
-        *_format_compilation(inspection.compiled),
-        f"tokenizer    {inspection.tokenizer or 'none: ids go in and out'}",
-        f"weights      {inspection.num_weights:,} in {_format_size(inspection.weight_bytes)}"
-        + mismatch,
-        f"files        {_format_size(inspection.file_bytes)}",
-        f"outputs      {_format_outcomes(inspection.outcomes)}",
-    ]
-
-
-def _format_file(inspection):
-    return [
-        inspection.path,
-        "",
-        *_format_signatures(inspection.signatures),
-        "",
-        f"operations   {sum(inspection.ops.values())} of {len(inspection.ops)} kinds",
-        f"needs        {', '.join(inspection.custom_ops) or 'LiteRT alone, no delegate'}",
-        f"weights      {inspection.precision or 'unknown precision'}, constants of "
-        + _format_size(inspection.weight_bytes),
-        f"files        {_format_size(inspection.file_bytes)}",
-        f"outputs      {_format_outcomes(inspection.outcomes)}",
-        *format_errors(inspection.errors),
-    ]
-
-
-def format_errors(errors):
-    """Return the lines that tell what the precision of a file's weights costs; none for float32."""
-    lines = [
-        f"  {name}: {output} {error:.2g}"
-        for name, outputs in errors.items()
-        for output, error in outputs.items()
-    ]
-    title = "errors       of the weights' precision, relative to an output's greatest number"
-    return [title, *lines] if lines else []
-
-
-def _format_signatures(signatures):
-    lines = ["signatures"]
-    for name, signature in signatures.items():
-        lines.append(f"  {name}")
-        for arrow, side in (("<-", "inputs"), ("->", "outputs")):
-            lines += [f"    {arrow} {_format_spec(key, *x)}" for key, x in signature[side].items()]
-    return lines
-
-
 def _format_compilation(compiled):
     if compiled is None:
         return []
@@ -267,28 +228,3 @@ def _format_compilation(compiled):
         "             TensorFlow Serving needs --xla_cpu_compilation_enabled; without it "
         f"--enable_model_warmup=false, and {', '.join(names.values())} in their place",
     ]
-
-
-def _format_spec(name, dtype, shape):
-    sizes = "?" if shape is None else ", ".join("?" if n is None else str(n) for n in shape)
-    return f"{name}: {dtype} [{sizes}]"
-
-
-def _format_size(count):
-    for unit in ("bytes", "kB", "MB"):
-        if count < 999.5:  # three digits
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.1f} GB"
-
-
-def _format_outcomes(outcomes):
-    parts = []
-    for outcome, words in (
-        ("same", "equal to the recorded ones"),
-        ("runs", "not recorded, the request runs"),
-        ("differs", "DIFFERENT from the recorded ones"),
-    ):
-        names = sorted(name for name, each in outcomes.items() if each == outcome)
-        parts += [f"{words}: {', '.join(names)}"] if names else []
-    return "; ".join(parts) or "not checked: the export carries no requests"

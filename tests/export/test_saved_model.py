@@ -18,7 +18,6 @@ from fork_server import run_python
 from keras_attn import export, losses, metrics, models, optimizers, text
 from keras_attn.export.__main__ import main
 from keras_attn.export.decoding_record import Decoding, read_decoding
-from keras_attn.export.inspection import format_report
 from keras_attn.export.servable_ops import FIRST_VERSION
 from keras_attn.export.versions import new_version
 from keras_attn.generation import compilation
@@ -199,7 +198,7 @@ def test_signatures_sizes_and_outputs_are_reported(model, exported):
     assert inspection.unservable == inspection.faults == []
     # The version is 2.10 by an operation that TensorFlow writes into every SavedModel.
     assert set(inspection.ops) <= set(FIRST_VERSION) and inspection.serving_version == "2.10"
-    report = format_report(inspection)
+    report = inspection.report()
     for line in (
         "<- source_ids: int32 [?, ?]",
         "-> translation: string [?]",

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_attn.export._litert.files import open_file, read_record, run_signature
 from keras_attn.export.golden_outputs import outputs_match
+from keras_attn.export.report_lines import format_outcomes, format_signatures, format_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,32 @@ class LiteRTInspection:
                 f"ones for {', '.join(differing)}."
             )
         return faults
+
+    def report(self):
+        """Return the lines that `python -m keras_attn.export inspect` prints."""
+        return [
+            self.path,
+            "",
+            *format_signatures(self.signatures),
+            "",
+            f"operations   {sum(self.ops.values())} of {len(self.ops)} kinds",
+            f"needs        {', '.join(self.custom_ops) or 'LiteRT alone, no delegate'}",
+            f"weights      {self.precision or 'unknown precision'}, constants of "
+            + format_size(self.weight_bytes),
+            f"files        {format_size(self.file_bytes)}",
+            f"outputs      {format_outcomes(self.outcomes)}",
+            *self.error_lines(),
+        ]
+
+    def error_lines(self):
+        """Return the lines that tell what the precision of the weights costs; none for float32."""
+        lines = [
+            f"  {name}: {output} {error:.2g}"
+            for name, outputs in self.errors.items()
+            for output, error in outputs.items()
+        ]
+        title = "errors       of the weights' precision, relative to an output's greatest number"
+        return [title, *lines] if lines else []
 
 
 def inspect_file(path):
