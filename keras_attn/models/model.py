@@ -289,11 +289,12 @@ def example(model):
 
 def num_tokens(model):
     """Return the number of token ids, from 1 on, that a model certainly has."""
-    parts = [getattr(model, name, None) for name in ("embedding", "target_embedding")]
-    if not isinstance(model, Model):
+    if isinstance(model, Model):
+        parts = [getattr(model, name, None) for name in ("embedding", "target_embedding")]
+        sizes = [getattr(part, "vocabulary_size", 2) for part in parts if part is not None]
+    else:
         # Of a user's own: the smallest table but those of two segments.
-        parts = [layer for layer in flatten_layers(model) if num_ids(layer) != 2]
-    sizes = [size for part in parts if (size := num_ids(part)) is not None]
+        sizes = [n for layer in flatten_layers(model) if (n := num_ids(layer)) not in (None, 2)]
     return min(sizes, default=2) - 1
 
 
