@@ -424,6 +424,18 @@ def test_ids_of_the_model_are_checked(logits, per_token, assert_ids_are_checked)
     assert not outputs["probabilities"][1, 1:].numpy().any()
 
 
+def test_a_pair_is_read_with_its_segments():
+    tokenizer = text.Characters("abcdefg")
+    tokenizer.template = text.Template(middle=(3,), end=(3,), second_segment=1)
+    model, *_ = build("masks_and_segments")
+    functions = TextModel(model, tokenizer, LABELS, 9)
+    assert "classify_pair" in functions.signatures
+    outputs = functions.pair(["a", "abc"], ["b", "cbagd"])  # the second has a longer row
+    ids, segments = np.array([[4, 3, 5, 3]]), np.array([[0, 0, 1, 1]])
+    inputs = {"token_ids": ids, "segment_ids": segments, "padding_mask": ids > 0}
+    np.testing.assert_allclose(outputs["probabilities"][:1], softmax(model(inputs)), atol=1e-6)
+
+
 @pytest.mark.slow
 def test_the_embedding_is_known_inside_a_function_of_tensorflow():
     class Compiled(OneArgument):
