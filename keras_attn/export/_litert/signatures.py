@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_attn.export._saved_model.writing import functions_of
 from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.compiled_decoding import at_least_one
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.model_functions import ModelFunctions, length_mask
-from keras_attn.export.signatures.text_model import TextModel
+from keras_attn.export.signatures.selection import functions_of
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.generation.loop import DecodingOptions, decode
 from keras_attn.generation.text_to_text import ends_of, start_of
@@ -67,7 +66,11 @@ class TrajectoryFunctions(ModelFunctions):
 
 def signatures_of(model, options):
     """Return the `Signatures` of a model for the `ExportOptions`."""
-    functions = _functions_of(model, options)
+    if isinstance(model, TrajectoryModel):
+        options.check_no_strategy()
+        functions = TrajectoryFunctions(model)
+    else:
+        functions = functions_of(model, options)
     named = {name: f for name, f in functions.signatures.items() if name not in _LEFT_OUT}
     if functions.decodes:
         named = dict(CachedSteps(model, options.bos_id).signatures)
@@ -82,17 +85,6 @@ def signatures_of(model, options):
     limits = [getattr(each, name, None) for each in (model, functions) for name in names]
     most = min((n for n in limits if n is not None), default=None)
     return Signatures(named, functions.make_resources(), max(1, num_tokens(model)), most)
-
-
-def _functions_of(model, options):
-    if isinstance(model, TrajectoryModel):
-        options.check_no_strategy()
-        return TrajectoryFunctions(model)
-    if not TextModel.fits(model, options):
-        return functions_of(model, options)
-    options.check_no_strategy()
-    own = {name: getattr(options, name) for name in ("kind", "inputs", "from_logits")}
-    return TextModel(model, max_length=options.max_source_length, **own)
 
 
 def _decoding_function(functions, model, options):

@@ -1,13 +1,21 @@
 """Graph functions of a model that can be converted to ONNX files."""
 
+import dataclasses
+
 import keras
 import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.checks import check_padding, has_memory
 from keras_attn.export.signatures.cached_steps import flatten, unflatten
-from keras_attn.export.signatures.encoders import ClassPredictor, TokenEncoder
-from keras_attn.export.signatures.model_functions import length_mask, mask_ids, nearest_ids
+from keras_attn.export.signatures.encoders import TokenEncoder
+from keras_attn.export.signatures.model_functions import (
+    ExportOptions,
+    length_mask,
+    mask_ids,
+    nearest_ids,
+)
+from keras_attn.export.signatures.selection import check_own_options, functions_of
 from keras_attn.export.signatures.steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.text_model import KINDS, TextModel
@@ -15,20 +23,17 @@ from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
-from keras_attn.models.model import Model
-from keras_attn.ops.checks import check_that
 from keras_attn.positions import ImageCoordinates
 
 
-def functions_of_ids(model, max_length, kind=None, inputs=None, from_logits=None):
+def functions_of_ids(model, max_length, what=None, inputs=None, from_logits=None):
     """Return the `ModelFunctions` of a classifier or of a model of one's own; None for others."""
-    own = {"inputs": inputs, "from_logits": from_logits}
-    if isinstance(model, keras.Model) and not isinstance(model, Model):
-        kind = kind if kind in KINDS else None
-        return TextModel(model, max_length=max_length, kind=kind, **own)
-    for name, value in own.items():
-        check_that(value is None, "None, but for a `keras.Model` of your own", **{name: value})
-    return ClassPredictor(model) if isinstance(model, Classifier) else None
+    options = ExportOptions(max_source_length=max_length, inputs=inputs, from_logits=from_logits)
+    check_own_options(model, options)
+    if TextModel.fits(model, options):
+        kind = what if what in KINDS else None
+        return functions_of(model, dataclasses.replace(options, kind=kind))
+    return functions_of(model, options) if isinstance(model, Classifier) else None
 
 
 def parts_of(model, functions=None):

@@ -16,23 +16,14 @@ from keras_attn.export.signatures.compiled_decoding import (
     check_compilation,
     check_decodes,
 )
-from keras_attn.export.signatures.encoders import (
-    ClassPredictor,
-    TextClassifier,
-    TextTagger,
-    TokenEncoder,
-)
-from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.model_functions import ExportOptions
-from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
-from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.selection import functions_of
 from keras_attn.export.signatures.text_model import TextModel
-from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import free_version, new_version
-from keras_attn.generation.decoding import check_model, get_strategy
+from keras_attn.generation.decoding import get_strategy
 from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
-from keras_attn.ops.checks import check_choice, check_that
+from keras_attn.ops.checks import check_choice
 
 
 def saved_model(
@@ -226,6 +217,7 @@ def saved_model(
             inputs=inputs,
             from_logits=from_logits,
         )
+        _check_tokenizer(model, options)
         functions = functions_of(model, options)
         decodes, requests = functions.decodes, []
         if buckets is not None:
@@ -257,34 +249,11 @@ def saved_model(
     return directory
 
 
-# The first that fits a model is taken, so those for a case stand before the general ones.
-SIGNATURES = (
-    TextModel,
-    TextClassifier,
-    TextTagger,
-    TokenStream,
-    TextStream,
-    SegmentSteps,
-    TokenEncoder,
-    ClassPredictor,
-    ImageGenerator,
-    ImageEnlarger,
-    TokenGenerator,
-    TextGenerator,
-    IdTranslator,
-    Translator,
-)
-
-
-def functions_of(model, options):
-    """Return the `ModelFunctions` that fit a model and the `ExportOptions`."""
-    kind = next((kind for kind in SIGNATURES if kind.fits(model, options)), None)
-    for name in () if kind is TextModel else ("kind", "inputs", "from_logits"):
-        wanted = "None, but for a `keras.Model` of your own"
-        check_that(getattr(options, name) is None, wanted, **{name: getattr(options, name)})
-    if kind is None or kind.decodes:
-        check_model(model)
-    wanted = "None, but for classes of texts or words with a `tokenizer`"
-    has_labels = kind is not None and kind.has_labels
-    check_that(options.labels is None or has_labels, wanted, labels=options.labels)
-    return kind.from_options(model, options)
+def _check_tokenizer(model, options):
+    """Refuse a model of the user's own without a tokenizer: Keras exports it as well."""
+    if options.tokenizer is None and TextModel.fits(model, options):
+        raise ValueError(
+            "A model of your own needs a `tokenizer`, which turns texts into its ids; without "
+            "one, `model.export(path)` of Keras writes the model itself. "
+            "Received: tokenizer=None."
+        )

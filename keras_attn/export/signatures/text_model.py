@@ -81,12 +81,6 @@ class TextModel(ModelFunctions):
 
     @classmethod
     def from_options(cls, model, options):
-        if options.tokenizer is None:
-            raise ValueError(
-                "A model of your own needs a `tokenizer`, which turns texts into its ids; without "
-                "one, `model.export(path)` of Keras writes the model itself. "
-                "Received: tokenizer=None."
-            )
         options.check_no_strategy()
         check_sizes(least=LENGTH, max_source_length=options.max_source_length)
         check_that(not options.stream, "False for a model of your own", stream=True)

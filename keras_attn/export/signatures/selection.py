@@ -1,0 +1,52 @@
+"""Selection of the graph functions that fit a model."""
+
+from keras_attn.export.signatures.encoders import (
+    ClassPredictor,
+    TextClassifier,
+    TextTagger,
+    TokenEncoder,
+)
+from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
+from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
+from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.text_model import TextModel
+from keras_attn.export.signatures.translator import IdTranslator, Translator
+from keras_attn.generation.decoding import check_model
+from keras_attn.ops.checks import check_that
+
+# The first that fits a model is taken, so those for a case stand before the general ones.
+SIGNATURES = (
+    TextModel,
+    TextClassifier,
+    TextTagger,
+    TokenStream,
+    TextStream,
+    SegmentSteps,
+    TokenEncoder,
+    ClassPredictor,
+    ImageGenerator,
+    ImageEnlarger,
+    TokenGenerator,
+    TextGenerator,
+    IdTranslator,
+    Translator,
+)
+
+
+def functions_of(model, options):
+    """Return the `ModelFunctions` that fit a model and the `ExportOptions`."""
+    kind = next((kind for kind in SIGNATURES if kind.fits(model, options)), None)
+    check_own_options(model, options)
+    if kind is None or kind.decodes:
+        check_model(model)
+    wanted = "None, but for classes of texts or words with a `tokenizer`"
+    has_labels = kind is not None and kind.has_labels
+    check_that(options.labels is None or has_labels, wanted, labels=options.labels)
+    return kind.from_options(model, options)
+
+
+def check_own_options(model, options):
+    """Refuse `kind`, `inputs` and `from_logits` for a model that is not the user's own."""
+    for name in () if TextModel.fits(model, options) else ("kind", "inputs", "from_logits"):
+        wanted = "None, but for a `keras.Model` of your own"
+        check_that(getattr(options, name) is None, wanted, **{name: getattr(options, name)})
