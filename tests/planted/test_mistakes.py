@@ -8,7 +8,8 @@ MISTAKES = read_mistakes()
 AREAS = """
     masks positions cache softmax chunked block_local block_sparse first_keys fixed strided lsh
     linear fused union intersection gradients seeds dtypes gates halting remat reversible memories
-    losses label_shift beam sampling streaming tokenizers saving fingerprints conversions export server resume
+    losses label_shift beam sampling streaming tokenizers saving fingerprints conversions
+    export server resume
 """
 
 
