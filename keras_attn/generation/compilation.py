@@ -1,5 +1,6 @@
 """Compiled decoding: one function for each model, kind of strategy and bucket of lengths."""
 
+import functools
 import threading
 import weakref
 from typing import NamedTuple
@@ -29,9 +30,9 @@ _functions_of = weakref.WeakKeyDictionary()
 
 def run_compiled(model, ids, lengths, strategy, options, jit_compile=False):
     """Decode int32 ids (B, S) of rows of `lengths` (B,), or None, with a compiled function."""
-    compiled = Compiled.of(model, ids, lengths, strategy, options, jit_compile)
-    ids, scores = compiled.run(_decode, *compiled.rows)
-    if compiled.numbers and ids.shape[1] != options.max_length:
+    tasks, rows = prepare(model, ids, lengths, strategy, options, jit_compile)
+    ids, scores = tasks.run(_decode, *rows)
+    if ids.shape[1] not in (None, options.max_length):  # it is that of a bucket
         # JAX would compile a slice for each length; weights may be those of a trace.
         ids = ids if is_symbolic(ids) else ops.convert_to_numpy(ids)
         ids = ops.convert_to_tensor(ids[:, : options.max_length], "int32")
@@ -42,90 +43,119 @@ def _decode(model, strategy, options, ids, lengths=None):
     return decode(model, ids, strategy, options, lengths)
 
 
-class Compiled(NamedTuple):
-    """Functions of a model, a strategy and `DecodingOptions`, compiled once for their kind.
+def prepare(model, ids, lengths, strategy, options, jit_compile=False):
+    """Return the tasks of a model, and the rows that they read: ids (B, S), and lengths if any.
 
-    The numbers of the strategy and of the options are inputs of the functions. They are constants
-    where a graph is built, and for a strategy without `numbers`. Where XLA compiles, for shapes
-    that are known, arrays have a size of a `bucket`.
+    The numbers of the strategy and of the `DecodingOptions` are inputs of what is compiled. They
+    are constants where a graph is built, and for a strategy without `numbers`. Where XLA compiles,
+    for shapes that are known, the rows and all that is generated have a size of a `bucket`.
 
     On JAX the weights are inputs too: a model that does not name them, a strategy without `numbers`
     and a call inside a trace are decoded in place, as all are on torch.
     """
+    backend = keras.backend.backend()
+    if jit_compile and backend != "tensorflow":
+        raise ValueError(
+            f"`jit_compile=True` needs the TensorFlow backend. Received: backend={backend!r}."
+        )
+    numbers = None if is_symbolic(ids) or is_symbolic(lengths) else numbers_of(strategy)
+    options = options._replace(grows=backend == "tensorflow" and not jit_compile)
+    rows = [x for x in (ids, lengths) if x is not None]
+    if backend != "tensorflow" and not (
+        backend == "jax"
+        and numbers is not None
+        and all(hasattr(each, "weights") for each in (model, *strategy.models))
+    ):
+        return InPlaceTasks(model, strategy, options), [*map(ops.convert_to_tensor, rows)]
+    if numbers is None:
+        return CompiledTasks(model, strategy, options, jit_compile), rows
+    bound = None
+    if not options.grows:
+        bound = bucket(options.max_length, model.max_length)
+        most = model.max_length if model.reads_prompt else model.max_source_length
+        missing = bucket(ids.shape[1], most) - ids.shape[1]
+        ids = np.pad(ids, [[0, 0], [0, missing]])  # behind the ends of the rows
+    # One array: each input of a function takes some 20 microseconds.
+    integers = [options.max_length, options.bos_id, *options.eos_ids]
+    values = {"integers": np.array(integers, "int32"), "numbers": numbers}
+    noise = strategy.noise(bound or options.max_length, len(ids))
+    if noise is not None:
+        values["noise"] = noise
+    ends = (None,) * len(options.eos_ids)
+    kind = DecodingOptions(None, None, ends, options.grows, bound=bound)
+    return CompiledTasks(model, kind_of(strategy), kind, jit_compile, values), [ids, lengths]
+
+
+class InPlaceTasks(NamedTuple):
+    """Tasks that are computed where they are called: functions of a model, a strategy and options.
+
+    A task is called as `task(model, strategy, options, *inputs)`.
+    """
 
     model: object
-    strategy: object  # of numbers that may be any
+    strategy: object
     options: object
-    rows: tuple  # of what is read: int32 ids (B, S), and their lengths (B,) unless they have none
-    jit_compile: bool
-    numbers: tuple = ()  # of the options and the strategy, one element if they are inputs
-    is_in_place: bool = False
 
-    @classmethod
-    def of(cls, model, ids, lengths, strategy, options, jit_compile=False):
-        """Return the functions that read int32 ids (B, S) of rows of `lengths` (B,), or None."""
-        backend = keras.backend.backend()
-        if jit_compile and backend != "tensorflow":
-            raise ValueError(
-                f"`jit_compile=True` needs the TensorFlow backend. Received: backend={backend!r}."
-            )
-        numbers = None if is_symbolic(ids) or is_symbolic(lengths) else numbers_of(strategy)
-        options = options._replace(grows=backend == "tensorflow" and not jit_compile)
-        rows = tuple(x for x in (ids, lengths) if x is not None)
-        if backend != "tensorflow" and not (
-            backend == "jax"
-            and numbers is not None
-            and all(hasattr(each, "weights") for each in (model, *strategy.models))
-        ):
-            rows = tuple(map(ops.convert_to_tensor, rows))
-            return cls(model, strategy, options, rows, jit_compile, is_in_place=True)
-        if numbers is None:
-            return cls(model, strategy, options, rows, jit_compile)
-        bound = None
-        if not options.grows:
-            bound = bucket(options.max_length, model.max_length)
-            most = model.max_length if model.reads_prompt else model.max_source_length
-            missing = bucket(ids.shape[1], most) - ids.shape[1]
-            ids = np.pad(ids, [[0, 0], [0, missing]])  # behind the ends of the rows
-        # One array: each input of a function takes some 20 microseconds.
-        integers = [options.max_length, options.bos_id, *options.eos_ids]
-        values = {"integers": np.array(integers, "int32"), "numbers": numbers}
-        noise = strategy.noise(bound or options.max_length, len(ids))
-        if noise is not None:
-            values["noise"] = noise
-        ends = (None,) * len(options.eos_ids)
-        kind = DecodingOptions(None, None, ends, options.grows, bound=bound)
-        return cls(model, kind_of(strategy), kind, (ids, lengths), jit_compile, (values,))
+    def run(self, task, *inputs):
+        """Return the outputs of a task."""
+        return task(*self, *inputs)
 
-    def run(self, task, *inputs, signature=None):
-        """Return `task(model, strategy, options, *inputs)`, a function of a module.
-
-        Args:
-            inputs: nested tensors and arrays; None stays None.
-            signature: of the inputs on TensorFlow, nested as these; by default that of tensors
-                whose first two axes, of rows and tokens, may change.
-        """
-        if self.is_in_place:
-            return task(self.model, self.strategy, self.options, *inputs)
-        return self._function(task, inputs, signature)(*_tensors((inputs, self.numbers)))
+    def function(self, task, inputs, signature=None, donates=False):
+        """Return a function of the inputs of a task."""
+        return functools.partial(task, *self)
 
     def output_specs(self, task, *inputs):
-        """Return the specifications of what `run` returns on TensorFlow; None where it has none."""
-        if self.is_in_place or keras.backend.backend() != "tensorflow":
+        """Return None: the outputs may have any shapes."""
+        return None
+
+
+class CompiledTasks(NamedTuple):
+    """Tasks that are compiled once for a model and a kind of strategy and options.
+
+    A task is a function of a module, called as `task(model, strategy, options, *inputs)`. JAX
+    compiles it again for other shapes of the inputs, which come from buckets; TensorFlow once.
+    """
+
+    model: object
+    strategy: object  # without the numbers that are inputs
+    options: object
+    jit_compile: bool
+    numbers: dict | None = None  # of the strategy and the options, if they are inputs
+
+    def run(self, task, *inputs):
+        """Return the outputs of a task for nested tensors and arrays; None stays None."""
+        return self.function(task, inputs)(*inputs)
+
+    def function(self, task, inputs, signature=None, donates=False):
+        """Return the compiled function of a task, for inputs nested as these.
+
+        On JAX it has the weights as they are now.
+
+        Args:
+            signature: of the inputs on TensorFlow, nested as these, and always the same for a task;
+                by default that of tensors whose first two axes, of rows and tokens, may change.
+            donates: bool. If True, the tensors of the last input are overwritten where the backend
+                can do so; they must not be used again.
+        """
+        compiled = self._compiled(task, inputs, signature, donates)
+        if keras.backend.backend() == "jax":
+            compiled = compiled()  # it reads the weights
+        return lambda *inputs: compiled(*_tensors((inputs, self.numbers)))
+
+    def output_specs(self, task, *inputs):
+        """Return the specifications of a task's outputs on TensorFlow; None on other backends."""
+        if keras.backend.backend() != "tensorflow":
             return None
         import tensorflow as tf
 
-        function = self._function(task, inputs, None)
-        outputs = function.get_concrete_function().structured_outputs
+        compiled = self._compiled(task, inputs)
         return tree.map_structure(
-            lambda x: None if x is None else tf.TensorSpec(x.shape, x.dtype), outputs
+            lambda x: None if x is None else tf.TensorSpec(x.shape, x.dtype),
+            compiled.get_concrete_function().structured_outputs,
         )
 
-    def _function(self, task, inputs, signature):
-        """Return the compiled function of the tensors of the inputs and of the numbers.
-
-        It is compiled at most once for inputs of the same number.
-        """
+    def _compiled(self, task, inputs, signature=None, donates=False):
+        """Return the function of the tensors of the inputs and numbers, made at most once."""
         model, strategy = self.model, self.strategy
         changes = tuple(num_changes(each) for each in (model, *strategy.models))
         key = task, strategy, self.options, self.jit_compile, len(inputs), changes
@@ -133,26 +163,23 @@ class Compiled(NamedTuple):
             functions = _functions_of.setdefault(model, {})
             function = functions.pop(key, None)
             if function is None:
-                function = self._compile(task, inputs, signature)
+                function = self._compile(task, inputs, signature, donates)
             functions[key] = function  # the last one is the most recently used
             if len(functions) > MAX_FUNCTIONS:
                 del functions[next(iter(functions))]
         return function
 
-    def _compile(self, task, inputs, signature):
+    def _compile(self, task, inputs, signature, donates):
         # The functions live as long as the model, so they must not keep it alive.
         model_ref, strategy, options = weakref.ref(self.model), self.strategy, self.options
-        arguments = inputs, self.numbers
-        structure = tree.map_structure(lambda x: None if x is None else 0, arguments)
-        jit_compile = self.jit_compile
+        structure = tree.map_structure(lambda x: None if x is None else 0, (inputs, self.numbers))
 
         def run(*tensors):
             following = iter(tensors)
             filled = tree.map_structure(lambda x: x if x is None else next(following), structure)
-            inputs, numbers = filled
-            if not numbers:
+            inputs, values = filled
+            if values is None:
                 return task(model_ref(), strategy, options, *inputs)
-            (values,) = numbers
             integers = [values["integers"][n] for n in range(2 + len(options.eos_ids))]
             max_length, bos_id, *eos_ids = integers
             own = {"max_length": max_length, "bos_id": bos_id, "eos_ids": eos_ids}
@@ -161,12 +188,17 @@ class Compiled(NamedTuple):
             return task(model_ref(), numbered, own_options, *inputs)
 
         if keras.backend.backend() == "jax":
-            return _compile_on_jax(run, lambda: weights_of(model_ref(), strategy))
+            first = len(_tensors(inputs[:-1]))
+            donated = range(first, len(_tensors(inputs))) if donates else ()
+            return _compile_on_jax(run, lambda: weights_of(model_ref(), strategy), donated)
         import tensorflow as tf
 
-        # Of XLA a function of known shapes.
-        specs = tree.map_structure(_spec, arguments if signature is None else self.numbers)
-        specs = None if jit_compile else _tensors((signature or (), specs))
+        specs = None
+        if not self.jit_compile:  # XLA compiles for known shapes
+            specs = inputs if signature is None else ()
+            specs = tree.map_structure(_spec, _tensors((specs, self.numbers)))
+            specs = _tensors(signature or ()) + specs
+        jit_compile = self.jit_compile
         compiled = tf.function(run, specs, autograph=False, jit_compile=jit_compile)
         return compiled if jit_compile or not strategy.runs_in_one_thread else _OneThread(compiled)
 
@@ -208,13 +240,16 @@ def _spec(x):
     return tf.TensorSpec([None] * len(x.shape[:2]) + list(x.shape[2:]), x.dtype)
 
 
-def _compile_on_jax(run, weights):
-    """Return a function that JAX compiles with the values of `weights()` as inputs."""
+def _compile_on_jax(run, weights, donated):
+    """Return a function that reads `weights()` and returns the compiled one with their values.
+
+    Of its inputs those of the indices `donated` are overwritten.
+    """
     import jax
 
-    @jax.jit
+    @functools.partial(jax.jit, donate_argnums=[1 + index for index in donated])
     def compiled(values, *inputs):
         with keras.StatelessScope(zip(weights(), values, strict=True)):
             return run(*inputs)
 
-    return lambda *inputs: compiled([read(weight) for weight in weights()], *inputs)
+    return lambda: functools.partial(compiled, [read(weight) for weight in weights()])

@@ -339,13 +339,17 @@ def cache_loop(is_running, body, state, grows):
         return ops.while_loop(is_running, body, state)
     import tensorflow as tf
 
-    def with_any_slots(x):
-        return tf.TensorShape([*x.shape[:2], None, *x.shape[3:]])
-
     *fixed, slots = state
     shapes = tf.nest.map_structure(lambda x: x.shape, fixed)
-    invariants = *shapes, tf.nest.map_structure(with_any_slots, slots)
+    invariants = *shapes, tf.nest.map_structure(lambda x: any_slots(x.shape), slots)
     return tf.while_loop(is_running, body, state, shape_invariants=invariants)
+
+
+def any_slots(shape):
+    """Return the shape of a tensor of TensorFlow with any number of slots, its axis 2."""
+    import tensorflow as tf
+
+    return tf.TensorShape([*shape[:2], None, *shape[3:]])
 
 
 def slot_positions(prompt, beams, slots):

@@ -4,10 +4,11 @@ import numpy as np
 from keras import ops
 
 from keras_attn.backend.loop_invariants import loop_invariants
-from keras_attn.generation.compilation import Compiled
+from keras_attn.generation.compilation import prepare
 from keras_attn.generation.constrained import Wrapper
 from keras_attn.generation.loop import (
     TokenStrategy,
+    any_slots,
     keeps_sums,
     next_tokens,
     read_inputs,
@@ -34,32 +35,38 @@ def token_steps(model, ids, lengths, strategy, options):
 
     Two functions are compiled, one that reads the prompt and one for a step.
     """
-    compiled = Compiled.of(model, ids, lengths, strategy, options)
-    prompt, state = compiled.run(_start, *compiled.rows)
-    signature = compiled.output_specs(_start, *compiled.rows)
-    if signature is not None and compiled.options.grows and not keeps_sums(model):
-        signature = _with_any_slots(*signature)
+    tasks, rows = prepare(model, ids, lengths, strategy, options)
+    prompt, state = tasks.run(_start, *rows)
+    signature = tasks.output_specs(_start, *rows)
+    if signature is not None:
+        signature = _step_signature(*signature, grows=tasks.options.grows and not keeps_sums(model))
+    step = tasks.function(_next, _inputs(prompt, state), signature, donates=True)
     for count in range(1, options.max_length + 1):
         tokens, has_ended = map(ops.convert_to_numpy, (state.token, state.finished))
         is_last = count == options.max_length or bool(np.all(has_ended))
         yield tokens, has_ended, is_last
         if is_last:
             return
-        state = compiled.run(_next, prompt, state, signature=signature)
+        state = step(*_inputs(prompt, state))
+
+
+def _inputs(prompt, state):
+    """Return the inputs of a step: the cache is the last one, which a step may overwrite."""
+    return prompt, state._replace(cache=None), state.cache
 
 
 def _start(model, strategy, options, ids, lengths=None):
-    """Return the `Prompt` without its logits, and the `TokenState` after the first tokens."""
+    """Return what steps read of the `Prompt`, and the `TokenState` after the first tokens."""
     weights = weights_of(model, strategy)
     strategy, options = _innermost(strategy, options.with_fill_of(model))
     with loop_invariants(weights):
         inputs = read_inputs(ids, lengths, getattr(model, "pad_id", 0))
         choose = strategy.chooser(options, ops.shape(ids)[0])
         prompt, state = start_tokens(model, inputs, choose, options)
-    return prompt._replace(logits=None), state
+    return prompt._replace(logits=None, cache=None), state
 
 
-def _next(model, strategy, options, prompt, state):
+def _next(model, strategy, options, prompt, state, cache):
     """Return the `TokenState` after the next tokens."""
     weights = weights_of(model, strategy)
     strategy, options = _innermost(strategy, options.with_fill_of(model))
@@ -67,7 +74,7 @@ def _next(model, strategy, options, prompt, state):
         prompt = prompt._replace(size=ops.shape(prompt.padding_mask)[1])
     with loop_invariants(weights):
         choose = strategy.chooser(options, ops.shape(state.token)[0])
-        return next_tokens(model, prompt, choose, options, state)
+        return next_tokens(model, prompt, choose, options, state._replace(cache=cache))
 
 
 def _innermost(strategy, options):
@@ -77,11 +84,15 @@ def _innermost(strategy, options):
     return strategy, strategy.with_processors(options)
 
 
-def _with_any_slots(prompt, state):
-    """Return the specifications of a prompt and a state whose cache has any number of slots."""
+def _step_signature(prompt, state, grows):
+    """Return the specifications of a step's inputs, from those of a prompt and a state.
+
+    If the cache `grows`, it has any number of slots.
+    """
     import tensorflow as tf
 
     def with_any_slots(x):
-        return tf.TensorSpec([*x.shape[:2], None, *x.shape[3:]], x.dtype)
+        return tf.TensorSpec(any_slots(x.shape), x.dtype)
 
-    return prompt, state._replace(cache=tf.nest.map_structure(with_any_slots, state.cache))
+    *fixed, cache = _inputs(prompt, state)
+    return *fixed, tf.nest.map_structure(with_any_slots, cache) if grows else cache

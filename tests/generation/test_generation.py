@@ -178,8 +178,8 @@ def test_the_most_recently_used_functions_of_a_model_are_kept(monkeypatch):
 
     def compiled(length):
         options = DecodingOptions(length, BOS, (EOS,), False)
-        functions = compilation.Compiled(model, Greedy(), options, (PROMPTS,), False)
-        return functions._function(compilation._decode, functions.rows, None)
+        tasks = compilation.CompiledTasks(model, Greedy(), options, False)
+        return tasks._compiled(compilation._decode, [PROMPTS])
 
     first, second = compiled(1), compiled(2)
     assert compiled(1) is first and compiled(2) is second and compiled(1) is first

@@ -185,8 +185,8 @@ def test_a_changed_draft_is_compiled_again():
     def compiled():
         options = DecodingOptions(3, 2, (EOS,), False)
         strategy = Speculative(draft, 2)
-        functions = compilation.Compiled(model, strategy, options, (PROMPTS,), False)
-        return functions._function(compilation._decode, functions.rows, None)
+        tasks = compilation.CompiledTasks(model, strategy, options, False)
+        return tasks._compiled(compilation._decode, [PROMPTS])
 
     before = compiled()
     assert compiled() is before

@@ -23,7 +23,7 @@ from keras_attn.generation import (
     complete,
     stream,
 )
-from keras_attn.generation.compilation import Compiled
+from keras_attn.generation.compilation import CompiledTasks
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 7}
 PROMPTS = ["the cat", "", "a", "one line and"]
@@ -138,7 +138,7 @@ def test_a_model_is_compiled_once_for_the_prompt_and_once_for_a_step():
 def test_an_iterator_that_ends_early_keeps_no_cache(monkeypatch, ends_by):
     tokenizer, model, caches = tokenizer_of("characters"), SCRIPTED[True], []
     model.write(tokenizer, HARD_TEXTS[:1])
-    run = Compiled.run
+    run = CompiledTasks.run
 
     def recorded(self, *arguments, **options):
         outputs = run(self, *arguments, **options)
@@ -146,7 +146,7 @@ def test_an_iterator_that_ends_early_keeps_no_cache(monkeypatch, ends_by):
         caches.append(weakref.ref(state.cache["count"]))
         return outputs
 
-    monkeypatch.setattr(Compiled, "run", recorded)
+    monkeypatch.setattr(CompiledTasks, "run", recorded)
 
     def consume():
         pieces = stream(model, tokenizer, ["a"])
