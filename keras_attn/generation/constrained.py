@@ -45,12 +45,16 @@ class Wrapper(Strategy):
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
-        return self.strategy.decode(model, inputs, self.inner_options(options))
+        strategy, options = self.unwrapped(options)
+        return strategy.decode(model, inputs, options)
 
-    def inner_options(self, options):
-        """Return the `DecodingOptions` of the wrapped strategy."""
+    @property
+    def innermost(self):
+        return self.strategy.innermost
+
+    def unwrapped(self, options):
         renormalize = options.renormalize and self.renormalize
-        return self.extend(options)._replace(renormalize=renormalize)
+        return self.strategy.unwrapped(self.extend(options)._replace(renormalize=renormalize))
 
     def noise(self, length, batch_size):
         return self.strategy.noise(length, batch_size)

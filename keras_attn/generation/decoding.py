@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
@@ -98,11 +99,18 @@ def generate(
     return run_compiled(*request, jit_compile)
 
 
-def read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id):
-    """Return model, ids, lengths, strategy and `DecodingOptions` for the arguments of `generate`.
+class Request(NamedTuple):
+    """What `generate` decodes, after its arguments have been checked."""
 
-    Refuse arguments that do not fit.
-    """
+    model: object
+    ids: object  # int32 (B, S)
+    lengths: object  # int32 (B,), or None
+    strategy: Strategy
+    options: DecodingOptions
+
+
+def read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id):
+    """Return the `Request` of the arguments of `generate`; refuse those that do not fit."""
     strategy = get_strategy(strategy)
     check_sizes(max_length=max_length)
     strategy.check_length(max_length)
@@ -127,7 +135,7 @@ def read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id):
     if model.reads_prompt:
         _warn_of_ended_prompts(ids, lengths, {*eos_ids} - {bos_id})
     options = DecodingOptions(max_length, bos_id, eos_ids, grows=False)
-    return model, ids, lengths, strategy, options
+    return Request(model, ids, lengths, strategy, options)
 
 
 def get_strategy(identifier):

@@ -39,6 +39,15 @@ class Strategy(Value):
         """Return ids (B, max_length) and scores (B,) for the `Inputs` and the options."""
         raise NotImplementedError(f"{type(self).__name__} must define `decode`.")
 
+    @property
+    def innermost(self):
+        """The strategy inside of wrappers; one that is no wrapper is its own."""
+        return self
+
+    def unwrapped(self, options):
+        """Return the innermost strategy, and its `DecodingOptions`."""
+        return self, options
+
     def noise(self, length, batch_size):
         """Return random numbers (length, B, ...) for all tokens; None if nothing is drawn.
 

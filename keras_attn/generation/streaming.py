@@ -5,7 +5,6 @@ from keras import ops
 
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.compilation import prepare
-from keras_attn.generation.constrained import Wrapper
 from keras_attn.generation.loop import (
     TokenStrategy,
     any_slots,
@@ -19,14 +18,12 @@ from keras_attn.generation.loop import (
 
 def check_streams(strategy):
     """Raise a `ValueError` if a strategy does not choose one token after the other."""
-    inner = strategy
-    while isinstance(inner, Wrapper):
-        inner = inner.strategy
-    if not isinstance(inner, TokenStrategy):
+    if not isinstance(strategy.innermost, TokenStrategy):
         raise ValueError(
             "`strategy` of a stream must choose one token after the other, as `Greedy` and "
-            "`Sample`, alone or in a wrapper: a beam search knows its first token at the end. "
-            f"Received: strategy={type(inner).__name__}."
+            "`Sample`, alone or in a wrapper. A `Beam` knows its first token only at the end, and "
+            "`Speculative` writes several at once. "
+            f"Received: strategy={type(strategy.innermost).__name__}."
         )
 
 
@@ -58,7 +55,7 @@ def _inputs(prompt, state):
 def _start(model, strategy, options, ids, lengths=None):
     """Return what steps read of the `Prompt`, and the `TokenState` after the first tokens."""
     weights = weights_of(model, strategy)
-    strategy, options = _innermost(strategy, options.with_fill_of(model))
+    strategy, options = _token_strategy(model, strategy, options)
     with loop_invariants(weights):
         inputs = read_inputs(ids, lengths, getattr(model, "pad_id", 0))
         choose = strategy.chooser(options, ops.shape(ids)[0])
@@ -69,7 +66,7 @@ def _start(model, strategy, options, ids, lengths=None):
 def _next(model, strategy, options, prompt, state, cache):
     """Return the `TokenState` after the next tokens."""
     weights = weights_of(model, strategy)
-    strategy, options = _innermost(strategy, options.with_fill_of(model))
+    strategy, options = _token_strategy(model, strategy, options)
     if prompt.padding_mask is not None:  # the size of a shape, known where it must be
         prompt = prompt._replace(size=ops.shape(prompt.padding_mask)[1])
     with loop_invariants(weights):
@@ -77,10 +74,9 @@ def _next(model, strategy, options, prompt, state, cache):
         return next_tokens(model, prompt, choose, options, state._replace(cache=cache))
 
 
-def _innermost(strategy, options):
-    """Return the strategy inside of wrappers, and its options."""
-    while isinstance(strategy, Wrapper):
-        strategy, options = strategy.strategy, strategy.inner_options(options)
+def _token_strategy(model, strategy, options):
+    """Return the strategy that chooses tokens, and its options."""
+    strategy, options = strategy.unwrapped(options.with_fill_of(model))
     return strategy, strategy.with_processors(options)
 
 

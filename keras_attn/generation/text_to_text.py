@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 from keras import ops
 
+from keras_attn.generation.compilation import run_compiled
 from keras_attn.generation.decoding import (
     check_model,
     end_tokens,
-    generate,
     get_strategy,
     read_request,
 )
@@ -45,7 +45,8 @@ def complete(
         tokenizer: from `keras_attn.text`, of the model's vocabulary.
         texts: a list of strings, or one string. Of a prompt that leaves too few of the model's
             positions for `max_length` the last tokens are read, of a longer source the first, with
-            a warning. A text without tokens, such as "", gives "".
+            a warning. A text without tokens, such as "" where the tokenizer puts no start token in
+            front, gives "".
         strategy: as for `generate`.
         max_length: int. Most tokens to generate, the end token included.
         bos_id: int. The token before the first target token of an encoder-decoder, by default the
@@ -74,11 +75,13 @@ def complete(
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
-    request = TextRequest(model, tokenizer, texts, strategy, max_length, bos_id, eos_id)
-    if not request.rows:
-        return request.answer([])
-    ids, _ = generate(*request.arguments, **request.options, jit_compile=jit_compile)
-    return request.answer(map(request.text_of, request.rows, ops.convert_to_numpy(ids).tolist()))
+    texts = TextRequest(model, tokenizer, texts, max_length, bos_id, eos_id)
+    strategy = get_strategy(strategy)
+    if not texts.rows:
+        return texts.as_given([])
+    ids, _ = run_compiled(*texts.request(strategy), jit_compile)
+    ids = ops.convert_to_numpy(ids).tolist()
+    return texts.as_given([*map(texts.text_of, texts.rows, ids)])
 
 
 def stream(model, tokenizer, texts, strategy="greedy", max_length=64, *, bos_id=None, eos_id=None):
@@ -117,29 +120,30 @@ def stream(model, tokenizer, texts, strategy="greedy", max_length=64, *, bos_id=
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
-    request = TextRequest(model, tokenizer, texts, strategy, max_length, bos_id, eos_id)
-    check_streams(get_strategy(strategy))
-    if not any(request.rows):
+    texts = TextRequest(model, tokenizer, texts, max_length, bos_id, eos_id)
+    strategy = get_strategy(strategy)
+    check_streams(strategy)
+    if not any(texts.rows):
         return iter(())
     # Not in the generator: what does not fit is refused before the first piece is asked for.
-    return _pieces(request, token_steps(*read_request(*request.arguments, **request.options)))
+    return _pieces(texts, token_steps(*texts.request(strategy)))
 
 
-def _pieces(request, steps):
-    """Yield the next piece of each text, for the tokens of each step."""
-    decoders = [request.decoder(row) if row else None for row in request.rows]
+def _pieces(texts, steps):
+    """Yield the next piece of each of the texts of a `TextRequest`, for the tokens of each step."""
+    decoders = [texts.decoder(row) if row else None for row in texts.rows]
     for tokens, has_ended, is_last in steps:
         pieces = [""] * len(decoders)
         for row, decoder in enumerate(decoders):
             if decoder is None:  # there is no more text
                 continue
-            ends = has_ended[row] or int(tokens[row]) in request.ends
+            ends = has_ended[row] or int(tokens[row]) in texts.ends
             if not ends:
                 pieces[row] = decoder.add(int(tokens[row]))
             if ends or is_last:
                 pieces[row] += decoder.finish()
                 decoders[row] = None
-        yield request.answer(pieces)
+        yield texts.as_given(pieces)
         if not any(decoders):
             return
 
@@ -150,40 +154,47 @@ class TextRequest:
     Attributes:
         rows: list of lists of ids, of the prompts or sources; one without a text is empty.
         ends: set of the tokens that end a text.
-        arguments: of `generate`, up to `max_length`.
-        options: dict of further arguments of `generate`.
     """
 
-    def __init__(self, model, tokenizer, texts, strategy, max_length, bos_id=None, eos_id=None):
+    def __init__(self, model, tokenizer, texts, max_length, bos_id=None, eos_id=None):
         model = model.model if isinstance(model, StatefulSegments) else model
         check_model(model)
         check_vocabularies(model, tokenizer)
         check_sizes(max_length=max_length)
-        strategy = get_strategy(strategy)
         wanted = f"at most {model.max_length}, the number of the model's positions"
         fits = model.max_length is None or max_length <= model.max_length
         check_that(fits, wanted, max_length=max_length)
         self._is_single = isinstance(texts, str)
         texts = check_strings(texts=[texts] if self._is_single else texts)
-        eos_ids = ends_of(eos_id, tokenizer)
-        self.ends = {*eos_ids, tokenizer.eos_id}  # where a tokenizer's texts end
-        self._tokenizer, self._continues = tokenizer, model.reads_prompt
-        self.rows = self._read_rows(model, texts, max_length)
+        self._model, self._tokenizer, self._max_length = model, tokenizer, max_length
+        self._eos_ids = ends_of(eos_id, tokenizer)
+        self._bos_id = start_of(model, tokenizer) if bos_id is None else bos_id
+        self.ends = {*self._eos_ids, tokenizer.eos_id}  # where a tokenizer's texts end
+        self.rows = self._read_rows(texts)
+
+    def request(self, strategy):
+        """Return the `Request` of `generate` for the rows; one without a text is one of padding."""
         lengths = [max(len(row), 1) for row in self.rows]
-        ids = np.full((len(lengths), max(lengths, default=0)), tokenizer.fill_id, "int32")
+        ids = np.full((len(lengths), max(lengths)), self._tokenizer.fill_id, "int32")
         for padded, row in zip(ids, self.rows, strict=True):
             padded[: len(row)] = row
-        self.arguments = model, ids, strategy, max_length
-        bos_id = start_of(model, tokenizer) if bos_id is None else bos_id
-        lengths = np.array(lengths, "int32")
-        self.options = {"lengths": lengths, "bos_id": bos_id, "eos_id": eos_ids}
+        return read_request(
+            self._model,
+            ids,
+            strategy,
+            self._max_length,
+            lengths=np.array(lengths, "int32"),
+            bos_id=self._bos_id,
+            eos_id=self._eos_ids,
+        )
 
-    def _read_rows(self, model, texts, max_length):
+    def _read_rows(self, texts):
         """Return the ids of texts, as many as the model can read."""
-        rows, template = self._tokenizer.encode_as_lists(texts), self._tokenizer.template
+        model, template = self._model, self._tokenizer.template
+        rows = self._tokenizer.encode_as_lists(texts)
         if model.reads_prompt:
             most, special = model.max_length, len(template.start)
-            most = most and most - max_length + 1  # the last token is not read
+            most = most and most - self._max_length + 1  # the last token is not read
             read = [row[-most:] if most else row for row in template.around(rows, end=False)]
         else:
             most, special = model.max_source_length, len(template.start) + len(template.end)
@@ -205,22 +216,21 @@ class TextRequest:
         if not row:
             return ""
         end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids))
-        if not self._continues:
+        if not self._model.reads_prompt:
             return self.decode(ids[:end])
         # Prompt and new ids are decoded together: alone, the first new piece would lose its space.
         return self.decode(row + ids[:end])[len(self.decode(row)) :]
 
     def decoder(self, row):
         """Return the `IncrementalDecoder` of what is generated after the row of a text."""
-        return IncrementalDecoder(self.decode, row if self._continues else ())
+        return IncrementalDecoder(self.decode, row if self._model.reads_prompt else ())
 
     def decode(self, ids):
         """Return the text of ids, none of which ends it."""
         return self._tokenizer.decode_as_strings([[i for i in ids if i not in self.ends]])[0]
 
-    def answer(self, texts):
-        """Return texts as they were given: a list, or one string."""
-        texts = list(texts)
+    def as_given(self, texts):
+        """Return a list of texts as they were given: a list, or one string."""
         return texts[0] if self._is_single else texts
 
 

@@ -64,6 +64,21 @@ def test_the_ids_that_are_decoded_again_do_not_grow(name):
     assert max(decode.lengths[:-1]) <= 18
     assert decode(row[:9]) + "".join(pieces) + rest == decode(row[:9] + unknown)
     assert rest.count(UNKNOWN) <= 3
+    # Nor for tokens without a text, after which the text goes on.
+    decode, silent = Counter(tokenizer), [tokenizer.bos_id] * 300
+    pieces, rest = pieces_of(decode, row[:2], row[2:4] + silent + row[4:15])
+    assert max(decode.lengths[:-1]) <= 150
+    assert decode(row[:2]) + "".join(pieces) + rest == decode(row[:15])
+
+
+def test_a_run_of_spaces_is_kept_until_a_later_id_writes_it():
+    for name in ("marian", "sentencepiece", "characters"):
+        tokenizer = tokenizer_of(name)
+        space = tokenizer.vocabulary().index({"characters": " "}.get(name, "\u2581"))
+        word = tokenizer.encode_as_lists(["cat"])[0].tolist()
+        ids = word + [space] * 100 + word
+        pieces, rest = pieces_of(Counter(tokenizer), [], ids)
+        assert "".join(pieces) + rest == tokenizer.decode_as_strings([ids])[0]
 
 
 @pytest.mark.parametrize(

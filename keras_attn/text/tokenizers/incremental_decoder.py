@@ -6,6 +6,7 @@ from keras_attn.text.tokenizers.vocabularies import REPLACEMENT
 
 # An unfinished character of UTF-8 has at most three bytes, each of which may be a U+FFFD so far.
 _MAX_UNFINISHED = 3
+_MAX_RECENT, _NUM_KEPT = 64, 8  # ids, before and after those without a text are left out
 
 
 class IncrementalDecoder:
@@ -15,7 +16,8 @@ class IncrementalDecoder:
 
     A token alone does not have the text that it has after others: it may lose its space, or be a
     part of a character. So the ids since the last few are decoded again with each new one: those
-    that the new text can depend on. Time O(1) a token beside decoding these.
+    that the new text can depend on. Time O(1) a token beside decoding these, of which there are at
+    most some 64. More are a run of spaces that only a later id writes, as Marian's.
 
     A trailing U+FFFD, of which at most three can be one unfinished character, is held back until
     it is known what it becomes.
@@ -48,7 +50,20 @@ class IncrementalDecoder:
         if len(own) > held and own[-held - 1 :] == text[-held - 1 :]:
             self._context, self._recent = self._recent, []
             self._read = own[: len(own) - held]
+        elif len(self._recent) > _MAX_RECENT and len(self._recent) % _NUM_KEPT == 0:
+            self._leave_out(text, held)
         return piece
+
+    def _leave_out(self, text, held):
+        """Keep the last of the recent ids only, if the text after them is the same."""
+        kept, after = self._recent[-_NUM_KEPT:], self._context
+        shorter = self._decode(self._context + kept)
+        following = self._decode(self._context + self._recent + after)[len(text) :]
+        if (
+            shorter[-held - 1 :] == text[-held - 1 :]
+            and self._decode(self._context + kept + after)[len(shorter) :] == following
+        ):
+            self._recent, self._read = kept, shorter[: len(shorter) - held]
 
     def finish(self):
         """Return the characters that were held back; no id may follow."""
