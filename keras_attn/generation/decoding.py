@@ -100,7 +100,7 @@ def generate(
 
 
 class Request(NamedTuple):
-    """What `generate` decodes, after its arguments have been checked."""
+    """Checked arguments of `generate`, as compiled functions take them."""
 
     model: object
     ids: object  # int32 (B, S)

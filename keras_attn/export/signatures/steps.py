@@ -1,5 +1,7 @@
 """Signatures of models whose state the client holds: a memory, or a cache of constant size."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from keras_attn.export.checks import check_padding, has_memory
@@ -13,6 +15,8 @@ from keras_attn.export.signatures.model_functions import (
 from keras_attn.export.signatures.text_generator import TextGenerator
 from keras_attn.generation.text_to_text import check_vocabularies, ends_of
 from keras_attn.models.state_models import SequenceModel
+
+_BATCH_SIZE = [tf.TensorSpec([], tf.int32, "batch_size")]
 
 
 class SegmentSteps(ModelFunctions):
@@ -63,15 +67,15 @@ class SegmentSteps(ModelFunctions):
 
     def __init__(self, model, tokenizer=None, eos_id=None):
         super().__init__(model)
-        self.tokenizer, self._more = tokenizer, {}
+        self.tokenizer, self._extra_signatures = tokenizer, {}
         name = "token_ids" if "token_ids" in model.input else "states"
         if name == "token_ids":
             ends = ends_of(eos_id, tokenizer)
-            self.end_tokens = self._more["end_tokens"] = end_signature(ends)
+            self.end_tokens = self._extra_signatures["end_tokens"] = end_signature(ends)
         if tokenizer is not None:
             check_vocabularies(model, tokenizer)
             self.tokenize, self.detokenize = _text_functions(tokenizer, ends)
-            self._more.update(tokenize=self.tokenize, detokenize=self.detokenize)
+            self._extra_signatures.update(tokenize=self.tokenize, detokenize=self.detokenize)
         pad_id = check_padding(model) if name == "token_ids" else None
         segment, memory_input = model.input[name], model.input["memory"]
 
@@ -108,13 +112,13 @@ class SegmentSteps(ModelFunctions):
             tf.TensorSpec([None, num_layers, None, hidden_dim], tf.float32, "memory"),
             *(tf.TensorSpec([None], tf.int32, name) for name in model.memory.lengths),
         ]
-        self.initial_memory = tf.function(initial_memory, _ROWS, autograph=False)
+        self.initial_memory = tf.function(initial_memory, _BATCH_SIZE, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
 
     @property
     def signatures(self):
         own = {"initial_memory": self.initial_memory, "step": self.step}
-        return {**own, **self._more, "serving_default": self.step}
+        return {**own, **self._extra_signatures, "serving_default": self.step}
 
 
 def _text_functions(tokenizer, ends):
@@ -159,8 +163,8 @@ class TokenStream(ModelFunctions):
         eos_id: int, or a list of several. The token that ends a sequence, by default that of the
             tokenizer, or 3; -1 for none.
         tokenizer: from `keras_attn.text`; None for none.
-        max_length: int. Most tokens of a stream, prompt included, if its keys are all kept, by
-            default the model's number of positions.
+        max_length: int. Most tokens of a stream, prompt included, of a model without a limit of
+            positions whose keys are all kept.
 
     Raises:
         ValueError: if the state would grow without a limit, or the layers' caches differ in shape.
@@ -188,15 +192,16 @@ class TokenStream(ModelFunctions):
     def from_options(cls, model, options):
         options.check_no_text("A stream of ids")
         length = options.max_source_length + options.max_length
-        return cls(model, options.eos_id, max_length=_stream_length(model, length))
+        return cls(model, options.eos_id, max_length=length)
 
     def __init__(self, model, eos_id=None, tokenizer=None, max_length=None):
         super().__init__(model)
-        self.tokenizer, self._more = tokenizer, {}
-        slots, is_whole, limit = _cache_size(model, max_length)
+        self.tokenizer, self._extra_signatures = tokenizer, {}
+        size = _cache_size(model, max_length)
+        limit = size.max_positions
 
         def empty_cache(batch_size):
-            return model.depth.initial_cache(batch_size, slots, is_whole)
+            return model.depth.initial_cache(batch_size, size.num_slots, size.keeps_all)
 
         def initial_state(batch_size):
             """Return the state of `batch_size` rows before the first token."""
@@ -224,21 +229,26 @@ class TokenStream(ModelFunctions):
         for name in ("key", "value"):
             inputs.append(tf.TensorSpec([None, *state[name].shape[1:]], tf.float32, name))
         inputs.append(tf.TensorSpec([], tf.int32, "index"))
-        self.initial_state = tf.function(initial_state, _ROWS, autograph=False)
+        self.initial_state = tf.function(initial_state, _BATCH_SIZE, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
         ends = ends_of(eos_id, tokenizer)
         self.end_tokens = end_signature(ends)
         if limit is not None:
-            self.max_positions = self._more["max_positions"] = _limit_signature(limit)
+            self.max_positions = self._extra_signatures["max_positions"] = _limit_signature(limit)
         if tokenizer is not None:
             check_vocabularies(model, tokenizer)
             self.tokenize, self.detokenize = _text_functions(tokenizer, ends)
-            self._more.update(tokenize=self.tokenize, detokenize=self.detokenize)
+            self._extra_signatures.update(tokenize=self.tokenize, detokenize=self.detokenize)
 
     @property
     def signatures(self):
         own = {"initial_state": self.initial_state, "step": self.step}
-        return {**own, **self._more, "end_tokens": self.end_tokens, "serving_default": self.step}
+        return {
+            **own,
+            **self._extra_signatures,
+            "end_tokens": self.end_tokens,
+            "serving_default": self.step,
+        }
 
 
 class TextStream(TextGenerator):
@@ -282,22 +292,13 @@ class TextStream(TextGenerator):
         eos_id=None,
         buckets=None,
     ):
-        length = _stream_length(model, max_prompt_length + max_length)
-        self.stream = TokenStream(model, eos_id, tokenizer, length)
+        self.stream = TokenStream(model, eos_id, tokenizer, max_prompt_length + max_length)
         lengths = max_length, max_prompt_length
         super().__init__(model, tokenizer, strategy, *lengths, eos_id, buckets)
 
     @property
     def signatures(self):
         return {**self.stream.signatures, **super().signatures}
-
-
-_ROWS = [tf.TensorSpec([], tf.int32, "batch_size")]
-
-
-def _stream_length(model, length):
-    """Return a number of tokens for a model without a limit of positions; None for any other."""
-    return length if getattr(model, "max_length", None) is None else None
 
 
 def _limit_signature(limit):
@@ -307,14 +308,19 @@ def _limit_signature(limit):
         """Return `max_positions` [B]: the most tokens of each of `batch_size` rows."""
         return {"max_positions": tf.fill([batch_size], limit)}
 
-    return tf.function(max_positions, _ROWS, autograph=False)
+    return tf.function(max_positions, _BATCH_SIZE, autograph=False)
+
+
+class _CacheSize(NamedTuple):
+    """Size of each layer's cache in the state of a stream."""
+
+    num_slots: int
+    keeps_all: bool  # keys, not only those that the patterns read again
+    max_positions: int | None  # most tokens of a stream; None for a stream without end
 
 
 def _cache_size(model, max_length):
-    """Return the slots of each layer's cache, whether it keeps all keys, and the most tokens.
-
-    The last is None for a stream without end. A model whose state would grow needs a `max_length`.
-    """
+    """Return the `_CacheSize`; a model whose state would grow needs a `max_length`."""
     blocks = getattr(getattr(model, "depth", None), "blocks", None)
     if blocks is None or model.memory is not None:
         raise ValueError(
@@ -324,15 +330,16 @@ def _cache_size(model, max_length):
     patterns = [block.attention.pattern for block in blocks]
     growing = [pattern for pattern in patterns if pattern.kept_keys.size is None]
     if not growing:
-        return max(pattern.kept_keys.size for pattern in patterns), False, model.max_length
-    limits = [limit for limit in (max_length, model.max_length) if limit is not None]
-    if not limits:
+        num_slots = max(pattern.kept_keys.size for pattern in patterns)
+        return _CacheSize(num_slots, False, model.max_length)
+    limit = max_length if model.max_length is None else model.max_length
+    if limit is None:
         raise ValueError(
             "A stream of a model without a limit of positions needs a `max_length`, or patterns "
             "that keep a fixed number of keys, such as `Sinks(4, window=1020)`. "
             f"Received: pattern={growing[0]!r}."
         )
-    return min(limits), True, min(limits)
+    return _CacheSize(limit, True, limit)
 
 
 def _state(cache):

@@ -55,8 +55,8 @@ class IncrementalDecoder:
         return piece
 
     def _leave_out(self, text, held):
-        """Keep the last of the recent ids only, if the text after them is the same."""
-        kept, after = self._recent[-_NUM_KEPT:], self._context
+        """Keep the first of the recent ids only, if the text after them is the same."""
+        kept, after = self._recent[:_NUM_KEPT], self._context
         shorter = self._decode(self._context + kept)
         following = self._decode(self._context + self._recent + after)[len(text) :]
         if (
