@@ -13,7 +13,7 @@ from keras_attn.convert.golden import write_golden
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.writing import to_hugging_face
-from keras_attn.generation.decoding import end_tokens, vocabulary_size
+from keras_attn.generation.tokens import end_tokens, vocabulary_size
 from keras_attn.models import Classifier
 
 

@@ -6,7 +6,7 @@ import sys
 
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.generation import Beam, Forbidden, Forced, Greedy, NoRepeat, Sample
-from keras_attn.generation.decoding import end_tokens
+from keras_attn.generation.tokens import end_tokens
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 
 FILE = "generation_config.json"

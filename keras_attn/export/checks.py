@@ -4,7 +4,7 @@ import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.generation.decoding import check_model
-from keras_attn.generation.text_to_text import check_is_tokenizer, embeddings_and_tokenizers
+from keras_attn.generation.tokens import check_is_tokenizer, embeddings_and_tokenizers
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.registry import Configurable

@@ -13,6 +13,7 @@ from keras_attn.generation.beam import Beam
 from keras_attn.generation.compilation import run_compiled
 from keras_attn.generation.loop import DecodingOptions, Strategy
 from keras_attn.generation.sampling import Greedy, Sample
+from keras_attn.generation.tokens import end_tokens, vocabulary_size
 from keras_attn.ops.checks import check_ids, check_sizes, check_that
 from keras_attn.ops.ids import narrow
 
@@ -141,24 +142,6 @@ def read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id):
 def get_strategy(identifier):
     """Return the decoding strategy for a name, a config or an object."""
     return registry.resolve(identifier, STRATEGIES, "strategy", base=Strategy)
-
-
-def end_tokens(eos_id):
-    """Return a tuple of one or more end tokens, from one or from a list or array."""
-    if isinstance(eos_id, np.ndarray):
-        eos_id = eos_id.tolist()
-    if not isinstance(eos_id, (list, tuple, set, frozenset)):
-        eos_id = (eos_id,)
-    check_that(eos_id, "a token, or a list of at least one", eos_id=eos_id)
-    for token in eos_id:
-        check_sizes(least=-1, eos_id=token)
-    return tuple(sorted(set(eos_id)))
-
-
-def vocabulary_size(model):
-    """Return the number of tokens that a model generates from; None if it does not tell."""
-    embedding = getattr(model, "target_embedding", None) or getattr(model, "embedding", None)
-    return getattr(embedding, "vocabulary_size", None)
 
 
 def _read_rows(model, inputs, lengths):

@@ -3,10 +3,11 @@
 from keras import ops, tree
 
 from keras_attn.backend.operations import uniform
-from keras_attn.generation.decoding import check_model, get_strategy, vocabulary_size
+from keras_attn.generation.decoding import check_model, get_strategy
 from keras_attn.generation.distributions import draw, forbids_all
 from keras_attn.generation.loop import Strategy, cache_loop, read_prompt
 from keras_attn.generation.rounds import RowStates, accept, append
+from keras_attn.generation.tokens import vocabulary_size
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.registry import register
 

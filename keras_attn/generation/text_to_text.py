@@ -8,15 +8,15 @@ from keras import ops
 from keras_attn.generation.compilation import run_compiled
 from keras_attn.generation.decoding import (
     check_model,
-    end_tokens,
     get_strategy,
     read_request,
 )
 from keras_attn.generation.streaming import check_streams, token_steps
+from keras_attn.generation.tokens import check_vocabularies, ends_of, start_of
 from keras_attn.memory import StatefulSegments
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.text.tokenizers.incremental_decoder import IncrementalDecoder
-from keras_attn.text.tokenizers.tokenizer import Tokenizer, check_strings
+from keras_attn.text.tokenizers.tokenizer import check_strings
 
 
 def complete(
@@ -232,47 +232,3 @@ class TextRequest:
     def as_given(self, texts):
         """Return a list of texts as they were given: a list, or one string."""
         return texts[0] if self._is_single else texts
-
-
-def ends_of(eos_id, tokenizer=None):
-    """Return a tuple of the tokens that end a sequence: for None the tokenizer's, or -1 for none.
-
-    Without a tokenizer it is 3.
-    """
-    if eos_id is None:
-        eos_id = getattr(tokenizer, "eos_id", Tokenizer.eos_id)
-    return end_tokens(-1 if eos_id is None else eos_id)
-
-
-def start_of(model, tokenizer=None):
-    """Return the token before the first target token: the model's own, the tokenizer's, or 2."""
-    start_id = getattr(model, "start_id", None)
-    if start_id is None:
-        start_id = getattr(tokenizer, "bos_id", None)
-    return Tokenizer.bos_id if start_id is None else start_id
-
-
-def check_vocabularies(model, tokenizer):
-    """Raise a `ValueError` if the vocabularies of model and tokenizer differ in size."""
-    for embedding, texts in embeddings_and_tokenizers(model, tokenizer):
-        # A model of the user's own need not tell its size.
-        size = getattr(embedding, "vocabulary_size", texts.vocabulary_size)
-        if size != texts.vocabulary_size:
-            raise ValueError(
-                "`model` and `tokenizer` must have vocabularies of the same size. "
-                f"Received: {size} and {texts.vocabulary_size}."
-            )
-
-
-def check_is_tokenizer(tokenizer):
-    """Raise a `ValueError` if the argument is something else, such as a path."""
-    wanted = "one of `keras_attn.text`, as `SentencePiece.load(path)` reads it"
-    check_that(hasattr(tokenizer, "vocabulary_size"), wanted, tokenizer=tokenizer)
-
-
-def embeddings_and_tokenizers(model, tokenizer):
-    """Return the embeddings of targets and of sources, each with the tokenizer of its ids."""
-    check_is_tokenizer(tokenizer)
-    source = getattr(model, "embedding", None)
-    target = getattr(model, "target_embedding", source)
-    return [(target, tokenizer), (source, tokenizer.for_sources())]

@@ -29,7 +29,7 @@ from keras_attn.generation import (
     allow_texts,
     generate,
 )
-from keras_attn.generation.decoding import end_tokens
+from keras_attn.generation.tokens import end_tokens
 from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 from recipes.translate.dates import iso_dates
 from recipes.translate.training import TranslationRun

@@ -11,7 +11,7 @@ from keras_attn.export.signatures.model_functions import ModelFunctions, length_
 from keras_attn.export.signatures.selection import functions_of
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.generation.loop import DecodingOptions, decode
-from keras_attn.generation.text_to_text import ends_of, start_of
+from keras_attn.generation.tokens import ends_of, start_of
 from keras_attn.models.model import num_tokens
 from keras_attn.models.state_models import TrajectoryModel
 

@@ -11,7 +11,7 @@ from keras_attn.export.signatures.model_functions import (
     nearest_ids,
 )
 from keras_attn.generation.loop import DecodingOptions, Inputs, read_prompt
-from keras_attn.generation.text_to_text import start_of
+from keras_attn.generation.tokens import start_of
 
 
 class CachedSteps(ModelFunctions):

@@ -13,7 +13,7 @@ from keras_attn.export.signatures.model_functions import (
     text_function,
 )
 from keras_attn.export.signatures.text_generator import TextGenerator
-from keras_attn.generation.text_to_text import check_vocabularies, ends_of
+from keras_attn.generation.tokens import check_vocabularies, ends_of
 from keras_attn.models.state_models import SequenceModel
 
 _BATCH_SIZE = [tf.TensorSpec([], tf.int32, "batch_size")]

@@ -21,7 +21,7 @@ from keras_attn.export.signatures.model_functions import (
     unify_ends,
 )
 from keras_attn.generation.decoding import get_strategy
-from keras_attn.generation.text_to_text import check_vocabularies, ends_of, start_of
+from keras_attn.generation.tokens import check_vocabularies, ends_of, start_of
 
 
 class IdTranslator(ModelFunctions):
