@@ -26,16 +26,14 @@ traced = jax.jit(lambda ids: generate(model, ids, strategy, 5))(PROMPTS)
 check_equal(traced, decode_compiled(model, PROMPTS, strategy, 5, ends=(3,)))
 
 model = models.gpt(11, num_layers=1, num_heads=2, hidden_dim=8, max_length=16)
-model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+layers.add_lora(model, 2)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.SGD(9.0), loss)
 scores = []
 def score():
     scores.append(float(decode_compiled(model, PROMPTS, Greedy(), 3)[1][0]))
 score()
 model.fit({"token_ids": PROMPTS}, PROMPTS, verbose=0)
-score()
-layers.add_lora(model, 2)
-for weight in model.trainable_weights:
-    weight.assign(weight + 0.3)
 score()
 layers.merge_lora(model)
 score()
@@ -61,6 +59,6 @@ def test_all_lengths_share_a_graph():
 def test_jax_compiles_once_for_a_bucket_and_frees_the_model():
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
     scores, freed = run_on("jax", ON_JAX, PYTHONPATH=path)
-    before, fitted, adapted, merged = scores
-    assert before != fitted != adapted and merged == pytest.approx(adapted, rel=1e-5)
+    before, fitted, merged = scores
+    assert before != fitted and merged == pytest.approx(fitted, rel=1e-5)
     assert freed == [True]

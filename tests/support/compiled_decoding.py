@@ -62,12 +62,10 @@ def sample(number, seed=None):
 
 # Strategies whose numbers follow from one.
 STRATEGIES = {
-    "greedy": lambda number: Greedy(),
     "sample": sample,
     "beam": lambda number: Beam(3, number),
     "beam_power": lambda number: Beam(2, number, "power", early_stopping="never"),
     "constrained": lambda number: Constrained(sample(number), TABLE),
-    "forbidden": lambda number: Forbidden(Beam(2, number), [4]),
     "forced": lambda number: Forced(NoRepeat(sample(number), 2), 4, 5, min_length=2),
     "speculative": lambda number: Forbidden(Speculative(DRAFT, 2, sample(number)), [4]),
     "no_repeat": lambda number: NoRepeat(Beam(2, number), 1, counts_bos=True),
