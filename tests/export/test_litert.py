@@ -13,6 +13,7 @@ from ai_edge_litert.interpreter import Interpreter
 from keras_attn import depth, export, layers, models, patterns, text
 from keras_attn.export.__main__ import main
 from keras_attn.export._litert.files import read_record
+from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.model_functions import ModelFunctions
 from keras_attn.generation import Beam, Sample, complete, generate
 
@@ -180,6 +181,19 @@ def test_unsuitable_models_and_arguments_are_refused(made, tmp_path, monkeypatch
     with pytest.raises(ImportError, match=r"pip install 'keras_attn\[litert\]'"):
         path.write_bytes(b"")
         export.inspect(path)
+
+
+def test_steps_of_rows_of_different_lengths_equal_one_pass(made):
+    """The graph functions, before they are converted."""
+    model, more = made("gpt"), int32([[3, 9, 1], [1, 2, 6], [10, 4, 4]])
+    steps = CachedSteps(model)
+    _, *state = steps.start(IDS, LENGTHS).values()
+    logits, *state = steps.step(more[:, :1], *state).values()
+    logits = np.concatenate([logits, steps.step(more[:, 1:], *state)["logits"]], axis=1)
+    for row, length in enumerate(LENGTHS):
+        whole = np.concatenate([IDS[row, :length], more[row]])[None]
+        expected = keras.ops.convert_to_numpy(model({"token_ids": whole}))
+        np.testing.assert_allclose(logits[row], expected[0, length:], atol=1e-4)
 
 
 @pytest.mark.slow
