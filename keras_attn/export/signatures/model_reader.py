@@ -29,6 +29,7 @@ _NUM_IDS, _NUM_PADDING = 5, 4  # of the row that is compared with itself
 
 
 def name_of_output(name):
+    """Return the subject of a sentence about an output of a model."""
     return "The model's output" if name is None else f"The model's output {name!r}"
 
 
