@@ -76,7 +76,7 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["forced"], STRATEGIES))
+@pytest.mark.parametrize("name", slow_but(["forced"], ["penalties", "forced", "table"]))
 def test_wrappers_and_penalties_choose_as_in_complete(name):
     tokenizer, model = tokenizer_of("characters"), SCRIPTED[True]
     model.write(tokenizer, HARD_TEXTS[:2])
