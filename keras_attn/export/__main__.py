@@ -133,6 +133,11 @@ def _parser():
     command.add_argument(
         "--signatures", nargs="+", metavar="NAME", help="such as generate (default: all)"
     )
+    command.add_argument(
+        "--kind",
+        choices=["classify", "regress", "embed", "tag"],
+        help="the output of a model of your own (default: by its shape)",
+    )
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
     command.add_argument(
