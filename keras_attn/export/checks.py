@@ -47,6 +47,7 @@ def check_padding(model):
 
 def check_float32(model):
     """Raise a `ValueError` if a layer of the model computes in another dtype than float32."""
+    check_that(hasattr(model, "layers"), "a `keras.Model`", model=model)
     dtypes = {layer.compute_dtype for layer in model.layers} - {"float32"}
     if dtypes:
         raise ValueError(

@@ -154,6 +154,8 @@ def test_unsuitable_models_and_arguments_are_refused(made, tmp_path, monkeypatch
         export.litert(bert, path, ["logits", "step"])
     with pytest.raises(ValueError, match="`signatures` must be a list.*'logits'"):
         export.litert(bert, path, "logits")
+    with pytest.raises(ValueError, match="`model` must be a `keras.Model`. Received: model=3"):
+        export.litert(3, path)
     with pytest.raises(ValueError, match="max_length=0"):
         export.litert(bert, path, max_length=0)
     with pytest.raises(ValueError, match="one of None, 'float16', 'int8'.*quantize='int4'"):
