@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.export._litert.files import run_signature
+from keras_attn.export.example_inputs import example_input
 from keras_attn.export.golden_outputs import outputs_match
 
 # Relative to the greatest magnitude of an output.
@@ -35,6 +36,7 @@ class Examples:
     def run(self, shape, seed=0):
         """Yield (signature, inputs, outputs), dicts of arrays, of the graph for a shape (B, T)."""
         random, state = np.random.default_rng(seed), {}
+        num_tokens = self._signatures.num_tokens
         for name, function in self._signatures.functions.items():
             specs = function.input_signature
             concrete = function.get_concrete_function()
@@ -42,7 +44,7 @@ class Examples:
                 inputs = {
                     spec.name: state[spec.name]
                     if spec.name in state
-                    else self._example(spec, shape[0], length, random)
+                    else example_input(spec, shape[0], length, num_tokens, random)
                     for spec in specs
                 }
                 outputs = concrete(*map(tf.constant, inputs.values()))
@@ -59,22 +61,6 @@ class Examples:
         most = self._signatures.max_length
         ends = np.cumsum(STEPS) + length
         return [n for n, end in zip(STEPS, ends, strict=True) if most is None or end <= most]
-
-    def _example(self, spec, batch, length, random):
-        """Return an example of an input: ids, rows of different lengths, or small numbers."""
-        if spec.name == "noise":
-            sizes = [batch if n is None else n for n in spec.shape]
-            return random.uniform(0.0, 1.0, sizes).astype("float32")
-        sizes = [batch, *(length if n is None else n for n in spec.shape[1:])][: spec.shape.rank]
-        if spec.dtype.is_floating:
-            return random.normal(0.0, 0.5, sizes).astype("float32")
-        if spec.shape.rank == 0:
-            return np.array(batch, "int32")
-        if spec.shape.rank == 1:
-            return (length - 2 * np.arange(batch) % length).astype("int32")
-        if spec.shape.rank == 2:
-            return random.integers(1, self._signatures.num_tokens, sizes, "int32", endpoint=True)
-        return random.integers(0, 2, sizes, "int32")  # values of an image
 
 
 def check_outputs(interpreter, examples, names):

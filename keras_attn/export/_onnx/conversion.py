@@ -13,6 +13,7 @@ from keras_attn.compat.tf2onnx_graphs import convert_graph
 from keras_attn.export._onnx.graphs import functions_of_ids, parts_of
 from keras_attn.export._onnx.op_handlers import handlers, read_invariants
 from keras_attn.export.checks import check_backend, check_float32, length_beyond_windows
+from keras_attn.export.example_inputs import example_input
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.files import atomic_file
 from keras_attn.layers.lora import check_merged
@@ -221,25 +222,13 @@ def _run_examples(function, file, tokens, lengths):
     read = {x.name for x in session.get_inputs()}
     specs = function.input_signature
     for batch, length in zip((2, 3), lengths, strict=True):
-        inputs = {spec.name: _example(spec, batch, length, tokens) for spec in specs}
+        random = np.random.default_rng(batch)
+        inputs = {x.name: example_input(x, batch, length, tokens, random) for x in specs}
         try:
             outputs = session.run(names, {name: x for name, x in inputs.items() if name in read})
         except Exception as error:
             raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
         yield inputs, dict(zip(names, outputs, strict=True))
-
-
-def _example(spec, batch, length, tokens):
-    """Return an example input: distinct ids, rows of different lengths, small numbers elsewhere."""
-    random = np.random.default_rng([batch, len(spec.name)])
-    sizes = [batch, *[length if n is None else n for n in spec.shape[1:]]][: spec.shape.rank]
-    if spec.dtype.is_floating:
-        return random.normal(0.0, 0.5, sizes).astype(spec.dtype.as_numpy_dtype)
-    if spec.shape.rank == 2:
-        return random.integers(1, tokens, sizes, "int32", endpoint=True)
-    if spec.shape.rank == 1:
-        return (length - np.arange(batch) % length).astype("int32")
-    return np.array(1, "int32")
 
 
 def write_int8(proto, file):
