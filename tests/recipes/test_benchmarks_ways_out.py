@@ -33,7 +33,7 @@ def test_a_cell_says_wrong_and_a_failure_is_named_below_the_table():
     refused = {"state": "refused", "reason": "ValueError: no such operation"}
     row = {"SavedModel": right, "LiteRT": {**right, "seconds": 0.003}, "Keras's ONNX": wrong}
     lines = ways_out.table_of({"patterns: Local": {**row, "our ONNX": refused}})
-    assert lines[0] == "1 parts, 2 right, 1 refused, 1 wrong."
+    assert lines[0] == f"1 of {len(ways_out.cases())} parts: 2 right, 1 refused, 1 wrong."
     cells = "2e-07, 31 kB, 1.00 | 2e-07, 31 kB, 1.50 | **wrong**: 2e-02, 31 kB | refused |"
     assert f"| patterns: Local | {cells}" in lines
     assert "- patterns: Local, our ONNX: ValueError: no such operation" in lines
