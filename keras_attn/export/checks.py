@@ -59,10 +59,25 @@ def check_float32(model):
 def length_beyond_windows(model, least=40, most=1027):
     """Return a number of positions that is more than twice each window of the model's patterns.
 
-    It is more than twice every size in their configurations: windows, blocks, strides and others.
+    It is more than twice every size in their configurations: windows, blocks, strides and others;
+    but no more than a pattern of a limited length takes.
     """
     patterns = [getattr(layer, "pattern", None) for layer in flatten_layers(model)]
-    return min(max(least, 2 * _largest_size(patterns) + 3), most)
+    length = min(max(least, 2 * _largest_size(patterns) + 3), most)
+    while length > 1 and not all(_takes(pattern, length) for pattern in patterns):
+        length -= 1
+    return length
+
+
+def _takes(pattern, length):
+    """Return True if a pattern, or each of several, takes rows of so many positions."""
+    try:
+        for each in pattern if isinstance(pattern, (list, tuple)) else [pattern]:
+            if hasattr(each, "check"):
+                each.check(length=length)
+    except ValueError:
+        return False
+    return True
 
 
 def _largest_size(value):

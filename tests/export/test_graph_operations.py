@@ -13,6 +13,7 @@ from keras_attn import layers, patterns
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.backend.loops import without_tile_loops
 from keras_attn.depth import Stack
+from keras_attn.export.checks import length_beyond_windows
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -119,3 +120,11 @@ def test_a_graph_for_any_length_has_one_tile_for_narrow_windows_outside_training
 
     assert has_loop(True)
     assert has_loop(None) == has_loop(False) == (not is_one_tile)
+
+
+@pytest.mark.parametrize(
+    "pattern, length",
+    [(patterns.Local(31), 65), (patterns.Random(4, 1, 37), 37), (patterns.Local(7), 40)],
+)
+def test_files_are_checked_beyond_windows_at_a_length_that_patterns_take(pattern, length):
+    assert length_beyond_windows(model_of(pattern)) == length
