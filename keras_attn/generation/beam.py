@@ -58,7 +58,7 @@ class Beam(Strategy):
     # In one thread the loop's body is not rewritten for oneDNN, whose products of several queries
     # are much faster at large batches.
     runs_in_one_thread = False
-    numbers = ("length_penalty",)
+    dynamic = ("length_penalty",)
 
     def __init__(self, beams=4, length_penalty=0.6, normalization="google", early_stopping=None):
         check_sizes(beams=beams)

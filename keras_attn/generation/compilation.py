@@ -10,15 +10,17 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attn.backend.operations import is_symbolic, read
+from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.generation.loop import (
     DecodingOptions,
     decode,
-    kind_of,
-    numbers_of,
+    dynamic_values,
+    static_kind,
     weights_of,
-    with_numbers,
+    with_values,
 )
 from keras_attn.layers.lora import num_changes
+from keras_attn.models.model import Model
 
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
@@ -26,12 +28,14 @@ MAX_FUNCTIONS = 16
 _lock = threading.Lock()
 # model -> {what is compiled: the function}, the least recently used first
 _functions_of = weakref.WeakKeyDictionary()
+# model of ours -> True if all its layers are Keras's or ours
+_has_known_layers = weakref.WeakKeyDictionary()
 
 
 def run_compiled(model, ids, lengths, strategy, options, jit_compile=False):
     """Decode int32 ids (B, S) of rows of `lengths` (B,), or None, with a compiled function."""
     tasks, rows = prepare(model, ids, lengths, strategy, options, jit_compile)
-    ids, scores = tasks.run(_decode, *rows)
+    ids, scores = tasks.run(decode, *rows)
     if ids.shape[1] not in (None, options.max_length):  # it is that of a bucket
         # JAX would compile a slice for each length; weights may be those of a trace.
         ids = ids if is_symbolic(ids) else ops.convert_to_numpy(ids)
@@ -39,18 +43,16 @@ def run_compiled(model, ids, lengths, strategy, options, jit_compile=False):
     return ids, scores
 
 
-def _decode(model, strategy, options, ids, lengths=None):
-    return decode(model, ids, strategy, options, lengths)
-
-
 def prepare(model, ids, lengths, strategy, options, jit_compile=False):
     """Return the tasks of a model, and the rows that they read: ids (B, S), and lengths if any.
 
-    The numbers of the strategy and of the `DecodingOptions` are inputs of what is compiled. They
-    are constants where a graph is built, and for a strategy without `numbers`. Where XLA compiles,
-    for shapes that are known, the rows and all that is generated have a size of a `bucket`.
+    The dynamic values of the strategy and the numbers of the `DecodingOptions` are inputs of what
+    is compiled. They are constants where a graph is built, and for a strategy without `dynamic`.
+    Noise is drawn here, once for all tasks, but where a graph is built. Where XLA compiles, for
+    shapes that are known, all that is generated has the size of a `bucket`, and so have the rows of
+    models that support padding.
 
-    On JAX the weights are inputs too: a model that does not name them, a strategy without `numbers`
+    On JAX the weights are inputs too: a model that does not name them, a strategy without `dynamic`
     and a call inside a trace are decoded in place, as all are on torch.
     """
     backend = keras.backend.backend()
@@ -58,32 +60,44 @@ def prepare(model, ids, lengths, strategy, options, jit_compile=False):
         raise ValueError(
             f"`jit_compile=True` needs the TensorFlow backend. Received: backend={backend!r}."
         )
-    numbers = None if is_symbolic(ids) or is_symbolic(lengths) else numbers_of(strategy)
+    is_traced = is_symbolic(ids) or is_symbolic(lengths)
+    values = None if is_traced else dynamic_values(strategy)
+    have_weights = all(hasattr(each, "weights") for each in (model, *strategy.models))
+    is_compiled = backend == "tensorflow" or (
+        backend == "jax" and values is not None and have_weights
+    )
     options = options._replace(grows=backend == "tensorflow" and not jit_compile)
+    if is_compiled and values is not None and not options.grows:
+        options = options._replace(capacity=bucket(options.max_length, model.max_length))
+        if all(map(_supports_padding, (model, *strategy.models))):
+            most = model.max_length if model.reads_prompt else model.max_source_length
+            missing = bucket(ids.shape[1], most) - ids.shape[1]
+            ids = np.pad(ids, [[0, 0], [0, missing]])  # behind the ends of the rows
+    if not is_traced:
+        options = options.with_noise_of(strategy, len(ids))
     rows = [x for x in (ids, lengths) if x is not None]
-    if backend != "tensorflow" and not (
-        backend == "jax"
-        and numbers is not None
-        and all(hasattr(each, "weights") for each in (model, *strategy.models))
-    ):
+    if not is_compiled:
         return InPlaceTasks(model, strategy, options), [*map(ops.convert_to_tensor, rows)]
-    if numbers is None:
-        return CompiledTasks(model, strategy, options, jit_compile), rows
-    bound = None
-    if not options.grows:
-        bound = bucket(options.max_length, model.max_length)
-        most = model.max_length if model.reads_prompt else model.max_source_length
-        missing = bucket(ids.shape[1], most) - ids.shape[1]
-        ids = np.pad(ids, [[0, 0], [0, missing]])  # behind the ends of the rows
-    # One array: each input of a function takes some 20 microseconds.
-    integers = [options.max_length, options.bos_id, *options.eos_ids]
-    values = {"integers": np.array(integers, "int32"), "numbers": numbers}
-    noise = strategy.noise(bound or options.max_length, len(ids))
-    if noise is not None:
-        values["noise"] = noise
-    ends = (None,) * len(options.eos_ids)
-    kind = DecodingOptions(None, None, ends, options.grows, bound=bound)
-    return CompiledTasks(model, kind_of(strategy), kind, jit_compile, values), [ids, lengths]
+    if values is not None:
+        strategy = static_kind(strategy)
+    return CompiledTasks(model, strategy, options, jit_compile, values), rows
+
+
+def _supports_padding(model):
+    """Return True if padding behind the tokens of a row changes none of the row's outputs.
+
+    A model of a user's own, or one of ours with a layer of theirs, may not read `padding_mask`.
+    """
+    declared = getattr(model, "supports_padding", None)
+    if declared is not None or not isinstance(model, Model):
+        return bool(declared)
+    with _lock:
+        if model not in _has_known_layers:
+            _has_known_layers[model] = all(
+                type(layer).__module__.partition(".")[0] in ("keras", "keras_attn")
+                for layer in flatten_layers(model)
+            )
+        return _has_known_layers[model]
 
 
 class InPlaceTasks(NamedTuple):
@@ -109,6 +123,14 @@ class InPlaceTasks(NamedTuple):
         return None
 
 
+class DynamicInputs(NamedTuple):
+    """Inputs of a compiled function that follow those of its task; None where there are none."""
+
+    integers: object  # int32 (2 + E,), of the options
+    values: object  # float32 (N,), of the strategy
+    noise: object  # (capacity, B, ...)
+
+
 class CompiledTasks(NamedTuple):
     """Tasks that are compiled once for a model and a kind of strategy and options.
 
@@ -117,10 +139,10 @@ class CompiledTasks(NamedTuple):
     """
 
     model: object
-    strategy: object  # without the numbers that are inputs
-    options: object
+    strategy: object  # a `static_kind`, if its values are inputs
+    options: DecodingOptions  # its noise, and with the values its numbers, are inputs
     jit_compile: bool
-    numbers: dict | None = None  # of the strategy and the options, if they are inputs
+    values: object = None  # float32 (N,), the dynamic ones of the strategy
 
     def run(self, task, *inputs):
         """Return the outputs of a task for nested tensors and arrays; None stays None."""
@@ -140,7 +162,8 @@ class CompiledTasks(NamedTuple):
         compiled = self._compiled(task, inputs, signature, donates)
         if keras.backend.backend() == "jax":
             compiled = compiled()  # it reads the weights
-        return lambda *inputs: compiled(*_tensors((inputs, self.numbers)))
+        dynamic = _tensors(self._dynamic_inputs())
+        return lambda *inputs: compiled(*_tensors(inputs), *dynamic)
 
     def output_specs(self, task, *inputs):
         """Return the specifications of a task's outputs on TensorFlow; None on other backends."""
@@ -154,11 +177,24 @@ class CompiledTasks(NamedTuple):
             compiled.get_concrete_function().structured_outputs,
         )
 
+    def _dynamic_inputs(self):
+        options, integers, values = self.options, None, self.values
+        if values is not None:
+            # One array: each input of a function takes some 20 microseconds.
+            integers = [options.max_length, options.bos_id, *options.eos_ids]
+            integers = np.array(integers, "int32")
+            values = values if len(values) else None
+        return DynamicInputs(integers, values, options.noise)
+
     def _compiled(self, task, inputs, signature=None, donates=False):
         """Return the function of the tensors of the inputs and numbers, made at most once."""
-        model, strategy = self.model, self.strategy
+        model, strategy, options = self.model, self.strategy, self.options
         changes = tuple(num_changes(each) for each in (model, *strategy.models))
-        key = task, strategy, self.options, self.jit_compile, len(inputs), changes
+        kind = options._replace(noise=options.noise is not None)
+        if self.values is not None:  # the arguments of `generate` are all that differs
+            capacity = None if options.grows else options.capacity
+            kind = len(options.eos_ids), options.grows, capacity
+        key = task, strategy, kind, self.jit_compile, len(inputs), changes
         with _lock:
             functions = _functions_of.setdefault(model, {})
             function = functions.pop(key, None)
@@ -171,21 +207,18 @@ class CompiledTasks(NamedTuple):
 
     def _compile(self, task, inputs, signature, donates):
         # The functions live as long as the model, so they must not keep it alive.
-        model_ref, strategy, options = weakref.ref(self.model), self.strategy, self.options
-        structure = tree.map_structure(lambda x: None if x is None else 0, (inputs, self.numbers))
+        model_ref, strategy = weakref.ref(self.model), self.strategy
+        options = self.options._replace(noise=None)
+        dynamic = self._dynamic_inputs()
+        structure = tree.map_structure(lambda x: None if x is None else 0, (inputs, dynamic))
 
         def run(*tensors):
             following = iter(tensors)
             filled = tree.map_structure(lambda x: x if x is None else next(following), structure)
-            inputs, values = filled
-            if values is None:
-                return task(model_ref(), strategy, options, *inputs)
-            integers = [values["integers"][n] for n in range(2 + len(options.eos_ids))]
-            max_length, bos_id, *eos_ids = integers
-            own = {"max_length": max_length, "bos_id": bos_id, "eos_ids": eos_ids}
-            own_options = options._replace(**own, noise=values.get("noise"))
-            numbered = with_numbers(strategy, values["numbers"])
-            return task(model_ref(), numbered, own_options, *inputs)
+            inputs, (integers, values, noise) = filled
+            own_strategy = strategy if values is None else with_values(strategy, values)
+            own_options = options if integers is None else options.with_integers(integers)
+            return task(model_ref(), own_strategy, own_options._replace(noise=noise), *inputs)
 
         if keras.backend.backend() == "jax":
             first = len(_tensors(inputs[:-1]))
@@ -196,7 +229,7 @@ class CompiledTasks(NamedTuple):
         specs = None
         if not self.jit_compile:  # XLA compiles for known shapes
             specs = inputs if signature is None else ()
-            specs = tree.map_structure(_spec, _tensors((specs, self.numbers)))
+            specs = tree.map_structure(_spec, _tensors((specs, dynamic)))
             specs = _tensors(signature or ()) + specs
         jit_compile = self.jit_compile
         compiled = tf.function(run, specs, autograph=False, jit_compile=jit_compile)

@@ -104,7 +104,7 @@ class Constrained(Wrapper, LogitsProcessor):
     Reference: [Willard and Louf, 2023](https://arxiv.org/abs/2307.09702), section 3.
     """
 
-    numbers = ()
+    dynamic = ()
 
     def __init__(self, strategy, table):
         super().__init__(strategy)
@@ -186,7 +186,7 @@ class Forbidden(Wrapper, Counter):
     Reference: [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344), section 2.
     """
 
-    numbers = ()
+    dynamic = ()
 
     def __init__(self, strategy, token_ids, renormalize=True):
         super().__init__(strategy, renormalize)
@@ -241,7 +241,7 @@ class NoRepeat(Wrapper):
     Reference: [Paulus et al., 2017](https://arxiv.org/abs/1705.04304), section 2.5.
     """
 
-    numbers = ()
+    dynamic = ()
 
     def __init__(self, strategy, size, renormalize=True, counts_bos=False):
         super().__init__(strategy, renormalize)
@@ -334,7 +334,7 @@ class Forced(Wrapper):
     Reference: [Tang et al., 2020](https://arxiv.org/abs/2008.00401), section 3.
     """
 
-    numbers = ()
+    dynamic = ()
 
     def __init__(
         self,

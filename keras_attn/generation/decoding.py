@@ -43,14 +43,16 @@ def generate(
     6, 8, 12, 16, 24, 32, 48, ... Torch does not compile it. Time O(max_length) steps of the model.
 
     A strategy of your own is compiled again for other numbers, and traced by each call on JAX,
-    unless it names in its attribute `numbers` those that may be tensors.
+    unless its class names in `dynamic` the attributes that may be tensors.
 
     Use it for every model that predicts tokens; exports hold the same loop.
 
     Args:
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
-            works; its `pad_id` is 0 by default.
+            works; its `pad_id` is 0 by default. Rows are padded to a bucket only if the model and
+            its layers are ours or Keras's, or if its attribute `supports_padding` is True: then
+            `start` must honour `padding_mask`. Another is compiled for each length of rows.
         inputs: int (B, S), padded on any side, or rows of different lengths: a list of lists or a
             `tf.RaggedTensor`, which are padded. Each row has at least one token. Without `lengths`
             padding is moved behind the tokens of its row. Prompts come from
@@ -135,7 +137,7 @@ def read_request(model, inputs, strategy, max_length, lengths, bos_id, eos_id):
     _check_positions(model, ids.shape[1], max_length)
     if model.reads_prompt:
         _warn_of_ended_prompts(ids, lengths, {*eos_ids} - {bos_id})
-    options = DecodingOptions(max_length, bos_id, eos_ids, grows=False)
+    options = DecodingOptions(max_length, bos_id, eos_ids, grows=False, capacity=max_length)
     return Request(model, ids, lengths, strategy, options)
 
 

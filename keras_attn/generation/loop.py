@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
@@ -17,23 +17,19 @@ class Strategy(Value):
     """Base class of the decoding strategies: the choice of the next token.
 
     Attributes:
-        numbers: tuple of the names of attributes that change no shape, and of "seed" for the
-            strategy's `noise`. Where `generate` compiles the loop, they and the numbers of the
-            `DecodingOptions` are tensors, so that others need no other compilation; one that is
-            None stays None. Without a tuple all are Python's numbers, and part of what is compiled.
-            A subclass has none but its own.
+        dynamic: tuple of the names of attributes that are numbers and change no shape. Where
+            `generate` compiles the loop, they and the numbers of the `DecodingOptions` are tensors,
+            so that others need no other compilation; one that is None stays None. A `seed` is read
+            by `noise` alone, which is drawn outside. Without a tuple in the class itself all are
+            Python's numbers, and part of what is compiled.
         models: tuple of further models that the strategy runs, whose weights an export holds too.
         runs_in_one_thread: bool. True if a step is small operations in a row, which a pool of
             threads would slow down.
     """
 
-    numbers = None
+    dynamic = None
     models = ()
     runs_in_one_thread = True
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        cls.numbers = vars(cls).get("numbers")  # what a subclass adds may compute in Python
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for the `Inputs` and the options."""
@@ -59,42 +55,46 @@ class Strategy(Value):
         """Raise a `ValueError` if the strategy cannot generate up to `max_length` tokens."""
 
 
-def numbers_of(strategy):
-    """Return the `numbers` of a strategy and of those it wraps as arrays, a list of dicts.
+def dynamic_values(strategy):
+    """Return the values of the `dynamic` attributes of a strategy and of those it wraps.
 
-    Those that are None, and seeds, are left out. Return None if a strategy has no `numbers`.
+    They are one array float32 (N,), without those that are None. Return None if a class names none.
     """
-    numbers = []
+    values = []
     while strategy is not None:
-        if strategy.numbers is None:
+        # Not that of a base class: what a subclass adds may compute in Python.
+        if vars(type(strategy)).get("dynamic") is None:
             return None
-        own = {name: getattr(strategy, name) for name in strategy.numbers if name != "seed"}
-        with np.errstate(over="ignore"):  # infinity, which the strategies bound
-            numbers.append({k: np.array(x, "float32") for k, x in own.items() if x is not None})
+        values += [getattr(strategy, name) for name in _dynamic_names(strategy)]
         strategy = getattr(strategy, "strategy", None)
-    return numbers
+    with np.errstate(over="ignore"):  # infinity, which the strategies bound
+        return np.array(values, "float32")
 
 
-def kind_of(strategy):
-    """Return a copy of a strategy, and of those it wraps, that equals those of other numbers."""
+def _dynamic_names(strategy):
+    return [name for name in strategy.dynamic if getattr(strategy, name) is not None]
+
+
+def static_kind(strategy):
+    """Return a copy of a strategy that equals those of other dynamic values and seeds."""
     kind = copy.copy(strategy)  # not by its configuration: a draft keeps its weights
-    for name in strategy.numbers:
-        if name == "seed":
-            kind.seed = None
-        elif getattr(strategy, name) is not None:
-            setattr(kind, name, "any")
+    for name in _dynamic_names(strategy):
+        setattr(kind, name, "any")
+    if hasattr(strategy, "seed"):
+        kind.seed = None
     if hasattr(strategy, "strategy"):
-        kind.strategy = kind_of(strategy.strategy)
+        kind.strategy = static_kind(strategy.strategy)
     return kind
 
 
-def with_numbers(strategy, numbers):
-    """Return a copy of a strategy, and of those it wraps, with other numbers: a list of dicts."""
+def with_values(strategy, values):
+    """Return a copy of a strategy, and of those it wraps, with other dynamic values (N,)."""
     strategy = copy.copy(strategy)
-    own, *wrapped = numbers
-    vars(strategy).update(own)
-    if wrapped:
-        strategy.strategy = with_numbers(strategy.strategy, wrapped)
+    names = _dynamic_names(strategy)
+    for index, name in enumerate(names):
+        setattr(strategy, name, values[index])
+    if hasattr(strategy, "strategy"):
+        strategy.strategy = with_values(strategy.strategy, values[len(names) :])
     return strategy
 
 
@@ -103,19 +103,15 @@ class TokenStrategy(Strategy):
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
-        options = self.with_processors(options)
-        choose = self.chooser(options, ops.shape(inputs.ids)[0])
-        return decode_tokens(model, inputs, choose, options)
+        options = self.with_processors(options.with_noise_of(self, ops.shape(inputs.ids)[0]))
+        return decode_tokens(model, inputs, self.chooser(options), options)
 
-    def chooser(self, options, batch_size):
-        """Return the function `choose(logits, step)` of `decode_tokens`."""
-        noise = options.noise
-        if noise is None:
-            noise = self.noise(options.capacity, batch_size)
+    def chooser(self, options):
+        """Return the function `choose(logits, step)` of `decode_tokens`, which reads the noise."""
 
         def choose(logits, step):
-            row = None if noise is None else ops.take(noise, step, axis=0)
-            return self.choose(logits, row, options.renormalize)
+            row = None if options.noise is None else ops.take(options.noise, step, axis=0)
+            return self.select(logits, row, options.renormalize)
 
         return choose
 
@@ -123,14 +119,14 @@ class TokenStrategy(Strategy):
         """Return the `DecodingOptions` with the strategy's own processors."""
         return options
 
-    def choose(self, logits, noise, renormalize):
+    def select(self, logits, noise, renormalize):
         """Return tokens int32 (B,) and their log-probabilities (B,).
 
         Args:
             logits: (B, V); with `renormalize=False` log-probabilities.
             noise: (B, ...), of this step, or None.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define `choose`.")
+        raise NotImplementedError(f"{type(self).__name__} must define `select`.")
 
 
 class Inputs(NamedTuple):
@@ -157,26 +153,34 @@ class DecodingOptions(NamedTuple):
     outside XLA) this is faster: nothing is masked, and a step attends to the filled slots only.
     """
 
-    max_length: object  # most tokens to generate
-    bos_id: object  # starts a sequence
-    eos_ids: tuple  # each ends a sequence
+    max_length: Any  # int or tensor, most tokens to generate
+    bos_id: Any  # int or tensor, starts a sequence
+    eos_ids: tuple  # of ints or tensors, each ends a sequence
     grows: bool
+    capacity: Any  # number of tokens of each row that arrays can hold, an int if shapes are known
     processors: Chain = Chain()  # change the logits before the strategy chooses
-    fill_id: object = 0  # written after the end of a sequence
+    fill_id: Any = 0  # int or tensor, written after the end of a sequence
     renormalize: bool = True  # normalise after the processors, not before them
-    bound: object = None  # at least `max_length`, where that is a tensor and shapes must be known
-    noise: object = None  # (capacity, B, ...), random numbers for the strategy, which may draw them
-
-    @property
-    def capacity(self):
-        """Number of tokens of each row that arrays and caches can hold."""
-        return self.max_length if self.bound is None else self.bound
+    noise: Any = None  # (capacity, B, ...), random numbers that decide what is drawn
 
     def with_fill_of(self, model):
         """Return the options with the id that a model's rows have after their ends."""
         pad_id = getattr(model, "pad_id", 0)
         fill_id = ops.maximum(self.eos_ids[-1], 0) if pad_id is None else pad_id
         return self._replace(fill_id=fill_id)
+
+    def with_noise_of(self, strategy, batch_size):
+        """Return the options with noise: that of a strategy, unless the caller has drawn it."""
+        if self.noise is not None:
+            return self
+        return self._replace(noise=strategy.noise(self.capacity, batch_size))
+
+    def with_integers(self, integers):
+        """Return the options of other numbers: tensor (2 + E,) of most tokens, start and ends."""
+        max_length, bos_id, *eos_ids = [integers[n] for n in range(2 + len(self.eos_ids))]
+        capacity = max_length if self.grows else self.capacity
+        numbers = {"max_length": max_length, "bos_id": bos_id, "eos_ids": tuple(eos_ids)}
+        return self._replace(**numbers, capacity=capacity)
 
     def is_end(self, tokens):
         """Return True where a token ends its sequence."""
@@ -194,7 +198,7 @@ class DecodingOptions(NamedTuple):
         return self._replace(processors=Chain((*self.processors.processors, processor)))
 
 
-def decode(model, ids, strategy, options, lengths=None):
+def decode(model, strategy, options, ids, lengths=None):
     """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
     with loop_invariants(weights_of(model, strategy)):
         inputs = read_inputs(ids, lengths, getattr(model, "pad_id", 0))
@@ -321,7 +325,8 @@ def _append(state, logits, choose, options):
         log_prob = ops.where(is_stuck, -float("inf"), log_prob)
         is_filled = ops.logical_or(finished, is_stuck)
     token = ops.where(is_filled, options.fill_id, token)
-    columns = loop_invariant(choose, "columns", lambda: ops.arange(options.capacity, dtype="int32"))
+    capacity = options.capacity
+    columns = loop_invariant(capacity, "columns", lambda: ops.arange(capacity, dtype="int32"))
     return TokenState(
         step=step + 1,
         token=token,

@@ -44,9 +44,9 @@ class Greedy(TokenStrategy):
     Reference: [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.2, beam of 1.
     """
 
-    numbers = ()
+    dynamic = ()
 
-    def choose(self, logits, noise, renormalize):
+    def select(self, logits, noise, renormalize):
         best, token = top_k(logits, 1)
         log_prob = -log_sum_exp(logits, best) if renormalize else best
         return token[:, 0], log_prob[:, 0]
@@ -102,7 +102,7 @@ class Sample(TokenStrategy):
         [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1.
     """
 
-    numbers = "temperature", "top_p", "min_p", "typical_p", "seed", "penalty"
+    dynamic = "temperature", "top_p", "min_p", "typical_p", "penalty"
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Sample(TokenStrategy):
     def noise(self, length, batch_size):
         return uniform((length, batch_size), self.seed)
 
-    def choose(self, logits, noise, renormalize):
+    def select(self, logits, noise, renormalize):
         probabilities, tokens = self._truncate(logits)
         chosen, probability = draw(probabilities, noise)
         if tokens is not None:
@@ -225,7 +225,7 @@ class SamplePixels(TokenStrategy):
     Reference: [Salimans et al., 2017](https://arxiv.org/abs/1701.05517), sections 2.1 and 2.2.
     """
 
-    numbers = ("seed",)
+    dynamic = ()
 
     def __init__(self, num_mixtures=10, channels=3, num_values=256, seed=None):
         self.likelihood = MixtureOfLogistics(num_mixtures, channels, num_values)
@@ -244,7 +244,7 @@ class SamplePixels(TokenStrategy):
         count = self.likelihood.num_mixtures + self.likelihood.channels
         return uniform((length, batch_size, count), self.seed)
 
-    def choose(self, logits, noise, renormalize):
+    def select(self, logits, noise, renormalize):
         """Return tokens and log-probabilities (B,); the `logits` are the mixture's parameters."""
         values = self.likelihood.sample_by(logits, noise)
         token = 1 + join_values(values, self.likelihood.num_values)

@@ -52,7 +52,7 @@ class Speculative(Strategy):
     """
 
     runs_in_one_thread = False
-    numbers = ()
+    dynamic = ()
 
     def __init__(self, draft, tokens=4, strategy="greedy"):
         check_model(draft)
@@ -80,9 +80,7 @@ class Speculative(Strategy):
         prompt, draft_prompt = (
             read_prompt(each, inputs, options, num_slots) for each in (model, self.draft)
         )
-        noise = options.noise
-        if noise is None:
-            noise = self.noise(options.capacity, batch_size)
+        noise = options.with_noise_of(self, batch_size).noise
         rows = self._first_rows(model, inputs, prompt.logits, noise[0, :, 0], options)
 
         def body(number, rows, slots):

@@ -58,8 +58,7 @@ def _start(model, strategy, options, ids, lengths=None):
     strategy, options = _token_strategy(model, strategy, options)
     with loop_invariants(weights):
         inputs = read_inputs(ids, lengths, getattr(model, "pad_id", 0))
-        choose = strategy.chooser(options, ops.shape(ids)[0])
-        prompt, state = start_tokens(model, inputs, choose, options)
+        prompt, state = start_tokens(model, inputs, strategy.chooser(options), options)
     return prompt._replace(logits=None, cache=None), state
 
 
@@ -70,8 +69,8 @@ def _next(model, strategy, options, prompt, state, cache):
     if prompt.padding_mask is not None:  # the size of a shape, known where it must be
         prompt = prompt._replace(size=ops.shape(prompt.padding_mask)[1])
     with loop_invariants(weights):
-        choose = strategy.chooser(options, ops.shape(state.token)[0])
-        return next_tokens(model, prompt, choose, options, state._replace(cache=cache))
+        state = state._replace(cache=cache)
+        return next_tokens(model, prompt, strategy.chooser(options), options, state)
 
 
 def _token_strategy(model, strategy, options):

@@ -3,15 +3,29 @@
 import os
 import pathlib
 
+import numpy as np
 import pytest
-from compiled_decoding import STRATEGIES, check_fresh_noise, check_lengths, check_one_trace
+from compiled_decoding import (
+    PROMPTS,
+    STRATEGIES,
+    check_fresh_noise,
+    check_lengths,
+    check_loaded_weights,
+    check_one_trace,
+    check_rows_are_not_padded,
+)
 from marks import slow_but
 from other_backend import needs_jax, run_on
+
+from keras_attn import depth, layers, models
+from keras_attn.generation import Greedy, Speculative
+from keras_attn.generation.compilation import prepare
+from keras_attn.generation.loop import DecodingOptions
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 ON_JAX = """
-import gc, json, weakref
+import gc, json, pathlib, tempfile, weakref
 import jax, keras, numpy as np
 from compiled_decoding import *
 from keras_attn import layers, models
@@ -20,6 +34,8 @@ for name in ("beam", "forced"):
     check_one_trace(name, checked=0)
 check_lengths(traces=9)  # buckets of 6, 8, 12, 16, 24 tokens for prompts, and for targets
 assert check_fresh_noise() == 1
+check_rows_are_not_padded()
+check_loaded_weights(pathlib.Path(tempfile.mkdtemp(), "other.weights.h5"))
 
 model, strategy = Table(3), STRATEGIES["sample"](0.3)
 traced = jax.jit(lambda ids: generate(model, ids, strategy, 5))(PROMPTS)
@@ -52,6 +68,31 @@ def test_ten_numbers_of_a_strategy_are_traced_once(name):
 def test_all_lengths_share_a_graph():
     check_lengths(traces=1)
     check_fresh_noise()
+
+
+def test_rows_of_a_model_that_may_not_read_a_mask_are_not_padded():
+    check_rows_are_not_padded(jit_compile=True)
+
+
+def test_the_draft_and_each_layer_must_support_padding():
+    def width_of_rows(model, strategy):
+        options = DecodingOptions(2, 2, (3,), grows=False, capacity=2)
+        rows = PROMPTS[:, :3], np.full(len(PROMPTS), 3)
+        return prepare(model, *rows, strategy, options, jit_compile=True)[1][0].shape[1]
+
+    class Mixing(layers.FeedForward):
+        pass
+
+    ours = models.gpt(9, 1, 2, 6, 7, max_length=8)
+    attention = layers.MultiHeadAttention(2, 3, pattern="causal")
+    block = layers.TransformerBlock(attention, Mixing(7))
+    own_layer = models.CausalLanguageModel(layers.TokenEmbedding(9, 6), depth.Stack([block]))
+    assert width_of_rows(ours, Greedy()) == 6
+    assert width_of_rows(ours, Speculative(own_layer)) == width_of_rows(own_layer, Greedy()) == 3
+
+
+def test_weights_that_are_loaded_are_read_by_the_next_call(tmp_path):
+    check_loaded_weights(tmp_path / "other.weights.h5")
 
 
 @pytest.mark.slow

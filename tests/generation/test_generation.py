@@ -177,9 +177,9 @@ def test_the_most_recently_used_functions_of_a_model_are_kept(monkeypatch):
     model = models.gpt(VOCABULARY, 1, 2, 8, 11, max_length=16)
 
     def compiled(length):
-        options = DecodingOptions(length, BOS, (EOS,), False)
+        options = DecodingOptions(length, BOS, (EOS,), False, length)
         tasks = compilation.CompiledTasks(model, Greedy(), options, False)
-        return tasks._compiled(compilation._decode, [PROMPTS])
+        return tasks._compiled(compilation.decode, [PROMPTS])
 
     first, second = compiled(1), compiled(2)
     assert compiled(1) is first and compiled(2) is second and compiled(1) is first

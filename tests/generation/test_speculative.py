@@ -55,7 +55,7 @@ def draft_of(kind):
 
 def counted(model, inputs, strategy, max_length, ends=(-1,), grows=False):
     """Return ids, scores and steps as arrays."""
-    options = DecodingOptions(max_length, 2, ends, grows)
+    options = DecodingOptions(max_length, 2, ends, grows, max_length)
     results = strategy.decode_and_count(model, read_inputs(tf.constant(inputs), None, 0), options)
     return [x.numpy() for x in results]
 
@@ -100,7 +100,9 @@ def test_the_distribution_is_that_of_the_model(arguments):
     """All sequences of three tokens, each with its exact probability, in 4,000 rows."""
     strategy = Sample(**arguments, seed=5)
     many = np.repeat(PROMPTS[:1], 4000, axis=0)
-    options = DecodingOptions(3, 2, (-1,), False).with_processor(Constrained("greedy", NO_PADDING))
+    options = DecodingOptions(3, 2, (-1,), False, 3).with_processor(
+        Constrained("greedy", NO_PADDING)
+    )
     speculative = Speculative(DRAFT, 2, strategy)
     results = speculative.decode_and_count(MARKOV, read_inputs(tf.constant(many), None, 0), options)
     ids, scores, steps = (x.numpy() for x in results)
@@ -145,7 +147,7 @@ def test_a_row_takes_no_token_after_its_end_or_beyond_the_maximum():
     rows = rows._replace(score=tf.zeros(3), ids=tf.zeros((3, 4), "int32"), steps=zeros)
     new = tf.constant([[5, EOS, 6], [4, 5, 6], [4, 5, 6]])
     log_p = tf.fill((3, 3, VOCABULARY), -0.5)
-    options = DecodingOptions(4, 2, (EOS,), False)
+    options = DecodingOptions(4, 2, (EOS,), False, 4)
     rows = append(rows, new, tf.constant([2, 2, 2]), log_p, (), options)
     assert rows.ids.numpy().tolist() == [[5, EOS, 0, 0], [0, 0, 4, 5], [0, 0, 0, 0]]
     assert rows.length.numpy().tolist() == [2, 4, 1] and rows.finished.numpy().all()
@@ -183,10 +185,10 @@ def test_a_changed_draft_is_compiled_again():
     draft = models.gpt(VOCABULARY, 1, 2, 6, 7, max_length=16)
 
     def compiled():
-        options = DecodingOptions(3, 2, (EOS,), False)
+        options = DecodingOptions(3, 2, (EOS,), False, 3)
         strategy = Speculative(draft, 2)
         tasks = compilation.CompiledTasks(model, strategy, options, False)
-        return tasks._compiled(compilation._decode, [PROMPTS])
+        return tasks._compiled(compilation.decode, [PROMPTS])
 
     before = compiled()
     assert compiled() is before
@@ -213,7 +215,7 @@ def test_drafts_that_do_not_fit_are_refused():
     for draft, message in cases:
         with pytest.raises(ValueError, match=message):
             Speculative(draft).decode(
-                model, read_inputs(inputs, None, 0), DecodingOptions(3, 2, (EOS,), True)
+                model, read_inputs(inputs, None, 0), DecodingOptions(3, 2, (EOS,), True, 3)
             )
     with pytest.raises(ValueError, match="a `Greedy` or a `Sample`. Received: strategy=Beam"):
         Speculative(DRAFT, strategy=Beam())

@@ -115,6 +115,24 @@ def test_pieces_are_those_of_complete(name):
     assert steps <= MAX_LENGTH
 
 
+class Recorded(Sample):
+    """A strategy of a user's own, whose numbers are constants."""
+
+    def noise(self, length, batch_size):
+        self.drawn = [*getattr(self, "drawn", []), length]
+        return super().noise(length, batch_size)
+
+
+def test_noise_is_drawn_once_for_a_stream():
+    tokenizer, model = tokenizer_of("characters"), SCRIPTED[True]
+    model.write(tokenizer, HARD_TEXTS[:2])
+    strategy = Recorded(temperature=1.4, seed=3)
+    arguments = model, tokenizer, ["a cat", "the"]
+    texts, steps = joined(stream(*arguments, strategy, MAX_LENGTH))
+    assert strategy.drawn == [MAX_LENGTH] and steps > 2
+    assert texts == complete(*arguments, STRATEGIES["sample"], MAX_LENGTH)
+
+
 class Counted(ScriptedModel):
     traces = 0
 
@@ -200,6 +218,8 @@ from keras_attn.generation import Sample, complete, stream
 tokenizer, traces = text.Characters("abcdefgh "), []
 
 class Model(models.CausalLanguageModel):
+    supports_padding = True
+
     def step(self, *arguments, **more):
         traces.append(1)
         return super().step(*arguments, **more)
@@ -214,12 +234,23 @@ for texts, seed in ((["abc", "", "ha"], 3), (["a bed", "c", "fg"], 5)):
     joined = ["".join(row) for row in zip(*pieces, strict=True)]
     same.append(joined == complete(model, tokenizer, texts, strategy, 5 + seed % 2) != ["", "", ""])
     traces.clear()
-print(json.dumps([same, counted]))
+
+class Recorded(Sample):
+    drawn = []
+
+    def noise(self, length, batch_size):
+        self.drawn.append(length)
+        return super().noise(length, batch_size)
+
+for _ in stream(model, tokenizer, ["abc"], Recorded(), 3):
+    pass
+print(json.dumps([same, counted, Recorded.drawn]))
 """
 
 
 @pytest.mark.slow
 @needs_jax
 def test_pieces_on_jax_are_those_of_complete_and_lengths_share_a_bucket():
-    same, traces_of_the_second = run_on("jax", ON_JAX)
+    same, traces_of_the_second, drawn = run_on("jax", ON_JAX)
     assert same == [True, True] and traces_of_the_second == 0
+    assert drawn == [3]  # of a strategy that is decoded in place

@@ -5,6 +5,7 @@ import numpy as np
 from beam_rules import table_of
 from keras import ops
 
+from keras_attn import models
 from keras_attn.generation import (
     Beam,
     Constrained,
@@ -14,6 +15,7 @@ from keras_attn.generation import (
     NoRepeat,
     Sample,
     Speculative,
+    compilation,
     generate,
 )
 from keras_attn.generation.loop import DecodingOptions, decode
@@ -27,7 +29,7 @@ TABLE = np.array([[-1, 0, 0, 0, 1, 1, 1], [-1, 0, 0, 0, -1, -1, -1]])
 class Table:
     """A model whose next token depends on the last one only. It counts how often it is traced."""
 
-    max_length, max_source_length, pad_id = None, None, 0
+    max_length, max_source_length, pad_id, supports_padding = None, None, 0, True
 
     def __init__(self, seed, reads_prompt=True):
         self.table = keras.Variable(table_of(seed, V))
@@ -42,6 +44,20 @@ class Table:
         if last is not None:
             token_ids = ops.take_along_axis(token_ids, last, axis=1)
         return ops.take(self.table, token_ids, axis=0), cache
+
+
+class Mean(Table):
+    """A model that reads the mean of all ids of a row, of padding too."""
+
+    supports_padding = False
+
+    def start(self, inputs, max_length, padding_mask):
+        _, cache = super().start(inputs, max_length, padding_mask)
+        mean = ops.mean(ops.cast(inputs, "float32"), axis=1, keepdims=True)
+        return {"logits": -ops.abs(ops.arange(V, dtype="float32") - mean)}, cache
+
+    def step(self, token_ids, constants, cache, positions, last=None, **masks):
+        return ops.expand_dims(constants["logits"], 1), cache
 
 
 DRAFT = Table(4)
@@ -101,6 +117,27 @@ def check_lengths(traces):
     assert model.traces == traces
 
 
+def check_rows_are_not_padded(**how):
+    """Check the ids of a model that does not read `padding_mask`: the mean of its prompts."""
+    prompts = np.array([[5, 6, 4], [1, 3, 2]])
+    ids, _ = generate(Mean(3), prompts, "greedy", 4, eos_id=-1, **how)
+    assert ops.convert_to_numpy(ids).tolist() == [[5] * 4, [2] * 4]
+
+
+def check_loaded_weights(path):
+    """Check that a function compiled before `load_weights` reads the weights of the file."""
+    model, other = (models.gpt(V, 1, 2, 6, 7, max_length=8) for _ in range(2))
+    other.save_weights(path)
+    _, before = decode_compiled(model, PROMPTS, Greedy(), 1)
+    model.load_weights(path)
+    _, loaded = decode_compiled(model, PROMPTS, Greedy(), 1)
+    (_,) = compilation._functions_of[model].values()  # it was not compiled again
+    logits = other({"token_ids": PROMPTS})[:, -1]
+    expected = ops.convert_to_numpy(ops.max(ops.log_softmax(logits), axis=-1))
+    np.testing.assert_allclose(loaded, expected, rtol=1e-5)
+    assert (before != loaded).all()
+
+
 def check_fresh_noise():
     """Check that calls without a seed give different text, by the same function as with a seed."""
     model, prompts = Table(3), np.repeat(PROMPTS, 9, axis=0)
@@ -119,7 +156,7 @@ def decode_by_constants(model, prompts, strategy, *options):
     """Return ids and scores of a loop whose numbers are constants, as arrays."""
 
     def run(ids):
-        return decode(model, ids, strategy, DecodingOptions(*options, grows=False))
+        return decode(model, strategy, DecodingOptions(*options, False, options[0]), ids)
 
     if keras.backend.backend() == "jax":
         import jax

@@ -137,7 +137,7 @@ def decode_eagerly(model, inputs, strategy, max_length, ends=(EOS,), grows=False
     """Decode a few steps in less time than it takes to compile the loop."""
     strategy = get_strategy(strategy)
     strategy.check_length(max_length)
-    options = DecodingOptions(max_length, BOS, ends, grows)
+    options = DecodingOptions(max_length, BOS, ends, grows, max_length)
     lengths = None if lengths is None else tf.constant(lengths)
-    ids, scores = decode(model, tf.constant(inputs), strategy, options, lengths)
+    ids, scores = decode(model, strategy, options, tf.constant(inputs), lengths)
     return ids.numpy(), scores.numpy()

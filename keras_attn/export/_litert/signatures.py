@@ -97,12 +97,12 @@ def _decoding_function(functions, model, options):
     strategy = get_strategy(strategy)
     strategy.check_length(max_length)
     bos_id = start_of(model) if options.bos_id is None else options.bos_id
-    loop = DecodingOptions(max_length, bos_id, ends_of(eos_id), grows=True)
+    loop = DecodingOptions(max_length, bos_id, ends_of(eos_id), True, max_length)
 
     def decode_by_noise(token_ids, lengths, *noise):
         def decode_rows(ids, lengths):
             own_options = loop._replace(noise=noise[0] if noise else None)
-            return decode(model, ids, strategy, own_options, at_least_one(ids, lengths))
+            return decode(model, strategy, own_options, ids, at_least_one(ids, lengths))
 
         return functions.decode_rows(token_ids, lengths, decode_rows)
 

@@ -36,7 +36,7 @@ class CachedSteps(ModelFunctions):
         self._step_embedding = getattr(model, "target_embedding", None) or model.embedding
         if bos_id is None and not model.reads_prompt:
             bos_id = start_of(model)
-        self._options = DecodingOptions(1, bos_id, eos_ids=(-1,), grows=True)
+        self._options = DecodingOptions(1, bos_id, eos_ids=(-1,), grows=True, capacity=1)
         constants, cache = model.start(tf.ones((1, 1), tf.int32), None)
         self._structures = constants, cache["layers"]  # which a step packs
         states = self._example_states()

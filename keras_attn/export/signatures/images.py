@@ -181,8 +181,7 @@ def _with_seed(strategy, seed):
 def _generate_images(model, inputs, tokens, strategy, noise=None):
     """Return `images` (B, H, W, C) and their `score` (B,), drawn by the strategy or by `noise`."""
     strategy.check_length(tokens.length)
-    options = DecodingOptions(
-        tokens.length, tokens.start_id, eos_ids=(-1,), grows=True, noise=noise
-    )
-    ids, score = decode(model, inputs, strategy, options)
+    length = tokens.length
+    options = DecodingOptions(length, tokens.start_id, (-1,), True, capacity=length, noise=noise)
+    ids, score = decode(model, strategy, options, inputs)
     return {"images": tokens.decode(ids), "score": score}
