@@ -1,5 +1,7 @@
 """Single operations that differ by backend: on tensors, and calls from graphs to Python."""
 
+import numbers
+
 import numpy as np
 from keras import ops, random
 
@@ -87,6 +89,8 @@ def normalize(x, epsilon, scale, shift=None):
 @per_backend
 def uniform(shape, seed=None):
     """Return uniform numbers in [0, 1); the same seed gives the same numbers under XLA too."""
+    if isinstance(seed, numbers.Integral):
+        seed = int(seed) % 2**32  # Keras holds seeds as uint32
     return random.uniform(shape, seed=seed)
 
 

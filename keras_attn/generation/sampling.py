@@ -15,7 +15,13 @@ from keras_attn.generation.distributions import (
 from keras_attn.generation.loop import TokenStrategy
 from keras_attn.generation.processors import RepetitionPenalty
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
-from keras_attn.ops.checks import check_numbers, check_positive, check_sizes, check_that
+from keras_attn.ops.checks import (
+    check_numbers,
+    check_positive,
+    check_seeds,
+    check_sizes,
+    check_that,
+)
 from keras_attn.ops.images import join_values
 from keras_attn.ops.sorting import top_k
 from keras_attn.registry import register
@@ -114,6 +120,7 @@ class Sample(TokenStrategy):
         typical_p=None,
         repetition_penalty=1.0,
     ):
+        check_seeds(seed=seed)
         check_positive(temperature=temperature, repetition_penalty=repetition_penalty)
         if top_k is not None:
             check_sizes(top_k=top_k)
@@ -228,6 +235,7 @@ class SamplePixels(TokenStrategy):
     dynamic = ()
 
     def __init__(self, num_mixtures=10, channels=3, num_values=256, seed=None):
+        check_seeds(seed=seed)
         self.likelihood = MixtureOfLogistics(num_mixtures, channels, num_values)
         self.seed = seed
 

@@ -37,6 +37,18 @@ def check_numbers(least=None, **values):
         check_that(is_number and (least is None or value >= least), wanted, **{name: value})
 
 
+def check_seeds(**seeds):
+    """Check that each value is an integer of 64 bits, a seed of Keras, a tensor, or None."""
+    import keras
+
+    for name, seed in seeds.items():
+        is_integer = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
+        is_number = is_integer and -(2**63) <= seed < 2**63
+        is_of_keras = isinstance(seed, keras.random.SeedGenerator) or keras.ops.is_tensor(seed)
+        wanted = "an integer of 64 bits, or None"
+        check_that(seed is None or is_number or is_of_keras, wanted, **{name: seed})
+
+
 def check_positive(**values):
     """Check that each value is a number above 0."""
     for name, value in values.items():

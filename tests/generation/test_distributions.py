@@ -183,9 +183,21 @@ def test_penalised_sampling_equals_a_loop_over_the_whole_text():
         ({"typical_p": 0}, "`typical_p` must be in (0, 1]. Received: typical_p=0."),
         ({"repetition_penalty": 0}, "`repetition_penalty` must be a number above 0. Received:"),
         ({"repetition_penalty": "2"}, "`repetition_penalty` must be a number above 0."),
+        ({"seed": "a"}, "`seed` must be an integer of 64 bits, or None. Received: seed='a'."),
+        ({"seed": 2**63}, "`seed` must be an integer of 64 bits, or None. Received: seed="),
     ],
 )
 def test_arguments_outside_their_range_are_refused(arguments, message):
     with pytest.raises(ValueError) as error:
         Sample(**arguments)
     assert message in str(error.value)
+
+
+def test_seeds_of_64_bits_give_numbers_on_each_backend():
+    """Two seeds give other numbers; the same seed, also one of NumPy, gives the same."""
+    first, second, *same = (
+        np.asarray(Sample(seed=seed).noise(7, 3)) for seed in (-5, 2**63 - 1, -5, np.int64(-5))
+    )
+    assert np.all(first != second)
+    for numbers in same:
+        np.testing.assert_array_equal(numbers, first)
