@@ -24,7 +24,8 @@ from keras_attn.text.tokenizers import layer as _registered  # noqa: F401  (file
 
 __version__ = "0.2.0"
 
-# Packages that are imported on first use: no `.keras` file refers to anything else in them.
+# Packages that are imported on first use: `.keras` files refer to nothing in them but the layer of
+# a tokenizer, which is imported above.
 _LAZY = ("callbacks", "convert", "distribution", "export", "testing", "text", "viz")
 
 __all__ = [

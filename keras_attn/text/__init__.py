@@ -46,27 +46,10 @@ def load(path):
         >>> text.load(path).vocabulary_size
         7
     """
+    from keras_attn.text.tokenizers.loading import class_of
     from keras_attn.text.tokenizers.tokenizer import read_file
 
-    content = read_file(path)
-    return _class_of(content).load(path)
-
-
-def from_bytes(content):
-    """Return the `Tokenizer` of the content of a file that its `save` wrote."""
-    return _class_of(content).from_bytes(content)
-
-
-def _class_of(content):
-    """Return the class of the tokenizer that a file's content holds."""
-    from keras_attn.text.tokenizers.vocabularies import class_name_of
-
-    # A vocabulary of characters is a JSON object without a class; a SentencePiece model begins with
-    # the tag of its first piece, which is no brace.
-    name = class_name_of(content)
-    if name not in ("ByteLevelBPE", "Marian", "SentencePiece", "WordPiece"):
-        name = "Characters" if content.startswith(b"{") else "SentencePiece"
-    return __getattr__(name)
+    return class_of(read_file(path)).load(path)
 
 
 def __getattr__(name):

@@ -1,6 +1,7 @@
 """Tokenizers as layers of Keras models."""
 
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 from fork_server import run_python
 from other_backend import needs_jax, start_on
 
+import keras_attn
 from keras_attn import text
 from keras_attn.compat.keras_masks import get_keras_mask
 
@@ -77,6 +79,26 @@ def test_a_call_takes_lists_tensors_and_columns_of_strings(tokenizers):
     assert model.output.shape == (None, None)
     # XLA has no strings: on a GPU Keras would compile the model.
     assert not model.layers[-1].supports_jit
+
+
+def test_an_empty_text_has_a_column(tokenizers):
+    """Byte-level BPE adds no special tokens, and a layer reads no rows without columns."""
+    ids = tokenizers["byte-level_bpe"]([""])
+    assert ids.shape == (1, 1) and not np.any(get_keras_mask(ids))
+
+
+def test_a_model_is_warned_of_padding_that_is_not_0(tokenizers):
+    strings = keras.Input((), dtype="string")
+    marian = tokenizers["marian"]
+    with pytest.warns(UserWarning, match=f"Marian pads with the id {marian.fill_id}.*`mask="):
+        ids = marian(strings)
+    embedding = keras_attn.layers.TokenEmbedding(marian.vocabulary_size, 3, pad_id=marian.fill_id)
+    model = keras.Model(strings, keras.layers.GlobalAveragePooling1D()(embedding(ids)))
+    texts = tf.constant(["the cat sat", "a"])
+    np.testing.assert_allclose(model(texts)[1:], model(texts[1:]), atol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tokenizers["characters"](strings)
 
 
 def test_wrong_inputs_are_refused(tokenizers):

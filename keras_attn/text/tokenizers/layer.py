@@ -2,13 +2,13 @@
 
 import base64
 import dataclasses
-import importlib
 
 import keras
 
 from keras_attn import registry
 from keras_attn.compat.keras_masks import set_keras_mask
 from keras_attn.ops.checks import check_sizes
+from keras_attn.text.tokenizers.loading import from_bytes
 from keras_attn.text.tokenizers.operations import tf
 from keras_attn.text.tokenizers.template import Template
 
@@ -38,6 +38,9 @@ class TokenizerLayer(keras.layers.Layer):
         if text.shape.rank == 2:
             text = tf.squeeze(text, axis=1)
         ids, lengths = self.tokenizer.encode(text, self.max_length)
+        # Layers cannot read rows without columns, which "" has alone and without special tokens.
+        missing = tf.maximum(1 - tf.shape(ids)[-1], 0)
+        ids = tf.pad(ids, [[0, 0], [0, missing]], constant_values=self.tokenizer.fill_id)
         set_keras_mask(ids, tf.sequence_mask(lengths, tf.shape(ids)[-1]))
         return ids
 
@@ -62,9 +65,7 @@ class TokenizerLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         changes = dict(config["tokenizer"])
-        content = base64.b64decode(changes.pop("base64"))
-        # By its name: the package's `load` knows the classes, which import this module.
-        tokenizer = importlib.import_module("keras_attn.text").from_bytes(content)
+        tokenizer = from_bytes(base64.b64decode(changes.pop("base64")))
         if "template" in changes:
             changes["template"] = Template.of(changes["template"])
         for name, value in changes.items():

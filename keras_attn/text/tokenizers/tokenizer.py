@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from importlib import metadata
 
 import keras
@@ -76,8 +77,10 @@ class Tokenizer(_Module):
             max_length: int. As in `encode`.
 
         Returns:
-            The ids of `encode`, int32 (B, T), with Keras's mask: True at the tokens before each
-            row's end. `keras.layers.Embedding` replaces it by its own, which `mask_zero` makes.
+            The ids of `encode`, int32 (B, T), of at least one column, with Keras's mask: True at
+            the tokens before each row's end. An embedding replaces it by its own. That of
+            `keras.layers.Embedding(mask_zero=True)` is right for a tokenizer that pads with 0,
+            that of `keras_attn.layers.TokenEmbedding(pad_id=tokenizer.fill_id)` for each.
 
         Raises:
             ValueError: if `text` is no batch of strings, or on another backend.
@@ -93,6 +96,14 @@ class Tokenizer(_Module):
             TensorShape([2, 2])
         """
         layer = TokenizerLayer(self, max_length)  # refuses other backends
+        if self.fill_id != 0 and keras.utils.is_keras_tensor(text):
+            warnings.warn(
+                f"{type(self).__name__} pads with the id {self.fill_id}, while "
+                "`keras.layers.Embedding(mask_zero=True)` masks the id 0: embed the ids by "
+                f"`keras_attn.layers.TokenEmbedding(..., pad_id={self.fill_id})`, or give the "
+                f"layers that read a mask `mask=keras.ops.not_equal(ids, {self.fill_id})`.",
+                stacklevel=2,
+            )
         if not (tf.is_tensor(text) or keras.utils.is_keras_tensor(text)):
             text = tf.constant(check_strings(text=text), tf.string)
         return layer(text)

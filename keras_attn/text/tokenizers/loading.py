@@ -1,0 +1,29 @@
+"""The class of a tokenizer whose file is read, and the tokenizer of a file's content."""
+
+import importlib
+
+from keras_attn.text.tokenizers.vocabularies import class_name_of
+
+# Imported on use: a class reads its package, and the layer of a tokenizer is below all classes.
+_MODULES = {
+    "ByteLevelBPE": "byte_level_bpe",
+    "Characters": "characters",
+    "Marian": "marian",
+    "SentencePiece": "sentencepiece",
+    "WordPiece": "wordpiece",
+}
+
+
+def from_bytes(content):
+    """Return the `Tokenizer` of the content of a file that its `save` wrote."""
+    return class_of(content).from_bytes(content)
+
+
+def class_of(content):
+    """Return the class of the tokenizer that a file's content holds."""
+    # A vocabulary of characters is a JSON object without a class; a SentencePiece model begins with
+    # the tag of its first piece, which is no brace.
+    name = class_name_of(content)
+    if name not in ("ByteLevelBPE", "Marian", "SentencePiece", "WordPiece"):
+        name = "Characters" if content.startswith(b"{") else "SentencePiece"
+    return getattr(importlib.import_module(f"keras_attn.text.tokenizers.{_MODULES[name]}"), name)
