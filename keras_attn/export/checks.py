@@ -1,5 +1,7 @@
 """Checks of models, tokenizers and lengths that the formats share."""
 
+from collections.abc import Collection, Mapping, Set
+
 import keras
 
 from keras_attn.compat.keras_layers import flatten_layers
@@ -110,7 +112,8 @@ def check_reads(model, tokenizer):
 
 
 def check_labels(labels, num_classes):
-    """Raise a `ValueError` unless there is one string for each class."""
-    is_text = not isinstance(labels, str) and all(isinstance(label, str) for label in labels)
+    """Raise a `ValueError` unless there is one string for each class, in an order."""
+    has_order = isinstance(labels, Collection) and not isinstance(labels, (str, Set, Mapping))
+    is_text = has_order and all(isinstance(label, str) for label in labels)
     wanted = f"a list of {num_classes} strings, one for each class"
     check_that(is_text and len(labels) == num_classes, wanted, labels=labels)

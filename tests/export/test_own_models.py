@@ -12,12 +12,17 @@ import tensorflow as tf
 from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 from fork_server import ROOT
 from keras import layers, ops
+from scripted_model import ScriptedModel
 
 import keras_attn
 from keras_attn import export, text
 from keras_attn.export import TextModel
+from keras_attn.export.checks import check_labels
+from keras_attn.export.signatures.model_functions import ExportOptions
 from keras_attn.export.signatures.model_reader import ModelReader
-from keras_attn.export.signatures.text_model import Head
+from keras_attn.export.signatures.selection import functions_of
+from keras_attn.export.signatures.text_generator import TokenGenerator
+from keras_attn.export.signatures.text_model import ModelOutput
 
 TOKENIZER = text.Characters("abcdefg")
 V = TOKENIZER.vocabulary_size
@@ -340,9 +345,14 @@ def test_the_kind_is_that_of_the_outputs(logits, per_token):
     def kind_of(outputs, **options):
         model = keras.Model(logits.input, outputs)
         (example,) = ModelReader(model, None, TOKENIZER).examples.values()
-        return Head(model, None, example, **options).kind
+        return ModelOutput(model, None, example, **options).kind
 
     pooled = logits.layers[-1].input
+    several = ops.sigmoid(logits.output)  # a text may have several of the classes
+    assert kind_of(several) == "embed"
+    assert kind_of(several, labels=LABELS, kind="classify") == "classify"
+    with pytest.raises(ValueError, match="several classes at once.*Received: labels=.*of 3 num"):
+        kind_of(several, labels=LABELS)
     assert kind_of(logits.output, labels=LABELS) == "classify"
     assert kind_of(logits.output) == "embed"
     assert kind_of(logits.output, kind="classify") == "classify"
@@ -369,12 +379,13 @@ def test_probabilities_are_not_changed_again(logits):
         "inner": keras.Sequential([layers.Dense(3, activation="softmax")])(logits.output),
         "sigmoid": ops.sigmoid(logits.output),
         "logits": logits.output,
+        "last": layers.Activation("linear", dtype="float32")(layers.Softmax()(logits.output)),
     }
     model = keras.Model(logits.input, outputs)
     kinds = dict.fromkeys(outputs, "classify")
     functions = TextModel(model, TOKENIZER, kind=kinds, max_length=9)
     answers, raw = functions.ids(ids, lengths), model(ids)
-    for name in ("softmax", "cast", "inner", "sigmoid"):
+    for name in ("softmax", "cast", "inner", "sigmoid", "last"):
         np.testing.assert_allclose(answers[f"{name}_probabilities"], raw[name], atol=1e-6)
     np.testing.assert_allclose(answers["logits_probabilities"], softmax(scores), atol=1e-6)
     halves = keras.Model(logits.input, 0.5 + 0.1 * ops.tanh(logits.output))
@@ -402,6 +413,11 @@ def test_inputs_are_known_by_name_by_shape_or_by_the_argument():
     refuses(model, "a dict with values among 'other', 'words'", inputs={"token_ids": "x"})
     refuses(model, "a dict with keys among 'token_ids'", inputs={"word": "words"})
     refuses(model, "`inputs` must name", inputs={"token_ids": "words"})
+    for dtype, shape in (("float32", ()), ("int32", ()), ("bool", (1,))):
+        year = keras.Input(shape, name="year", dtype=dtype)
+        model = keras.Model([token_ids("words"), year], ops.cast(year, "float32"))
+        with pytest.raises(ValueError, match="`inputs` must name.*'year' of shape"):
+            ModelReader(model)
     model = subclassed_arguments()
     names = {"token_ids": "words", "padding_mask": "padding_mask"}
     refuses(model, "`inputs` must name.*a model of 'words', 'padding_mask'")
@@ -436,6 +452,62 @@ def test_a_pair_is_read_with_its_segments():
     np.testing.assert_allclose(outputs["probabilities"][:1], softmax(model(inputs)), atol=1e-6)
 
 
+def test_the_padding_of_a_tokenizer_may_not_be_0():
+    """`mask_zero` masks the id 0 whatever the tokenizer pads with; the error says what to write."""
+    tokenizer = text.Characters("abcdefg")
+    tokenizer.pad_id = 3
+    ids, x = masked()
+    model = keras.Model(ids, layers.GlobalAveragePooling1D()(x))
+    refuses(model, r"pad_id=3\)`, or `mask=keras.ops.not_equal\(ids, 3\)`", tokenizer)
+    mask = ops.not_equal(ids, 3)
+    model = keras.Model(ids, layers.GlobalAveragePooling1D()(x, mask=mask))
+    assert TextModel(model, tokenizer, max_length=9).kind == "embed"
+    x = keras_attn.layers.TokenEmbedding(V, 5, pad_id=3)(ids)
+    model = keras.Model(ids, layers.GlobalAveragePooling1D()(x))
+    assert TextModel(model, tokenizer, max_length=9).kind == "embed"
+
+
+def test_a_model_of_low_precision_is_read():
+    """Padding changes how its sums are rounded, by more than the numbers of float32 allow."""
+    keras.utils.set_random_seed(3)
+    ids = token_ids()
+    x = layers.Embedding(V, 64, mask_zero=True, dtype="mixed_float16")(ids)
+    x = layers.MultiHeadAttention(4, 16, dtype="mixed_float16")(x, x)
+    model = keras.Model(ids, layers.GlobalAveragePooling1D(dtype="mixed_float16")(x))
+    oracles.scramble(model, scale=0.7)
+    assert TextModel(model, TOKENIZER, max_length=9).kind == "embed"
+
+
+def test_a_decoder_of_ones_own_generates():
+    """A Keras model with what `generate` reads is no model of ids to classes."""
+
+    class Decoder(keras.Model, ScriptedModel):
+        def __init__(self):
+            keras.Model.__init__(self)
+            ScriptedModel.__init__(self, reads_prompt=True)
+
+    assert isinstance(functions_of(Decoder(), ExportOptions()), TokenGenerator)
+
+
+def test_a_layer_keeps_a_call_of_its_own():
+    model = subclassed()
+
+    def patched(x, call=model._embedding.call):
+        return call(x)
+
+    model._embedding.call = patched
+    assert ModelReader(model).vocabulary_size == V
+    assert model._embedding.call is patched
+
+
+def test_words_that_are_not_utf_8_are_written_as_such(per_token):
+    words = TextModel(per_token, TOKENIZER, LABELS, 9).text([b"\xff\xfe abc", b"b"])["words"]
+    assert [[word.decode() for word in row] for row in words.numpy()] == [
+        ["\ufffd\ufffd", "abc"],
+        ["b", ""],
+    ]
+
+
 @pytest.mark.slow
 def test_the_embedding_is_known_inside_a_function_of_tensorflow():
     class Compiled(OneArgument):
@@ -464,6 +536,11 @@ def test_arguments_that_do_not_fit_are_refused(logits, per_token, tmp_path):
     refuses(logits, labels, labels=["a", "b"])
     refuses(logits, labels, labels="abc")
     refuses(logits, labels, labels=[1, 2, 3])
+    refuses(logits, labels, labels={*LABELS})
+    refuses(logits, labels, labels=iter(LABELS))
+    refuses(logits, labels, labels=3)
+    with pytest.raises(ValueError, match=labels):
+        check_labels(dict.fromkeys(LABELS), 3)
     refuses(
         logits,
         "`labels` must be None for the kind 'embed'",
@@ -478,6 +555,8 @@ def test_arguments_that_do_not_fit_are_refused(logits, per_token, tmp_path):
     refuses(logits, "`tokenizer` must be one of `keras_attn.text`", "tokenizer.model")
     both = keras.Model(logits.input, [logits.output, logits.layers[-1].input])
     refuses(both, "`labels` must be a dict by output, of 'dense", labels=LABELS)
+    with pytest.raises(ValueError, match="`model` must be .*a `keras.Model`.*Received: Dense"):
+        export.saved_model(logits.layers[-1], tmp_path)
     with pytest.raises(ValueError, match="needs a `tokenizer`.*`model.export"):
         export.saved_model(logits, tmp_path, labels=LABELS)
     for name, value in {"strategy": "greedy", "stream": True, "max_source_length": 2}.items():
@@ -507,6 +586,9 @@ def test_models_that_read_no_ids_or_padding_are_refused():
     model = keras.Model(ids, layers.GlobalAveragePooling1D()(x + layers.Embedding(V, 5)(ids)))
     refuses(model, "must not depend on padding")  # a sum drops the mask
     x = layers.Embedding(V, 5, mask_zero=True)(ids)
+    x = layers.GlobalAveragePooling1D()(x)
+    refuses(keras.Model(ids, x - ops.mean(x, axis=0)), "must not depend on the other rows")
+    ids, x = masked()
     model = keras.Model(ids, ops.expand_dims(x, 3))
     refuses(model, r"must have the shape \(batch,\).*Received: shape=\(batch, 5, 5, 1\)")
 
@@ -556,10 +638,11 @@ def test_a_length_that_the_model_cannot_read_is_refused():
             return self.head(mean(self.tokens(inputs["token_ids"]) + x, inputs["padding_mask"]))
 
     message = (
-        r"`model` must read ids of shape \(\d, {0}\).*Received: max_source_length={0}, token_ids as"
+        r"`model` must read ids of shape \(\d, {0}\).*Received: at most {0} ids in a row, "
+        r"token_ids as .*is not in \[0, {1}\)"
     )
     for count, too_long in ((6, 9), (9, 10)):
         model = Positions(count)
         model({"token_ids": np.array([[1, 2]]), "padding_mask": np.array([[True, True]])})
-        refuses(model, message.format(too_long), max_length=too_long)
+        refuses(model, message.format(too_long, count), max_length=too_long)
     assert TextModel(model, TOKENIZER, LABELS, 9).kind == "classify"

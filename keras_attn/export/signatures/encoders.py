@@ -18,6 +18,7 @@ from keras_attn.export.signatures.model_functions import (
     text_method,
 )
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
+from keras_attn.text.tokenizers.operations import valid
 
 
 class ClassPredictor(ModelFunctions):
@@ -135,7 +136,7 @@ class TextClassifier(ClassPredictor):
         super().__init__(model)
         check_reads(model, tokenizer)
         num_classes = model.num_classes or 0
-        labels = [*map(str, range(num_classes))] if labels is None else [*labels]
+        labels = [*map(str, range(num_classes))] if labels is None else labels
         check_labels(labels, num_classes)
         self.tokenizer, self._labels = tokenizer, tuple(labels)
         self._max_length = min(max_length, model.max_length or max_length)
@@ -196,7 +197,7 @@ class WordIds:
     Attributes:
         words: strings (B, W), empty after the last word of a text.
         ids, lengths: int32 (B, T) and (B,).
-        first: int32 (B, W), the place of each word's first id.
+        first_ids: int32 (B, W), the place of each word's first id.
         is_read: bool (B, W), True for words that have ids among the `max_length`.
     """
 
@@ -209,14 +210,14 @@ class WordIds:
         pieces = words.with_values(pieces)  # (B, W, number of the word's ids)
         counts = tf.cast(pieces.row_lengths(axis=2).to_tensor(), tf.int32)
         rows = template.around(pieces.merge_dims(1, 2), max_length)
-        self.words = words.to_tensor("")
+        self.words = valid(words.to_tensor(""))  # JSON is UTF-8
         self.ids, self.lengths = rows.to_tensor(0), tf.cast(rows.row_lengths(), tf.int32)
-        self.first = start + tf.cumsum(counts, axis=1, exclusive=True)
-        self.is_read = (counts > 0) & (self.first < tf.expand_dims(self.lengths, 1) - end)
+        self.first_ids = start + tf.cumsum(counts, axis=1, exclusive=True)
+        self.is_read = (counts > 0) & (self.first_ids < tf.expand_dims(self.lengths, 1) - end)
 
     def tag(self, by_id, labels):
         """Return the `labels` and `probabilities` (B, W) of words, from those of ids (B, T, K)."""
-        by_word = tf.gather(by_id, tf.where(self.is_read, self.first, 0), batch_dims=1)
+        by_word = tf.gather(by_id, tf.where(self.is_read, self.first_ids, 0), batch_dims=1)
         names = tf.gather(tf.constant(labels), tf.argmax(by_word, axis=-1))
         return {
             "labels": tf.where(self.is_read, names, ""),

@@ -23,12 +23,13 @@ ROLES = {
     "lengths": ("lengths",),
     "position_ids": ("position_ids", "positions"),
 }
-# Outputs of a row, alone and with padding: relative to their greatest magnitude.
-TOLERANCE = 1e-4
+# Outputs of a row, alone and with padding: relative to their greatest magnitude, by the dtype.
+TOLERANCES = {"float16": 0.02, "bfloat16": 0.1}
+_TOLERANCE = 1e-4  # of other dtypes
 _NUM_IDS, _NUM_PADDING = 5, 4  # of the row that is compared with itself
 
 
-def name_of_output(name):
+def describe_output(name):
     """Return the subject of a sentence about an output of a model."""
     return "The model's output" if name is None else f"The model's output {name!r}"
 
@@ -56,8 +57,12 @@ def named_outputs(model, outputs):
     return list(zip(names, flat, strict=True))
 
 
+class NeedsFixedLength(ValueError):
+    """A model cannot read rows of any number of ids, or padding changes what it makes of them."""
+
+
 @dataclasses.dataclass(frozen=True)
-class InputOfModel:
+class ModelInput:
     """An input of a model: its name, and its shape and dtype where they are known."""
 
     name: str
@@ -79,7 +84,7 @@ class ModelReader:
         max_length: int. Most ids of a row.
 
     Attributes:
-        roles: dict of the model's inputs, an `InputOfModel` for each role.
+        roles: dict of the model's inputs, a `ModelInput` for each role.
         vocabulary_size: int. The number of ids that the model has, None if it is unknown.
         fixed_length: int. The number of ids in a row; None for any number.
         max_length: int. Most ids of a row.
@@ -108,7 +113,7 @@ class ModelReader:
             return
         try:
             self._examine(ids)
-        except ValueError:
+        except NeedsFixedLength:
             if declared is None:
                 raise
             # Trained with rows of one length, as of `pad_sequences`.
@@ -146,12 +151,12 @@ class ModelReader:
         """
         width = tf.shape(token_ids)[1]
         columns = tf.maximum(width, 1) if self.fixed_length is None else self.fixed_length
-        more = [[0, 0], [0, columns - width]]
-        is_token = length_mask(tf.pad(token_ids, more), lengths)
-        token_ids = tf.where(is_token, tf.pad(token_ids, more), self.pad_id)
+        padding = [[0, 0], [0, columns - width]]
+        is_token = length_mask(tf.pad(token_ids, padding), lengths)
+        token_ids = tf.where(is_token, tf.pad(token_ids, padding), self.pad_id)
         segments = tf.zeros_like(token_ids)
         if segment_ids is not None:
-            segments = tf.pad(segment_ids, more)
+            segments = tf.pad(segment_ids, padding)
         arrays = {
             "token_ids": token_ids,
             "segment_ids": segments,
@@ -167,16 +172,16 @@ class ModelReader:
         return {name: x[:, :width] if x.shape.rank == 3 else x for name, x in outputs.items()}
 
     @contextlib.contextmanager
-    def explaining(self, rows, length):
+    def errors_of_call(self, rows, length):
         """Turn an error of a call with ids (rows, length) into one that names the arguments."""
         try:
             yield
         except (TypeError, KeyError, ValueError, tf.errors.OpError) as error:
             names = ", ".join(f"{role} as {x}" for role, x in self.roles.items())
-            raise ValueError(
+            raise NeedsFixedLength(
                 f"`model` must read ids of shape ({rows}, {length}): `inputs` names its inputs, "
-                "and `max_source_length` is the most ids in a row. "
-                f"Received: max_source_length={self.max_length}, {names}, and {_cause(error)}"
+                "and `max_source_length`, of `TextModel` `max_length`, is the most ids in a row. "
+                f"Received: at most {self.max_length} ids in a row, {names}, and {_cause(error)}"
             ) from error
 
     def _embeddings(self):
@@ -189,20 +194,25 @@ class ModelReader:
                 if num_ids(layer) is not None:
                     stack.enter_context(_watched(layer, read))
             self._arrays(ids)
-        eager = [(layer, np.asarray(x)) for layer, x in read if not tf.is_symbolic_tensor(x)]
-        rows = [(layer, x[:, : ids.shape[1]]) for layer, x in eager if x.ndim == 2]
-        readers = [layer for layer, x in rows if np.array_equal(x, ids)]
-        # A `call` that is a `tf.function` shows no numbers: its only embedding is that of the ids.
-        only = {id(layer): layer for layer, x in read if tf.is_symbolic_tensor(x)}
-        return list(only.values()) if not readers and len(only) == 1 else readers
+
+        def reads_ids(x):
+            if tf.is_symbolic_tensor(x) or np.ndim(x) != 2:
+                return False
+            return np.array_equal(np.asarray(x)[:, : ids.shape[1]], ids)
+
+        readers = [layer for layer, x in read if reads_ids(x)]
+        # A `call` that is a `tf.function` shows no numbers: an only embedding is that of the ids;
+        # of several, any may be that of positions, so the vocabulary is unknown.
+        symbolic = {id(layer): layer for layer, x in read if tf.is_symbolic_tensor(x)}
+        return list(symbolic.values()) if not readers and len(symbolic) == 1 else readers
 
     def _arrays(self, ids, num_padding=0):
         """Return the outputs of rows of ids, with more columns of padding, as arrays by name."""
         rows, length = ids.shape
         padded = np.pad(ids, [(0, 0), (0, num_padding)], constant_values=self.pad_id)
-        with self.explaining(*padded.shape):
+        with self.errors_of_call(*padded.shape):
             outputs = self.predict(tf.constant(padded), tf.constant([length] * rows))
-        # Of tags those of padding are none.
+        # Outputs of padding are not compared.
         return {
             name: x.numpy()[:, :length] if x.shape.rank == 3 else x.numpy()
             for name, x in outputs.items()
@@ -218,43 +228,72 @@ class ModelReader:
             if x.ndim not in (1, 2, 3) or len(x) != 2 or x.ndim == 3 and x.shape[1] != length:
                 shape = str(x.shape).replace("2", "batch", 1)
                 raise ValueError(
-                    f"{name_of_output(name)} must have the shape (batch,), (batch, classes) or "
+                    f"{describe_output(name)} must have the shape (batch,), (batch, classes) or "
                     "(batch, length, classes): pool it, or leave it out by `keras.Model`. "
                     f"Received: shape={shape} for {length} ids in a row."
                 )
-            if _difference(x, again[name]) > 0:
+            if self._difference(x, again[name]) > 0:
                 raise ValueError(
-                    f"{name_of_output(name)} must be the same for the same ids: let `training` of "
+                    f"{describe_output(name)} must be the same for the same ids: let `training` of "
                     "`call` be None or False by default. Received: other numbers in a second call."
+                )
+        alone = self._arrays(ids[:1])
+        for name, x in outputs.items():
+            if (difference := self._difference(x[:1], alone[name])) > 0:
+                raise ValueError(
+                    f"{describe_output(name)} must not depend on the other rows of a batch: let no "
+                    "layer take a mean over them, as `BatchNormalization` with `training=True`. "
+                    f"Received: a difference of {difference:.2g} for a row alone."
                 )
         if self.fixed_length is None:
             padded = self._arrays(ids, min(_NUM_PADDING, self.max_length - length))
             for name, x in outputs.items():
-                if (difference := _difference(x, padded[name])) > 0:
-                    raise ValueError(
-                        f"{name_of_output(name)} must not depend on padding, which shorter texts "
+                if (difference := self._difference(x, padded[name])) > 0:
+                    raise NeedsFixedLength(
+                        f"{describe_output(name)} must not depend on padding, which shorter texts "
                         "of a batch have: let each layer and the pooling read the mask of "
-                        "`Embedding(mask_zero=True)`, by `mask=` where a sum drops it, or an input "
+                        f"{self._mask_source()}, by `mask=` where a sum drops it, or an input "
                         "`padding_mask`; or read a fixed length, `keras.Input((100,))`. Received: "
                         f"a difference of {difference:.2g} by padding with the id {self.pad_id}."
                     )
         return outputs
 
+    def _difference(self, expected, output):
+        """Return the greatest difference of two arrays; 0 if rounding may have made it."""
+        if expected.shape != output.shape:
+            return np.inf
+        difference = np.nan_to_num(np.abs(output - expected).max(initial=0.0), nan=np.inf)
+        dtypes = {layer.compute_dtype for layer in flatten_layers(self._model)}
+        tolerance = max(TOLERANCES.get(dtype, _TOLERANCE) for dtype in dtypes)
+        is_small = difference <= tolerance * np.abs(expected).max(initial=1e-6)
+        return 0.0 if is_small else difference
 
-def _difference(expected, output):
-    """Return the greatest difference of two arrays; 0 if it is within the tolerance."""
-    if expected.shape != output.shape:
-        return np.inf
-    difference = np.nan_to_num(np.abs(output - expected).max(initial=0.0), nan=np.inf)
-    is_small = difference <= TOLERANCE * np.abs(expected).max(initial=1e-6)
-    return 0.0 if is_small else difference
+    def _mask_source(self):
+        """Return what makes a mask of the ids that are no padding."""
+        if self.pad_id == 0:
+            return "`Embedding(mask_zero=True)`"
+        return (
+            f"`keras_attn.layers.TokenEmbedding(..., pad_id={self.pad_id})`, or "
+            f"`mask=keras.ops.not_equal(ids, {self.pad_id})`, since `mask_zero` masks the id 0"
+        )
+
+
+# Of the messages of errors: lines that name the place alone.
+_HEADINGS = (
+    "Exception encountered",
+    "Graph execution error",
+    "Detected at node",
+    "defined at",
+    "File ",
+    "<stack traces unavailable>",
+)
 
 
 def _cause(error):
-    """Return the line of an error that says most: Keras's first line names the layer alone."""
+    """Return the first line of an error that says what happened."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
-    lines = [line for line in lines if line] or [type(error).__name__]
-    return lines[lines[0].startswith("Exception encountered") and len(lines) > 1]
+    lines = [line for line in lines if line and not line.startswith(_HEADINGS)]
+    return (lines or [type(error).__name__])[0]
 
 
 def _cast(tensor, dtype):
@@ -263,7 +302,7 @@ def _cast(tensor, dtype):
 
 @contextlib.contextmanager
 def _watched(layer, read):
-    """Add a layer and its first argument to the list `read` at each call."""
+    """Add a layer and its first argument to the list `read` at each call, also of other threads."""
     name = "call" if getattr(layer, "quantization_mode", None) is None else "quantized_call"
     call = getattr(layer, name)
 
@@ -271,11 +310,14 @@ def _watched(layer, read):
         read.append((layer, (*args, *kwargs.values())[0]))
         return call(*args, **kwargs)
 
+    own_call = vars(layer).get(name)  # of a user's patch
     setattr(layer, name, watch)
     try:
         yield
     finally:
         delattr(layer, name)
+        if own_call is not None:
+            setattr(layer, name, own_call)
 
 
 def _inputs_of(model):
@@ -284,24 +326,24 @@ def _inputs_of(model):
         paths = keras.tree.flatten_with_path(model.input)
         is_dict = isinstance(model.input, dict)
         inputs = [
-            InputOfModel(path[-1] if is_dict else x.name, tuple(x.shape), x.dtype)
+            ModelInput(path[-1] if is_dict else x.name, tuple(x.shape), x.dtype)
             for path, x in paths
         ]
 
         def call(values):
-            flat = [values[each.name] for each in inputs]
+            flat = [values[model_input.name] for model_input in inputs]
             return model(keras.tree.pack_sequence_as(model.input, flat))
 
         return inputs, call
     if isinstance(model, keras.Sequential):
         (tensor,) = model.inputs
-        each = InputOfModel(tensor.name, tuple(tensor.shape), tensor.dtype)
-        return [each], lambda values: model(values[each.name])
+        model_input = ModelInput(tensor.name, tuple(tensor.shape), tensor.dtype)
+        return [model_input], lambda values: model(values[model_input.name])
     return _inputs_of_subclass(model)
 
 
 def _inputs_of_subclass(model):
-    """As `_inputs_of`, of a model with a `call` of its own: its arguments, or what it was given."""
+    """As `_inputs_of`, of a subclass: the arguments of `call`, or the parts of its first input."""
     parameters = inspect.signature(model.call).parameters.values()
     parameters = [p for p in parameters if p.name not in ("self", "training", "mask")]
     named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -309,43 +351,43 @@ def _inputs_of_subclass(model):
     known = {name for names in ROLES.values() for name in names}
     optional = [p.name for p in named if p.default is not p.empty and p.name in known]
     if len(needed) + len(optional) > 1:
-        inputs = [InputOfModel(name) for name in (*needed, *optional)]
+        inputs = [ModelInput(name) for name in (*needed, *optional)]
         return inputs, lambda values: model(**values)
     shapes = (model.get_build_config() or {}).get("input_shape")
     if isinstance(shapes, dict):
-        inputs = [InputOfModel(name, tuple(shape)) for name, shape in shapes.items()]
+        inputs = [ModelInput(name, tuple(shape)) for name, shape in shapes.items()]
         return inputs, lambda values: model(values)
     if shapes is not None and any(isinstance(size, (list, tuple)) for size in shapes):
-        inputs = [InputOfModel(f"{needed[0]}[{i}]", tuple(x)) for i, x in enumerate(shapes)]
-        return inputs, lambda values: model([values[each.name] for each in inputs])
-    each = InputOfModel(needed[0], None if shapes is None else tuple(shapes))
-    return [each], lambda values: model(values[each.name])
+        inputs = [ModelInput(f"{needed[0]}[{i}]", tuple(x)) for i, x in enumerate(shapes)]
+        return inputs, lambda values: model([values[model_input.name] for model_input in inputs])
+    model_input = ModelInput(needed[0], None if shapes is None else tuple(shapes))
+    return [model_input], lambda values: model(values[model_input.name])
 
 
 def _roles_of(inputs, names=None):
     """Return the inputs by role, a dict; `names` are those that the caller gives."""
-    for each in inputs:
-        if each.dtype == "string":
+    for model_input in inputs:
+        if model_input.dtype == "string":
             raise ValueError(
                 "`model` must read token ids; Keras's `model.export(path)` writes one that reads "
-                f"strings. Received: the input {each} with strings."
+                f"strings. Received: the input {model_input} with strings."
             )
     if names is not None:
         check_that(isinstance(names, dict), "a dict of names of inputs by role", inputs=names)
         wanted = f"a dict with keys among {', '.join(map(repr, ROLES))}"
         check_that(set(names) <= set(ROLES), wanted, inputs=names)
-        by_name = {each.name: each for each in inputs}
+        by_name = {model_input.name: model_input for model_input in inputs}
         wanted = f"a dict with values among {', '.join(map(repr, by_name))}"
         check_that(set(names.values()) <= set(by_name), wanted, inputs=names)
         roles = {role: by_name[name] for role, name in names.items()}
     else:
         roles = {}
         for role, known in ROLES.items():
-            roles |= {role: each for each in inputs if each.name in known}
-        rest = [each for each in inputs if each not in roles.values()]
-        for each in rest:
-            roles.setdefault(_role_by_shape(each, len(inputs) == 1), each)
-    unknown = [each for each in inputs if each not in roles.values()]
+            roles |= {role: model_input for model_input in inputs if model_input.name in known}
+        rest = [model_input for model_input in inputs if model_input not in roles.values()]
+        for model_input in rest:
+            roles.setdefault(_role_by_shape(model_input, len(inputs) == 1), model_input)
+    unknown = [model_input for model_input in inputs if model_input not in roles.values()]
     if unknown or "token_ids" not in roles or None in roles:
         raise ValueError(
             "`inputs` must name the input of the model for each of 'token_ids', of shape (batch, "
@@ -357,10 +399,10 @@ def _roles_of(inputs, names=None):
     return roles
 
 
-def _role_by_shape(each, is_only):
+def _role_by_shape(model_input, is_only):
     """Return the role of an input whose name says nothing, or None."""
-    if each.shape is None:
+    if model_input.shape is None:
         return "token_ids" if is_only else None
-    if each.dtype == "bool":
+    if model_input.dtype == "bool" and len(model_input.shape) == 2 and model_input.shape[1] != 1:
         return "padding_mask"
-    return {1: "lengths", 2: "token_ids"}.get(len(each.shape))
+    return "token_ids" if len(model_input.shape) == 2 else None

@@ -37,11 +37,16 @@ def functions_of(model, options):
     """Return the `ModelFunctions` that fit a model and the `ExportOptions`."""
     kind = next((kind for kind in SIGNATURES if kind.fits(model, options)), None)
     check_own_options(model, options)
-    if kind is None or kind.decodes:
+    if kind is None:
+        raise ValueError(
+            "`model` must be one of `keras_attn.models`, a `keras.Model` of your own that reads "
+            "token ids, or have the methods and attributes that `generate` reads. "
+            f"Received: {type(model).__name__}."
+        )
+    if kind.decodes:
         check_model(model)
     wanted = "None, but for classes of texts or words with a `tokenizer`"
-    has_labels = kind is not None and kind.has_labels
-    check_that(options.labels is None or has_labels, wanted, labels=options.labels)
+    check_that(options.labels is None or kind.has_labels, wanted, labels=options.labels)
     return kind.from_options(model, options)
 
 

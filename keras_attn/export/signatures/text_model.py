@@ -14,12 +14,20 @@ from keras_attn.export.signatures.model_functions import (
 )
 from keras_attn.export.signatures.model_reader import (
     ModelReader,
+    describe_output,
     is_functional,
-    name_of_output,
     named_outputs,
 )
 from keras_attn.models.model import LENGTH, Model
 from keras_attn.ops.checks import check_sizes, check_that
+
+KINDS = ("classify", "regress", "embed", "tag")
+# For each rank of an output, its kinds; the first is that of an output without labels.
+_KINDS_BY_RANK = {
+    1: ("regress", "classify"),
+    2: ("regress", "classify", "embed"),
+    3: ("tag",),
+}
 
 
 class TextModel(ModelFunctions):
@@ -33,7 +41,8 @@ class TextModel(ModelFunctions):
         (B, K) with labels or a softmax: "classify"      (B, K) otherwise: "embed"
         (B,) or (B, 1) without labels: "regress"         (B, T, K) with labels: "tag"
 
-    With two `labels` an output of one number is the probability of the second, or its logit. A
+    With two `labels` an output of one number is the probability of the second, or its logit.
+    Several numbers of a sigmoid are several answers at once: "embed", unless `kind` is given. A
     model of several outputs has all of them under their names: `topic_label`, `stars_value`. If one
     of them is "tag", the text is read word by word for all. A text without tokens has no label, and
     zeros in the place of numbers.
@@ -51,7 +60,7 @@ class TextModel(ModelFunctions):
             outputs a dict by output. Logits without labels look like features.
         inputs: dict of the model's inputs, from "token_ids", "segment_ids", "padding_mask",
             "lengths" or "position_ids" to the name of one. By default common names decide, then
-            the shapes.
+            the shapes of ids and of a mask of bools.
         from_logits: bool. If False, classes get probabilities from the model, if True logits. None
             looks for a softmax or sigmoid at the end; a subclassed model is asked for an example.
 
@@ -77,7 +86,8 @@ class TextModel(ModelFunctions):
 
     @classmethod
     def fits(cls, model, options):
-        return isinstance(model, keras.Model) and not isinstance(model, Model)
+        decodes = hasattr(model, "reads_prompt")  # with `start` and `step`, as `generate` takes it
+        return isinstance(model, keras.Model) and not isinstance(model, Model) and not decodes
 
     @classmethod
     def from_options(cls, model, options):
@@ -112,44 +122,51 @@ class TextModel(ModelFunctions):
         examples = reader.examples
         options = {"labels": labels, "kind": kind, "from_logits": from_logits}
         options = {key: _by_output(examples, **{key: value}) for key, value in options.items()}
-        self._heads = [
-            Head(model, name, example, **{key: values[name] for key, values in options.items()})
+        self._outputs = [
+            ModelOutput(
+                model, name, example, **{key: values[name] for key, values in options.items()}
+            )
             for name, example in examples.items()
         ]
-        with reader.explaining(1, self.max_length):
+        with reader.errors_of_call(1, self.max_length):
             self.ids(tf.ones((1, self.max_length), tf.int32), tf.constant([self.max_length]))
 
     @property
     def kind(self):
         """The kind of the only output, or "predict" of several."""
-        return self._heads[0].kind if len(self._heads) == 1 else "predict"
+        return self._outputs[0].kind if len(self._outputs) == 1 else "predict"
 
     @property
     def signatures(self):
         """The functions by name: of a text, which is the default, of a pair, and of ids."""
         if self.tokenizer is None:
             return {self.kind: self.ids, "serving_default": self.ids}
-        own = {self.kind: self.text}
+        signatures = {self.kind: self.text}
         if "segment_ids" in self._reader.roles and not self._has_tags:
-            own[f"{self.kind}_pair"] = self.pair
-        return {**own, "ids": self.ids, "serving_default": self.text}
+            signatures[f"{self.kind}_pair"] = self.pair
+        return {**signatures, "ids": self.ids, "serving_default": self.text}
 
     @property
     def _has_tags(self):
-        return any(head.kind == "tag" for head in self._heads)
+        return any(output.kind == "tag" for output in self._outputs)
 
     @text_method
     def text(self, text):
         """Map strings [B] to the outputs of the kinds, as `TextClassifier` and `TextTagger` do."""
         if not self._has_tags:
-            return self._named(*self.tokenizer.encode(text, self.max_length))
+            return self._outputs_of_text(*self.tokenizer.encode(text, self.max_length))
         words = WordIds(text, self.tokenizer, self.max_length)
-        return {"words": words.words, **self._named(words.ids, words.lengths, words=words)}
+        return {
+            "words": words.words,
+            **self._outputs_of_text(words.ids, words.lengths, words=words),
+        }
 
     @pair_method
     def pair(self, text, second_text):
         """Map pairs, two strings [B], to the outputs of `text`."""
-        return self._named(*self.tokenizer.encode_pair(text, second_text, self.max_length))
+        return self._outputs_of_text(
+            *self.tokenizer.encode_pair(text, second_text, self.max_length)
+        )
 
     @ids_method()
     def ids(self, token_ids, lengths):
@@ -160,31 +177,36 @@ class TextModel(ModelFunctions):
         """
         token_ids = self.read_ids(token_ids, lengths, self._reader.pad_id, self.max_length)
         outputs = self._predict(token_ids, lengths)
-        return _joined((head.name, head.of_ids(outputs[head.name])) for head in self._heads)
+        return _with_output_names(
+            (output.name, output.by_name(outputs[output.name])) for output in self._outputs
+        )
 
-    def _named(self, token_ids, lengths, segment_ids=None, words=None):
+    def _outputs_of_text(self, token_ids, lengths, segment_ids=None, words=None):
         """Return the outputs of a text, with the names of classes."""
         outputs = self._predict(token_ids, lengths, segment_ids)
         parts = []
-        for head in self._heads:
-            part = head.of_ids(outputs[head.name])
-            if head.kind == "tag":
-                part = words.tag(part["probabilities"], head.labels)
-            elif head.kind == "classify":
-                part = name_classes(part, head.labels)
+        for output in self._outputs:
+            part = output.by_name(outputs[output.name])
+            if output.kind == "tag":
+                part = words.tag(part["probabilities"], output.labels)
+            elif output.kind == "classify":
+                part = name_classes(part, output.labels)
                 part["label"] = tf.where(lengths > 0, part["label"], "")
-            parts.append((head.name, part))
-        return _joined(parts)
+            parts.append((output.name, part))
+        return _with_output_names(parts)
 
     def _predict(self, token_ids, lengths, segment_ids=None):
         """Return values, features or probabilities by output, 0 where there is no token."""
         outputs = self._reader.predict(token_ids, lengths, segment_ids)
         is_token = length_mask(token_ids, lengths)
-        return {head.name: head.numbers(outputs[head.name], is_token) for head in self._heads}
+        return {
+            output.name: output.probabilities_or_values(outputs[output.name], is_token)
+            for output in self._outputs
+        }
 
 
-def _joined(parts):
-    """Return one dict of the outputs of several heads, which have their names in front."""
+def _with_output_names(parts):
+    """Return one dict of the outputs of a model, which have their names in front."""
     return {
         key if name is None else f"{name}_{key}": x
         for name, part in parts
@@ -207,7 +229,7 @@ def _by_output(names, **argument):
     return {name: (value or {}).get(name) for name in names}
 
 
-class Head:
+class ModelOutput:
     """One output of a model: its kind, and its numbers as probabilities.
 
     Args:
@@ -223,39 +245,48 @@ class Head:
         wanted = "True, False or None"
         check_that(from_logits in (None, True, False), wanted, from_logits=from_logits)
         self._is_probability = not from_logits
+        activation = _last_activation(model, name)
         if from_logits is None:
-            self._is_probability = gives_probabilities(model, name, example)
+            self._is_probability = gives_probabilities(activation, example)
         fitting = [k for k in _KINDS_BY_RANK[example.ndim] if k != "regress" or size == 1]
         shape = ("(batch,)", f"(batch, {size})", f"(batch, length, {size})")[example.ndim - 1]
         wanted = f"one of {', '.join(map(repr, fitting))} for an output of shape {shape}"
         check_that(kind is None or kind in fitting, wanted, kind=kind)
         if kind is None and labels is None and example.ndim == 3:
             raise ValueError(
-                f"{name_of_output(name)} has the shape {shape}: give the `labels` of its words, or "
-                "`kind='tag'` for their numbers; pool it for one of each text. "
+                f"{describe_output(name)} has the shape {shape}: give the `labels` of its words, "
+                "or `kind='tag'` for their numbers; pool it for one of each text. "
                 "Received: labels=None, kind=None."
             )
-        self.kind = self._kind(fitting, labels) if kind is None else kind
+        has_sigmoids = size > 1 and activation == "sigmoid"
+        if kind is None and labels is not None and has_sigmoids:
+            raise ValueError(
+                f"{describe_output(name)} may have several classes at once: leave out the `labels` "
+                f"for its numbers, or give `kind={fitting[0]!r}` for the likeliest class. "
+                f"Received: labels={labels!r}, kind=None, a sigmoid of {size} numbers."
+            )
+        self.kind = self._kind(fitting, labels, has_sigmoids) if kind is None else kind
         if self.kind in ("regress", "embed"):
             check_that(labels is None, f"None for the kind {self.kind!r}", labels=labels)
             return
         num_classes = max(2, size)
-        self.labels = tuple(map(str, range(num_classes)) if labels is None else labels)
-        check_labels(self.labels if labels is None else labels, num_classes)
+        labels = [*map(str, range(num_classes))] if labels is None else labels
+        check_labels(labels, num_classes)
+        self.labels = tuple(labels)
         if self._is_probability is None:
             raise ValueError(
-                f"{name_of_output(name)} may be logits or probabilities: give `from_logits`, "
+                f"{describe_output(name)} may be logits or probabilities: give `from_logits`, "
                 "True for logits. Received: from_logits=None, numbers between 0 and 1."
             )
 
-    def _kind(self, fitting, labels):
+    def _kind(self, fitting, labels, has_sigmoids):
         """Return the kind of those that fit which an output has, with labels or without."""
         if labels is not None and "classify" in fitting:
             return "classify"
-        is_vector = fitting[0] == "classify" and not self._is_probability
+        is_vector = fitting[0] == "classify" and (has_sigmoids or not self._is_probability)
         return "embed" if is_vector else fitting[0]
 
-    def numbers(self, outputs, is_token):
+    def probabilities_or_values(self, outputs, is_token):
         """Return values, features or probabilities, 0 where `is_token` (B, T) is not True."""
         if self.kind in ("classify", "tag"):
             outputs = self._probabilities(outputs)
@@ -275,7 +306,7 @@ class Head:
         second = outputs if self._is_probability else tf.sigmoid(outputs)
         return tf.concat([1 - second, second], axis=-1)
 
-    def of_ids(self, numbers):
+    def by_name(self, numbers):
         """Return the outputs of the kind by name, of `numbers`, with the numbers of the classes."""
         if self.kind in ("classify", "tag"):
             classes = tf.argmax(numbers, axis=-1, output_type=tf.int32)
@@ -283,21 +314,11 @@ class Head:
         return {"value" if self.kind == "regress" else "features": numbers}
 
 
-KINDS = ("classify", "regress", "embed", "tag")
-# For each rank of an output, its kinds; the first is that of an output without labels.
-_KINDS_BY_RANK = {
-    1: ("regress", "classify"),
-    2: ("regress", "classify", "embed"),
-    3: ("tag",),
-}
-
-
-def gives_probabilities(model, name, example):
+def gives_probabilities(activation, example):
     """Return True if a model's output are probabilities, False for logits, None if it may be both.
 
-    The last layer decides, where it has an activation of Keras; else the numbers of an example.
+    The last activation decides, where it is one of Keras; else the numbers of an example.
     """
-    activation = _last_activation(model, name)
     if activation in ("softmax", "sigmoid"):
         return True
     if activation == "linear":
@@ -310,20 +331,37 @@ def gives_probabilities(model, name, example):
 
 
 def _last_activation(model, name):
-    """Return the name of the activation that an output is computed with; None if it is unknown."""
-    operations = getattr(model, "operations", model.layers)
-    operation = operations[-1] if operations else None
+    """Return the name of the activation that an output is computed with; None if it is unknown.
+
+    A layer that only casts, as the last one under mixed precision, passes on the one before it.
+    """
     if is_functional(model):
-        tensors = dict(named_outputs(model, model.output))
-        operation = next((op for op in operations if _is_output_of(tensors[name], op)), None)
-    elif not isinstance(model, keras.Sequential):
+        tensor = dict(named_outputs(model, model.output))[name]
+        operation = _operation_of(model, tensor)
+        while _passes_on(operation):
+            operation = _operation_of(model, operation.input)
+    elif isinstance(model, keras.Sequential):
+        operation = next((layer for layer in reversed(model.layers) if not _passes_on(layer)), None)
+    else:
         return None  # the order of the layers of a subclass says nothing
     if isinstance(operation, keras.Model):
         is_plain = is_functional(operation) and len(operation.outputs) == 1
+        is_plain = is_plain or isinstance(operation, keras.Sequential)
         return _last_activation(operation, None) if is_plain else None
     activation = getattr(operation, "activation", type(operation))  # of a layer, or an operation
     return getattr(activation, "__name__", "").lower() or None
 
 
-def _is_output_of(tensor, operation):
-    return any(x is tensor for x in keras.tree.flatten(operation.output))
+def _operation_of(model, tensor):
+    """Return the layer or operation of a functional model that computes a tensor, or None."""
+    for operation in model.operations:
+        if any(x is tensor for x in keras.tree.flatten(operation.output)):
+            return operation
+    return None
+
+
+def _passes_on(operation):
+    """Return True for a layer whose outputs are its inputs when no model is trained."""
+    if isinstance(operation, keras.layers.Activation):
+        return operation.activation is keras.activations.linear
+    return isinstance(operation, (keras.layers.Dropout, keras.layers.Identity))
