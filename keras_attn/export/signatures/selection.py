@@ -39,8 +39,9 @@ def functions_of(model, options):
     check_own_options(model, options)
     if kind is None:
         raise ValueError(
-            "`model` must be one of `keras_attn.models`, a `keras.Model` of your own that reads "
-            "token ids, or have the methods and attributes that `generate` reads. "
+            "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel` "
+            "or a `Classifier`, have their methods of decoding, or be a `keras.Model` of your own "
+            "that reads token ids. "
             f"Received: {type(model).__name__}."
         )
     if kind.decodes:
