@@ -62,15 +62,15 @@ def prepare(model, ids, lengths, strategy, options, jit_compile=False):
         )
     is_traced = is_symbolic(ids) or is_symbolic(lengths)
     values = None if is_traced else dynamic_values(strategy)
-    have_weights = all(hasattr(each, "weights") for each in (model, *strategy.models))
     is_compiled = backend == "tensorflow" or (
-        backend == "jax" and values is not None and have_weights
+        backend == "jax" and values is not None and _have_weights(model, *strategy.models)
     )
     options = options._replace(grows=backend == "tensorflow" and not jit_compile)
     if is_compiled and values is not None and not options.grows:
-        options = options._replace(capacity=bucket(options.max_length, model.max_length))
+        positions = model.max_length
+        options = options._replace(capacity=bucket(options.max_length, positions))
         if all(map(_supports_padding, (model, *strategy.models))):
-            most = model.max_length if model.reads_prompt else model.max_source_length
+            most = positions if model.reads_prompt else model.max_source_length
             missing = bucket(ids.shape[1], most) - ids.shape[1]
             ids = np.pad(ids, [[0, 0], [0, missing]])  # behind the ends of the rows
     if not is_traced:
@@ -81,6 +81,10 @@ def prepare(model, ids, lengths, strategy, options, jit_compile=False):
     if values is not None:
         strategy = static_kind(strategy)
     return CompiledTasks(model, strategy, options, jit_compile, values), rows
+
+
+def _have_weights(*models):
+    return all(hasattr(model, "weights") for model in models)
 
 
 def _supports_padding(model):

@@ -253,7 +253,8 @@ def _warn_of_ended_prompts(ids, lengths, ends):
 def check_model(model):
     """Raise a `ValueError` if the model lacks an attribute that generation reads."""
     names = ("start", "step", "reads_prompt", "max_length", "max_source_length")
-    missing = [name for name in names if not hasattr(model, name)]
+    # A class knows its properties without computing them.
+    missing = [name for name in names if not (hasattr(type(model), name) or hasattr(model, name))]
     if missing:
         raise ValueError(
             "`model` must be an `EncoderDecoder` or a `CausalLanguageModel`, or have their "
