@@ -131,7 +131,8 @@ def is_symbolic(x):
 
 can_branch = has_gradient
 # Keras runs each step by a strategy, if only the default one, which makes a context of its own.
-_OUTSIDE_OF_STEPS = tf.distribute.get_replica_context()
+with tf.Graph().as_default():  # outside of a scope in which this module may be imported
+    _OUTSIDE_OF_STEPS = tf.distribute.get_replica_context()
 
 
 def is_in_step():

@@ -136,9 +136,7 @@ def onnx(
     path = os.path.abspath(os.fspath(path))
     with atomic_file(path) as file:
         proto = _convert(function, file)
-        # A step's example has one token in its past.
-        longest = {"step": max(1, max_length - 1), "greedy": max_length}.get(what)
-        longest = _most_ids(functions, model) if longest is None else longest
+        longest = _most_ids(model, functions, what, max_length)
         lengths = [min(n, longest) for n in (3, length_beyond_windows(model))]
         _check_outputs(function, file, num_tokens(model), lengths)
         if quantize:
@@ -147,9 +145,15 @@ def onnx(
     return path
 
 
-def _most_ids(functions, model):
+def _most_ids(model, functions, what, max_length):
     """Return the number of ids in the longest row that a part of a model reads."""
-    most = getattr(functions, "max_length", None) or getattr(model, "max_length", None)
+    if what == "step":
+        return max(1, max_length - 1)  # its example has one token in its past
+    if what == "greedy":
+        return math.inf  # it reads a part of a longer one
+    reader = model if functions is None else functions
+    has_targets = not getattr(model, "reads_prompt", True)
+    most = getattr(reader, "max_source_length" if has_targets else "max_length", None)
     return math.inf if most is None else most
 
 

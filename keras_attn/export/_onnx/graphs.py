@@ -67,11 +67,7 @@ def _greedy(model, max_length, max_source_length, eos_id, bos_id):
         decoder = TokenGenerator(model, Greedy(), max_length, max_source_length, eos_id)
     else:
         decoder = IdTranslator(model, Greedy(), max_length, max_source_length, eos_id, bos_id)
-
-    def greedy(*tensors):  # a closure: a method would not keep its object alive
-        return decoder.ids(*tensors)
-
-    return tf.function(greedy, decoder.ids.input_signature, autograph=False)
+    return decoder.ids
 
 
 def _masked(model, *ends):
