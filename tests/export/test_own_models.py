@@ -175,6 +175,7 @@ def unmasked():
 
 CLASSES = {"labels": LABELS}
 TAGGERS = ("tags", "two_outputs")
+SERVED = ("sequential", "two_outputs", "number", "vector")  # one of each kind of outputs
 # The builder, the arguments of `saved_model`, and how Keras calls the model with one row of ids.
 MODELS = {
     "our_layers": (our_layers, CLASSES, None),
@@ -280,8 +281,9 @@ np.savez(f"{folder}/ids.npz", **loaded.serve(tf.constant(json.loads(sys.argv[4])
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*pads with the id")
 def test_exports_answer_as_the_models_alone_in_batches_and_on_the_server(tmp_path):
-    """In a process with TensorFlow and TensorFlow Text only, and in the embedded server.
+    """In a process with TensorFlow and TensorFlow Text only; some also in the embedded server.
 
     The process also reads Keras's own export of a model whose layers are tokenizers.
     """
@@ -295,12 +297,13 @@ def test_exports_answer_as_the_models_alone_in_batches_and_on_the_server(tmp_pat
             model, tmp_path / name, tokenizer=TOKENIZER, max_source_length=16, **options
         )
         expected[name] = [expected_outputs(name, model, call, text) for text in TEXTS]
-        servable = Servable(name, 1, path)
-        warm_up(servable, path)  # compares the recorded outputs
-        outputs = predict(servable, "serving_default", {"text": np.array(TEXTS, object)})
-        labels = options.get("labels", "012")
-        assert_outputs_are_those_of_texts(name, outputs, expected[name], labels)
-        servable.close()
+        if name in SERVED:
+            servable = Servable(name, 1, path)
+            warm_up(servable, path)  # compares the recorded outputs
+            outputs = predict(servable, "serving_default", {"text": np.array(TEXTS, object)})
+            labels = options.get("labels", "012")
+            assert_outputs_are_those_of_texts(name, outputs, expected[name], labels)
+            servable.close()
     strings = keras.Input((), dtype="string")
     tokenizers = {name.replace(" ", "_"): tokenizer_of(name) for name in MAKERS}
     ids = {name: tokenizer(strings, max_length=11) for name, tokenizer in tokenizers.items()}
