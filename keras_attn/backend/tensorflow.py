@@ -131,7 +131,7 @@ def is_symbolic(x):
 
 can_branch = has_gradient
 # Keras runs each step by a strategy, if only the default one, which makes a context of its own.
-with tf.Graph().as_default():  # outside of a scope in which this module may be imported
+with tf.Graph().as_default():  # outside of a scope
     _OUTSIDE_OF_STEPS = tf.distribute.get_replica_context()
 
 
@@ -183,8 +183,7 @@ def replica_number():
     return 0 if context is None else context.replica_id_in_sync_group
 
 
-def num_shares():
-    return num_replicas()
+num_shares = num_replicas
 
 
 def model_scope(model):
