@@ -25,10 +25,22 @@ from keras_attn.models.model import Model
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
 
+# Layers of Keras that read each token alone.
+_TOKENWISE = (
+    keras.layers.Activation,
+    keras.layers.Dense,
+    keras.layers.Dropout,
+    keras.layers.EinsumDense,
+    keras.layers.Embedding,
+    keras.layers.InputLayer,
+    keras.layers.LayerNormalization,
+    keras.layers.RMSNormalization,
+)
+
 _lock = threading.Lock()
 # model -> {what is compiled: the function}, the least recently used first
 _functions_of = weakref.WeakKeyDictionary()
-# model of ours -> True if all its layers are Keras's or ours
+# model of ours -> True if all its layers are ours or tokenwise
 _has_known_layers = weakref.WeakKeyDictionary()
 
 
@@ -90,7 +102,8 @@ def _have_weights(*models):
 def _supports_padding(model):
     """Return True if padding behind the tokens of a row changes none of the row's outputs.
 
-    A model of a user's own, or one of ours with a layer of theirs, may not read `padding_mask`.
+    A model of a user's own, or one of ours with a layer of theirs, may not read `padding_mask`, and
+    a convolution of Keras reads none.
     """
     declared = getattr(model, "supports_padding", None)
     if declared is not None or not isinstance(model, Model):
@@ -98,7 +111,7 @@ def _supports_padding(model):
     with _lock:
         if model not in _has_known_layers:
             _has_known_layers[model] = all(
-                type(layer).__module__.partition(".")[0] in ("keras", "keras_attn")
+                type(layer) in _TOKENWISE or type(layer).__module__.startswith("keras_attn.")
                 for layer in flatten_layers(model)
             )
         return _has_known_layers[model]

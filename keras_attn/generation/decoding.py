@@ -51,8 +51,9 @@ def generate(
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
             works; its `pad_id` is 0 by default. Rows are padded to a bucket only if the model and
-            its layers are ours or Keras's, or if its attribute `supports_padding` is True: then
-            `start` must honour `padding_mask`. Another is compiled for each length of rows.
+            its layers are ours, or Keras's that read each token alone, or if its attribute
+            `supports_padding` is True: then `start` must honour `padding_mask`. Another is compiled
+            for each length of rows.
         inputs: int (B, S), padded on any side, or rows of different lengths: a list of lists or a
             `tf.RaggedTensor`, which are padded. Each row has at least one token. Without `lengths`
             padding is moved behind the tokens of its row. Prompts come from

@@ -3,6 +3,7 @@
 import os
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 from compiled_decoding import (
@@ -83,12 +84,16 @@ def test_the_draft_and_each_layer_must_support_padding():
     class Mixing(layers.FeedForward):
         pass
 
-    ours = models.gpt(9, 1, 2, 6, 7, max_length=8)
-    attention = layers.MultiHeadAttention(2, 3, pattern="causal")
-    block = layers.TransformerBlock(attention, Mixing(7))
-    own_layer = models.CausalLanguageModel(layers.TokenEmbedding(9, 6), depth.Stack([block]))
+    def model_of(feed_forward):
+        attention = layers.MultiHeadAttention(2, 3, pattern="causal")
+        block = layers.TransformerBlock(attention, feed_forward)
+        return models.CausalLanguageModel(layers.TokenEmbedding(9, 6), depth.Stack([block]))
+
+    ours, mixing = model_of(keras.layers.Dense(6)), model_of(Mixing(7))
+    convolution = model_of(keras.layers.Conv1D(6, 3, padding="same"))
     assert width_of_rows(ours, Greedy()) == 6
-    assert width_of_rows(ours, Speculative(own_layer)) == width_of_rows(own_layer, Greedy()) == 3
+    assert width_of_rows(mixing, Greedy()) == width_of_rows(convolution, Greedy()) == 3
+    assert width_of_rows(ours, Speculative(mixing)) == 3
 
 
 def test_weights_that_are_loaded_are_read_by_the_next_call(tmp_path):
