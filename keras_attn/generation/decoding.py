@@ -62,8 +62,7 @@ def generate(
         strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
         lengths: int (B,). Number of tokens of each row; ids after these are ignored. By default a
-            row ends before the model's `pad_id`; if the model has none, all ids are tokens. Rows
-            of different lengths have their own.
+            row ends before the model's `pad_id`; if the model has none, all ids are tokens.
         bos_id: int. The token before the first target token. For prompts, the token that begins
             texts, which may be an end token too.
         eos_id: int, or a list or array of several. The token that ends a sequence; -1 for never.
@@ -162,7 +161,8 @@ def _read_rows(model, inputs, lengths):
     ids, own_lengths = _pad_ragged(inputs, pad_id or 0, wanted)
     if own_lengths is not None:
         check_that(lengths is None, "None for rows of different lengths", lengths=lengths)
-        lengths = own_lengths
+        # Padding has its own meaning in each row, so that a row is read alike beside any others.
+        lengths = own_lengths if pad_id is None else None
     shape, dtype = tuple(ids.shape), getattr(ids.dtype, "name", str(ids.dtype))
     if len(shape) != 2 or "int" not in dtype or shape[1] == 0:
         raise ValueError(f"{wanted} Received: shape={shape}, dtype={dtype}.")

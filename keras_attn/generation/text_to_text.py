@@ -51,8 +51,8 @@ def complete(
         max_length: int. Most tokens to generate, the end token included.
         bos_id: int. The token before the first target token of an encoder-decoder, by default the
             model's `start_id`, that of the tokenizer, or 2.
-        eos_id: int, or a list of several. The token that ends a text, by default that of the
-            tokenizer; -1 for never. It is no part of the text.
+        eos_id: int, or a list of several. The token that ends a text and is no part of it, beside
+            that of the tokenizer, which always does; -1 for that one alone.
         jit_compile: bool. As for `generate`.
 
     Returns:

@@ -134,13 +134,15 @@ def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
 
 
 def test_rows_of_different_lengths_are_padded(monkeypatch):
-    """Of a model without padding too; ids that are padding elsewhere are tokens of such rows."""
+    """Of a model without padding too; padding has the meaning that it has in one row alone."""
     rows, expected = [[5, 6], [1, 4, 5], [2]], [[6, 6], [5, 5], [2, 2]]
     ragged = tf.ragged.constant(rows, dtype=tf.int64)
-    run = tf.function(lambda rows: generate(Echo(), rows, "greedy", 2, eos_id=-1)[0])
-    assert run(ragged).numpy().tolist() == expected
-    for pad_id in (5, None):
+    for pad_id, expected in ((5, [[6, 6], [4, 4], [2, 2]]), (None, expected)):
         monkeypatch.setattr(Echo, "pad_id", pad_id)
+        for row, texts in zip(rows, expected, strict=True):
+            assert generate(Echo(), [row], "greedy", 2, eos_id=-1)[0].numpy().tolist() == [texts]
+        run = tf.function(lambda rows: generate(Echo(), rows, "greedy", 2, eos_id=-1)[0])
+        assert run(ragged).numpy().tolist() == expected
         for inputs in (rows, [np.array(row) for row in rows], ragged):
             ids, _ = generate(Echo(), inputs, "greedy", 2, eos_id=-1)
             assert ids.numpy().tolist() == expected
