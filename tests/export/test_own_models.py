@@ -143,6 +143,15 @@ class TwoArguments(Dictionary):
         return super().call({"input_ids": words, "mask": padding_mask})["logits"]
 
 
+class InnerActivation(layers.Layer):
+    """Its attribute is that of a part, not of the outputs."""
+
+    activation = staticmethod(keras.activations.linear)
+
+    def call(self, x):
+        return ops.softmax(self.activation(x))
+
+
 def subclassed():
     model = OneArgument()
     model(np.array([[1, 2]]))
@@ -391,6 +400,9 @@ def test_probabilities_are_not_changed_again(logits):
     for name in ("softmax", "cast", "inner", "sigmoid", "last"):
         np.testing.assert_allclose(answers[f"{name}_probabilities"], raw[name], atol=1e-6)
     np.testing.assert_allclose(answers["logits_probabilities"], softmax(scores), atol=1e-6)
+    model = keras.Model(logits.input, InnerActivation()(logits.output))
+    outputs = TextModel(model, TOKENIZER, max_length=9).ids(ids, lengths)
+    np.testing.assert_allclose(outputs["probabilities"], model(ids), atol=1e-6)
     halves = keras.Model(logits.input, 0.5 + 0.1 * ops.tanh(logits.output))
     refuses(halves, "logits or probabilities: give `from_logits`", labels=LABELS)
     for from_logits, expected in ((False, halves(ids)), (True, softmax(halves(ids)))):
@@ -591,6 +603,16 @@ def test_models_that_read_no_ids_or_padding_are_refused():
     x = layers.Embedding(V, 5, mask_zero=True)(ids)
     x = layers.GlobalAveragePooling1D()(x)
     refuses(keras.Model(ids, x - ops.mean(x, axis=0)), "must not depend on the other rows")
+    ids = token_ids()
+    x = layers.Embedding(V, 2)(ids)
+    for pooled in (ops.max(x, axis=1), ops.mean(x[:, :4], axis=1)):  # longer texts hide padding
+        refuses(keras.Model(ids, pooled), "must not depend on padding")
+    pattern = keras_attn.patterns.LSH(16)  # the number of buckets changes beyond two chunks
+    x = layers.Embedding(V, 6, mask_zero=True)(ids)
+    x = keras_attn.layers.MultiHeadAttention(2, 3, pattern=pattern, score="shared_qk")(x, x)
+    model = keras.Model(ids, layers.GlobalAveragePooling1D()(x))
+    oracles.scramble(model, scale=0.7)
+    refuses(model, "must not depend on padding", max_length=128)
     ids, x = masked()
     model = keras.Model(ids, ops.expand_dims(x, 3))
     refuses(model, r"must have the shape \(batch,\).*Received: shape=\(batch, 5, 5, 1\)")
@@ -641,7 +663,7 @@ def test_a_length_that_the_model_cannot_read_is_refused():
             return self.head(mean(self.tokens(inputs["token_ids"]) + x, inputs["padding_mask"]))
 
     message = (
-        r"`model` must read ids of shape \(\d, {0}\).*Received: at most {0} ids in a row, "
+        r"`model` must read ids of shape \(\d+, {0}\).*Received: at most {0} ids in a row, "
         r"token_ids as .*is not in \[0, {1}\)"
     )
     for count, too_long in ((6, 9), (9, 10)):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.compat.keras_layers import flatten_layers
-from keras_attn.export.checks import check_is_tokenizer
+from keras_attn.export.checks import check_is_tokenizer, length_beyond_windows
 from keras_attn.export.signatures.model_functions import length_mask
 from keras_attn.models.model import num_ids
 from keras_attn.ops.checks import check_that
@@ -26,7 +26,7 @@ ROLES = {
 # Outputs of a row, alone and with padding: relative to their greatest magnitude, by the dtype.
 TOLERANCES = {"float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE = 1e-4  # of other dtypes
-_NUM_IDS, _NUM_PADDING = 5, 4  # of the row that is compared with itself
+_NUM_ROWS, _NUM_IDS, _NUM_PADDING = 17, 5, 4  # of rows that are compared with themselves
 
 
 def describe_output(name):
@@ -206,39 +206,41 @@ class ModelReader:
         symbolic = {id(layer): layer for layer, x in read if tf.is_symbolic_tensor(x)}
         return list(symbolic.values()) if not readers and len(symbolic) == 1 else readers
 
-    def _arrays(self, ids, num_padding=0):
-        """Return the outputs of rows of ids, with more columns of padding, as arrays by name."""
-        rows, length = ids.shape
-        padded = np.pad(ids, [(0, 0), (0, num_padding)], constant_values=self.pad_id)
-        with self.errors_of_call(*padded.shape):
-            outputs = self.predict(tf.constant(padded), tf.constant([length] * rows))
-        # Outputs of padding are not compared.
-        return {
-            name: x.numpy()[:, :length] if x.shape.rank == 3 else x.numpy()
-            for name, x in outputs.items()
-        }
+    def _arrays(self, rows, width=0):
+        """Return the outputs of rows of ids, lists, padded to a width, as arrays by name."""
+        lengths = [len(row) for row in rows]
+        ids = np.full((len(rows), max(*lengths, width)), self.pad_id, "int32")
+        for padded, row in zip(ids, rows, strict=True):
+            padded[: len(row)] = row
+        with self.errors_of_call(*ids.shape):
+            outputs = self.predict(tf.constant(ids), tf.constant(lengths))
+        return {name: x.numpy() for name, x in outputs.items()}
+
+    def _random_rows(self, length):
+        """Return rows of ids that are no padding."""
+        known = [i for i in range(1, min(self.vocabulary_size or 2, 1000)) if i != self.pad_id]
+        size = _NUM_ROWS, min(length, self.max_length)
+        return np.random.default_rng(length).choice(known or [0], size).tolist()
 
     def _examples(self):
-        """Return outputs of two rows; raise a `ValueError` if padding changes them."""
-        known = [i for i in range(1, min(self.vocabulary_size or 2, 1000)) if i != self.pad_id]
-        length = min(_NUM_IDS, self.max_length)
-        ids = np.random.default_rng(0).choice(known or [0], (2, length)).astype("int32")
-        outputs, again = self._arrays(ids), self._arrays(ids)
+        """Return outputs of some rows; raise a `ValueError` if the rest of a batch changes them."""
+        rows = self._random_rows(_NUM_IDS)
+        length = len(rows[0])
+        outputs, again, alone = self._arrays(rows), self._arrays(rows), self._arrays(rows[:1])
         for name, x in outputs.items():
-            if x.ndim not in (1, 2, 3) or len(x) != 2 or x.ndim == 3 and x.shape[1] != length:
-                shape = str(x.shape).replace("2", "batch", 1)
+            is_of_rows = x.ndim in (1, 2, 3) and len(x) == len(rows)
+            if not is_of_rows or x.ndim == 3 and x.shape[1] != length:
+                shape = ", ".join(map(str, ("batch", *x.shape[1:])))
                 raise ValueError(
                     f"{describe_output(name)} must have the shape (batch,), (batch, classes) or "
                     "(batch, length, classes): pool it, or leave it out by `keras.Model`. "
-                    f"Received: shape={shape} for {length} ids in a row."
+                    f"Received: shape=({shape}) for {length} ids in a row."
                 )
             if self._difference(x, again[name]) > 0:
                 raise ValueError(
                     f"{describe_output(name)} must be the same for the same ids: let `training` of "
                     "`call` be None or False by default. Received: other numbers in a second call."
                 )
-        alone = self._arrays(ids[:1])
-        for name, x in outputs.items():
             if (difference := self._difference(x[:1], alone[name])) > 0:
                 raise ValueError(
                     f"{describe_output(name)} must not depend on the other rows of a batch: let no "
@@ -246,9 +248,33 @@ class ModelReader:
                     f"Received: a difference of {difference:.2g} for a row alone."
                 )
         if self.fixed_length is None:
-            padded = self._arrays(ids, min(_NUM_PADDING, self.max_length - length))
-            for name, x in outputs.items():
-                if (difference := self._difference(x, padded[name])) > 0:
+            self._check_padding()
+        return outputs
+
+    def _check_padding(self):
+        """Raise a `NeedsFixedLength` if padding changes short rows, or rows beyond each window."""
+        shortest = 1
+        if self._tokenizer is not None:  # without text there are the special tokens
+            template = self._tokenizer.template
+            shortest = max(1, len(template.start) + len(template.end))
+        short = [self._random_rows(n) for n in (shortest, shortest + 1, shortest + 4)]
+        self._compare_with_padding(short, _NUM_IDS + _NUM_PADDING)
+        beyond = length_beyond_windows(self._model, least=0)
+        if beyond > _NUM_IDS:
+            few = [rows[:2] for rows in short]  # of long rows a model may need much memory
+            self._compare_with_padding(few, beyond)
+            self._compare_with_padding([self._random_rows(beyond)[:2]], 2 * beyond)
+
+    def _compare_with_padding(self, groups, width):
+        """Compare the outputs of groups of rows, each of one length, with those of one batch."""
+        outputs = self._arrays(sum(groups, []), min(width, self.max_length))
+        end = 0
+        for rows in groups:
+            start, end = end, end + len(rows)
+            for name, x in self._arrays(rows).items():
+                padded = outputs[name][start:end]
+                padded = padded[:, : x.shape[1]] if x.ndim == 3 else padded
+                if (difference := self._difference(x, padded)) > 0:
                     raise NeedsFixedLength(
                         f"{describe_output(name)} must not depend on padding, which shorter texts "
                         "of a batch have: let each layer and the pooling read the mask of "
@@ -256,7 +282,6 @@ class ModelReader:
                         "`padding_mask`; or read a fixed length, `keras.Input((100,))`. Received: "
                         f"a difference of {difference:.2g} by padding with the id {self.pad_id}."
                     )
-        return outputs
 
     def _difference(self, expected, output):
         """Return the greatest difference of two arrays; 0 if rounding may have made it."""

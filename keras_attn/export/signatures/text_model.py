@@ -348,8 +348,18 @@ def _last_activation(model, name):
         is_plain = is_functional(operation) and len(operation.outputs) == 1
         is_plain = is_plain or isinstance(operation, keras.Sequential)
         return _last_activation(operation, None) if is_plain else None
-    activation = getattr(operation, "activation", type(operation))  # of a layer, or an operation
+    # Of other layers it may be that of an inner part; operations have their own names.
+    is_last = isinstance(operation, _ACTIVATED) or not hasattr(operation, "activation")
+    activation = getattr(operation, "activation", type(operation)) if is_last else None
     return getattr(activation, "__name__", "").lower() or None
+
+
+_ACTIVATED = (
+    keras.layers.Activation,
+    keras.layers.Conv1D,
+    keras.layers.Dense,
+    keras.layers.EinsumDense,
+)
 
 
 def _operation_of(model, tensor):
