@@ -9,7 +9,7 @@ AREAS = """
     masks positions cache softmax chunked block_local block_sparse first_keys fixed strided lsh
     linear fused union intersection gradients seeds dtypes gates halting remat reversible memories
     losses label_shift beam sampling streaming tokenizers saving fingerprints conversions
-    export server resume
+    export generation server resume
 """
 
 
