@@ -7,7 +7,6 @@ from collections.abc import Callable
 from keras import ops
 
 from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
-from keras_attn.backend.loops import has_tile_loops
 from keras_attn.compat.keras_masks import get_keras_mask, set_keras_mask
 from keras_attn.ops.checks import check_mask, check_positions
 from keras_attn.ops.shapes import size, slice_axis
@@ -158,13 +157,9 @@ class TileSizes:
     """Sizes by which blockwise attention cuts scores into tiles."""
 
     # Scores of one tile that has all keys (32 MiB): wide rows for the product, little memory.
-    # None for all scores in one tile.
-    chunk_scores: int | None = 2**23
+    chunk_scores: int = 2**23
     # Scores of one tile of blocks: few for a processor's cache, enough to outweigh the loop.
-    block_scores: int | None = 2**20
-    # Keys of a query, in entries of its vector, up to which a graph for any number of queries has
-    # one tile: a loop would save little memory, and needs tensor lists, which LiteRT lacks.
-    keys_at_once: float = 1.0
+    block_scores: int = 2**20
     # Groups of queries where later queries see more keys; of the pairs that no query sees, half a
     # group's share is computed: 1/16.
     num_groups: int = 8
@@ -174,26 +169,6 @@ class TileSizes:
     least_window: int = 64  # of an adaptive span: smaller products are hardly faster
     # Queries and keys of a chunk of linear attention.
     linear_chunk: int = 128
-
-    def of_call(self, training):
-        """Return the sizes for a call of a layer: in training all tiles are in loops."""
-        if not has_tile_loops():
-            return dataclasses.replace(self, chunk_scores=None, block_scores=None)
-        return dataclasses.replace(self, keys_at_once=0) if training else self
-
-    def is_one_tile(self, query, most_scores, count, keys):
-        """Return True if all queries (B, N, T, H) are one tile.
-
-        Args:
-            query: (B, N, T, H).
-            most_scores: int. `chunk_scores` or `block_scores`.
-            count: number of tiles' least parts, an int if it is known.
-            keys: number of keys that a query attends to, an int if it is known.
-        """
-        if most_scores is None:
-            return True
-        is_known = not isinstance(count, int) and isinstance(keys, int)
-        return is_known and keys <= self.keys_at_once * query.shape[3]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,6 +209,7 @@ class AttentionInputs:
     dropout_fn: Callable | None = None  # function of weights and a seed
     seed: object = None  # int32 (2,), for `dropout_fn` and patterns that draw random numbers
     tile_sizes: TileSizes = TileSizes()
+    training: bool | None = None  # True if gradients follow, which read one tile at a time
 
     def replace(self, **changes):
         return dataclasses.replace(self, **changes)

@@ -17,7 +17,7 @@ from keras_attn.attention.inputs import (
 )
 from keras_attn.attention.segments import pairs_in_documents
 from keras_attn.attention.softmax import add_bias, attend_logits, attend_logits_with_logsumexp
-from keras_attn.backend.loops import for_each_tile
+from keras_attn.backend.loops import for_each_tile, tile_loops
 from keras_attn.backend.operations import switch
 from keras_attn.ops.random import split_seed
 from keras_attn.ops.shapes import (
@@ -183,13 +183,24 @@ def attend_tiles(
     return (*map(join, results), None)[:2]
 
 
+def is_one_tile(inputs, count, keys):
+    """Return True if all queries are one tile: a loop has lists of tensors, which LiteRT lacks.
+
+    Outside training a graph for an unknown `count` of blocks, or queries, has no loop where each
+    query has no more `keys` than its vector has entries: there a loop saves little memory.
+    """
+    if inputs.training or isinstance(count, int) or not isinstance(keys, int):
+        return not tile_loops.are_built
+    return not tile_loops.are_built or keys <= inputs.query.shape[3]
+
+
 def group_blocks(inputs, count, block, keys, least=1):
     """Return the number of blocks of a tile, at least `least` of `count`, and of the tiles.
 
     A block has `block` queries with so many `keys` each.
     """
     query, most_scores, least = inputs.query, inputs.tile_sizes.block_scores, max(least, 1)
-    if inputs.tile_sizes.is_one_tile(query, most_scores, count, keys):
+    if is_one_tile(inputs, count, keys):
         return greater(count, least), 1
     scores = block * keys * query.shape[1] * (query.shape[0] or 1)
     group = lesser(greater(most_scores // scores, least), greater(count, least))
@@ -300,7 +311,7 @@ class Chunked(Plan):
         _, num_heads, length, _ = sizes(inputs.query)
         num_keys = size(inputs.key, 2)
         tile_sizes, groups = inputs.tile_sizes, 1
-        if tile_sizes.is_one_tile(inputs.query, tile_sizes.chunk_scores, length, num_keys):
+        if is_one_tile(inputs, length, num_keys):
             return 1, 1, greater(length, 1), [None]
         if self.visible is not None:
             groups = tile_sizes.num_groups

@@ -49,7 +49,7 @@ class _TileLoops(threading.local):
     are_built = True
 
 
-_tile_loops = _TileLoops()
+tile_loops = _TileLoops()
 
 
 @contextlib.contextmanager
@@ -58,17 +58,12 @@ def without_tile_loops():
 
     Attention computes all tiles at once, and a known number of tiles one after another.
     """
-    outer = _tile_loops.are_built
-    _tile_loops.are_built = False
+    outer = tile_loops.are_built
+    tile_loops.are_built = False
     try:
         yield
     finally:
-        _tile_loops.are_built = outer
-
-
-def has_tile_loops():
-    """Return False inside `without_tile_loops`."""
-    return _tile_loops.are_built
+        tile_loops.are_built = outer
 
 
 def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_once=1):
@@ -89,7 +84,7 @@ def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_o
     """
     if tiles[0].shape[0] == 1:
         return tuple(ops.expand_dims(x, 0) for x in compute(*(x[0] for x in tiles), *keys, *shared))
-    if isinstance(tiles[0].shape[0], int) and not has_tile_loops():
+    if isinstance(tiles[0].shape[0], int) and not tile_loops.are_built:
         return loop_over_tiles.portable(compute, tiles, shared, dtypes, keys, visible, at_once)
     return loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once)
 

@@ -569,7 +569,8 @@ class MultiHeadAttention(HeadProjections):
             attention_mask=attention_mask,
             dropout_fn=dropout_fn,
             seed=seed,
-            tile_sizes=self.tile_sizes.of_call(call.training),
+            tile_sizes=self.tile_sizes,
+            training=call.training,
         )
         if segments is not None:
             inputs = segments.restrict(inputs)

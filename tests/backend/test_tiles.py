@@ -6,7 +6,7 @@ import tensorflow as tf
 from marks import slow
 from other_backend import INSTALLED, run_on
 
-from keras_attn.backend.loops import for_each_tile, has_tile_loops, without_tile_loops
+from keras_attn.backend.loops import for_each_tile, tile_loops, without_tile_loops
 
 TILES, SHARED = np.random.default_rng(0).random((2, 5, 3, 4)).astype("float32")
 SHARED = SHARED[0].T  # (4, 3)
@@ -64,7 +64,7 @@ def test_values_and_gradients(mode):
 def test_a_graph_without_loops_has_none_and_the_scope_ends():
     graph = MODES["without loops"].get_concrete_function(TILES, NUMBERS, SHARED).graph
     assert not any("While" in operation.type for operation in graph.get_operations())
-    assert has_tile_loops()
+    assert tile_loops.are_built
 
 
 @pytest.mark.slow

@@ -6,10 +6,10 @@ from marks import slow_but
 from recipes.benchmarks import reading
 
 MOST = {
-    "dense": (7, 22),
+    "dense": (6, 19),
     "causal": (8, 22),
-    "Local(64), 1,024 positions": (10, 44),
-    "LSH(64), 1,024 positions": (12, 70),
+    "Local(64), 1,024 positions": (9, 40),
+    "LSH(64), 1,024 positions": (11, 70),
     "a cached step": (8, 38),
 }
 
