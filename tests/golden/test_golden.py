@@ -44,14 +44,14 @@ def names(beginning):
     return [name for name in archives if name not in FAST]
 
 
-def assert_equal(outputs, expected, name):
-    """Compare arrays by name: numbers to 1e-5, all others exactly."""
+def assert_equal(outputs, expected, name, tolerance=1e-5):
+    """Compare arrays by name: numbers to a tolerance, all others exactly."""
     assert set(outputs) == set(expected), name
     for key, value in expected.items():
         array = np.asarray(outputs[key])
         message = f"{key} of {name}"
         if value.dtype.kind == "f":
-            np.testing.assert_allclose(array, value, rtol=1e-5, atol=1e-5, err_msg=message)
+            np.testing.assert_allclose(array, value, tolerance, tolerance, err_msg=message)
         else:
             np.testing.assert_array_equal(array, value, err_msg=message)
 
@@ -96,7 +96,9 @@ def check_training(unpack, name):
     data = golden_models.training_data(3)
     logs = model.fit(data, verbose=0, shuffle=False).history
     assert_equal({key: x[0] for key, x in logs.items()}, first(arrays["logs"]), name)
-    assert_equal(numbered(golden_models.state_of(model)), arrays["trained"], name)
+    # Steps of 0.01; Adam divides by the size of a gradient, and so enlarges the rounding of a small
+    # one, which differs between processors.
+    assert_equal(numbered(golden_models.state_of(model)), arrays["trained"], name, 1e-4)
 
 
 def first(logs):
