@@ -256,7 +256,7 @@ def encoder_of(num_classes):
 
 @pytest.mark.slow
 def test_classes_and_features_are_those_of_each_row_alone(tmp_path):
-    """Of a classifier, a sentence encoder and a model of one's own, at 5, 40 and 130 ids."""
+    """Files of classifiers, sentence encoders and models of one's own are right at any length."""
     makers = {"classify": lambda: encoder_of(3), "embed": lambda: encoder_of(None)}
     for what, make in (*makers.items(), ("classify", own_model)):
         model = make()

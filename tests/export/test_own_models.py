@@ -638,7 +638,7 @@ def test_models_without_one_output_for_the_same_ids_are_refused():
 
 @pytest.mark.slow
 def test_a_sequential_model_of_padded_rows_reads_rows_of_that_length():
-    """Where it reads other lengths alike, it does."""
+    """A row of any length is read if padding changes no output."""
     ids, lengths = np.array([[5, 7, 9, 4, 3]]), [4]
     mean = layers.GlobalAveragePooling1D()
     for layer, is_masked, most in ((layers.Flatten(), False, 6), (mean, False, 6), (mean, True, 9)):

@@ -134,7 +134,7 @@ def test_a_prompt_that_has_ended_is_a_warning(monkeypatch):
 
 
 def test_rows_of_different_lengths_are_padded(monkeypatch):
-    """Of a model without padding too; padding has the meaning that it has in one row alone."""
+    """The id of padding in a row means the same in a batch as alone."""
     rows, expected = [[5, 6], [1, 4, 5], [2]], [[6, 6], [5, 5], [2, 2]]
     ragged = tf.ragged.constant(rows, dtype=tf.int64)
     for pad_id, expected in ((5, [[6, 6], [4, 4], [2, 2]]), (None, expected)):
