@@ -50,7 +50,9 @@ def _sigterm_as_exit():
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
     subparsers = parser.add_subparsers(required=True)
-    model, tokenizer, lengths = (argparse.ArgumentParser(add_help=False) for _ in range(3))
+    model, tokenizer, lengths, beams, kind = (
+        argparse.ArgumentParser(add_help=False) for _ in range(5)
+    )
     model.add_argument("model", help="the model's .keras file")
     tokenizer.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
     for name, default in (("--max-length", 64), ("--max-source-length", 1024)):
@@ -63,16 +65,22 @@ def _parser():
         help="tokens that end a sequence (default: that of the tokenizer, or 3)",
     )
 
+    beams.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
+    beams.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
+    kind.add_argument(
+        "--kind",
+        choices=["classify", "regress", "embed", "tag"],
+        help="the output of a model of your own (default: by its shape and the labels)",
+    )
+
     command = subparsers.add_parser(
         "saved_model",
-        parents=[model, tokenizer, lengths],
+        parents=[model, tokenizer, lengths, beams, kind],
         help="a SavedModel from text to text, for TensorFlow Serving",
         description="Write PATH/VERSION/, complete or not at all.",
     )
     command.set_defaults(run=write_saved_model)
     command.add_argument("path", help="directory that holds the versions")
-    command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
-    command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
     command.add_argument(
         "--quantize", choices=["int8", "int4"], help="store large weights in 8 or 4 bits"
     )
@@ -90,11 +98,6 @@ def _parser():
         )
     command.add_argument(
         "--labels", nargs="+", metavar="NAME", help="names of the classes (default: their numbers)"
-    )
-    command.add_argument(
-        "--kind",
-        choices=["classify", "regress", "embed", "tag"],
-        help="the output of a model of your own (default: by its shape and the labels)",
     )
     command.add_argument("--version", type=int, help="default: one more than the highest version")
     command.add_argument(
@@ -123,7 +126,7 @@ def _parser():
 
     command = subparsers.add_parser(
         "litert",
-        parents=[model, lengths],
+        parents=[model, lengths, beams, kind],
         help="a LiteRT file of several signatures, from ids to ids, for phones",
         description="Write PATH if LiteRT's interpreter gives the model's outputs with it, and "
         "print what the precision of the weights costs.",
@@ -133,13 +136,6 @@ def _parser():
     command.add_argument(
         "--signatures", nargs="+", metavar="NAME", help="such as generate (default: all)"
     )
-    command.add_argument(
-        "--kind",
-        choices=["classify", "regress", "embed", "tag"],
-        help="the output of a model of your own (default: by its shape)",
-    )
-    command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
-    command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
     command.add_argument(
         "--quantize",
         choices=["float16", "int8"],

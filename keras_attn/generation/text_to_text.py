@@ -75,13 +75,13 @@ def complete(
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
-    texts = TextRequest(model, tokenizer, texts, max_length, bos_id, eos_id)
+    text_request = TextRequest(model, tokenizer, texts, max_length, bos_id, eos_id)
     strategy = get_strategy(strategy)
-    if not texts.rows:
-        return texts.as_given([])
-    ids, _ = run_compiled(*texts.request(strategy), jit_compile)
+    if not text_request.rows:
+        return text_request.as_given([])
+    ids, _ = run_compiled(*text_request.request(strategy), jit_compile)
     ids = ops.convert_to_numpy(ids).tolist()
-    return texts.as_given([*map(texts.text_of, texts.rows, ids)])
+    return text_request.as_given([*map(text_request.text_of, text_request.rows, ids)])
 
 
 def stream(model, tokenizer, texts, strategy="greedy", max_length=64, *, bos_id=None, eos_id=None):
@@ -120,30 +120,30 @@ def stream(model, tokenizer, texts, strategy="greedy", max_length=64, *, bos_id=
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
-    texts = TextRequest(model, tokenizer, texts, max_length, bos_id, eos_id)
+    text_request = TextRequest(model, tokenizer, texts, max_length, bos_id, eos_id)
     strategy = get_strategy(strategy)
     check_streams(strategy)
-    if not any(texts.rows):
+    if not any(text_request.rows):
         return iter(())
     # Not in the generator: what does not fit is refused before the first piece is asked for.
-    return _pieces(texts, token_steps(*texts.request(strategy)))
+    return _pieces(text_request, token_steps(*text_request.request(strategy)))
 
 
-def _pieces(texts, steps):
-    """Yield the next piece of each of the texts of a `TextRequest`, for the tokens of each step."""
-    decoders = [texts.decoder(row) if row else None for row in texts.rows]
+def _pieces(text_request, steps):
+    """Yield the next piece of each text, for the tokens of each step."""
+    decoders = [text_request.decoder(row) if row else None for row in text_request.rows]
     for tokens, has_ended, is_last in steps:
         pieces = [""] * len(decoders)
         for row, decoder in enumerate(decoders):
             if decoder is None:  # there is no more text
                 continue
-            ends = has_ended[row] or int(tokens[row]) in texts.ends
+            ends = has_ended[row] or int(tokens[row]) in text_request.ends
             if not ends:
                 pieces[row] = decoder.add(int(tokens[row]))
             if ends or is_last:
                 pieces[row] += decoder.finish()
                 decoders[row] = None
-        yield texts.as_given(pieces)
+        yield text_request.as_given(pieces)
         if not any(decoders):
             return
 
