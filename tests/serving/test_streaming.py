@@ -10,7 +10,7 @@ import oracles
 import pytest
 import streaming_model
 from five_tokenizers import tokenizer_of
-from streaming_model import LOG_PROBABILITY, continued
+from streaming_model import LOG_PROBABILITY, MAX_POSITIONS, continued
 
 from keras_attn import depth, export, generation, layers, models, patterns
 from serving import client as clients
@@ -183,7 +183,7 @@ def test_events_are_sent_one_by_one(api, manager):
 
 
 def test_errors_before_the_first_token_have_their_status(api, manager):
-    for document, status in (({"text": 3}, 400), ({"token_ids": [70] * 300}, 400)):
+    for document, status in (({"text": 3}, 400), ({"token_ids": [70] * MAX_POSITIONS}, 400)):
         code, kind, pieces = asyncio.run(ask(api, document))
         assert (code, kind) == (status, "application/json")
         assert list(json.loads(pieces[0][0])) == ["error"]
@@ -191,7 +191,7 @@ def test_errors_before_the_first_token_have_their_status(api, manager):
 
 
 def test_an_error_after_the_first_token_is_an_event(api, manager):
-    document = {"token_ids": [70] * 197, "max_tokens": 9}  # the model fails at 200
+    document = {"token_ids": [70] * (MAX_POSITIONS - 3), "max_tokens": 9}
     status, _, pieces = asyncio.run(ask(api, document))
     assert status == 200 and len(pieces) == 4
     kind, data = pieces[-1][0].decode().split("\n", 1)
@@ -200,7 +200,7 @@ def test_an_error_after_the_first_token_is_an_event(api, manager):
 
 
 def test_a_client_that_goes_away_frees_the_model(api, manager):
-    _, _, pieces = asyncio.run(ask(api, {"token_ids": [70], "max_tokens": 150}, leaves_after=2))
+    _, _, pieces = asyncio.run(ask(api, {"token_ids": [70], "max_tokens": MAX_POSITIONS - 1}, leaves_after=2))
     assert 2 <= len(pieces) < 10 and manager.users == 0
 
 
@@ -316,7 +316,7 @@ def test_the_client_streams_from_a_server(started, waiting, capsys):
         with pytest.raises(StopIteration) as end:
             next(opened)
         assert end.value.value == "max_tokens"
-        opened = client.stream("F", max_tokens=150)
+        opened = client.stream("F", max_tokens=MAX_POSITIONS - 1)
         assert next(opened) == (71, "G", pytest.approx(LOG_PROBABILITY, rel=1e-5))
         opened.close()  # the server ends the request
         with pytest.raises(clients.ClientError, match="answered 400: `max_tokens` must be"):

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 VOCABULARY = 128
+MAX_POSITIONS = 20_000  # some seconds of steps, even on a quick machine
 
 
 class Steps(tf.Module):
@@ -31,7 +32,7 @@ class Steps(tf.Module):
     def step(self, token_ids, lengths, memory, memory_length):
         memory = memory + tf.cast(lengths, tf.float32)[:, None, None, None]
         read = tf.cast(memory[:, 0, 0, 0], tf.int32)
-        tf.debugging.assert_less(read, 200, "too much was read")
+        tf.debugging.assert_less(read, MAX_POSITIONS, "too much was read")
         following = (token_ids + read[:, None]) % VOCABULARY
         logits = tf.one_hot(following, VOCABULARY, on_value=9.0) * self.one
         return {"logits": logits, "memory": memory, "memory_length": memory_length + lengths}
