@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
-from keras_attn.convert.hugging_face import decoders, encoder_decoders, encoders
+from keras_attn.convert.hugging_face import encoder_decoders, encoders, rotary_decoders
 from keras_attn.convert.hugging_face.config import FULL, SLIDING
 
 _TABLE, _POSITIONS = "embeddings.word_embeddings", "embeddings.position_embeddings"
@@ -42,13 +42,13 @@ _DECODER_NAMES = {
     "final_normalization": "norm",
 }
 _DECODER_PARTS = {
-    **{f"attention.{ours}": f"self_attn.{name}" for ours, name in decoders.PROJECTIONS.items()},
+    **{f"attention.{key}": f"self_attn.{x}" for key, x in rotary_decoders.PROJECTIONS.items()},
     "attention.qk_norm": "self_attn.q_norm",
     "attention.key_norm": "self_attn.k_norm",
-    **decoders.FEED_FORWARD,
+    **rotary_decoders.FEED_FORWARD,
 }
-_DECODER_BLOCK = {**_DECODER_PARTS, **decoders.PRE_NORMS}
-_SANDWICH_BLOCK = {**_DECODER_PARTS, **decoders.SANDWICH_NORMS}
+_DECODER_BLOCK = {**_DECODER_PARTS, **rotary_decoders.PRE_NORMS}
+_SANDWICH_BLOCK = {**_DECODER_PARTS, **rotary_decoders.SANDWICH_NORMS}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,15 @@ import keras
 
 from keras_attn import depth, registry, residuals
 from keras_attn.convert.golden import check_golden
-from keras_attn.convert.hugging_face import decoders, encoder_decoders, encoders, long_decoders
+from keras_attn.convert.hugging_face import (
+    decoders,
+    encoder_decoders,
+    encoders,
+    images,
+    long_decoders,
+    rotary_decoders,
+    t5,
+)
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.family import output_vocabulary_size
@@ -23,21 +31,21 @@ FAMILIES = {
     "bert": encoders.Bert(),
     "big_bird": encoders.BigBird(),
     "distilbert": encoders.DistilBert(),
-    "gemma": decoders.Gemma(),
-    "gemma2": decoders.Gemma2(),
-    "gemma3_text": decoders.Gemma3(),
+    "gemma": rotary_decoders.Gemma(),
+    "gemma2": rotary_decoders.Gemma2(),
+    "gemma3_text": rotary_decoders.Gemma3(),
     "gpt2": decoders.GPT2(),
-    "llama": decoders.Llama(),
+    "llama": rotary_decoders.Llama(),
     "longformer": encoders.Longformer(),
     "marian": encoder_decoders.Marian(),
-    "mistral": decoders.Mistral(),
-    "qwen2": decoders.Qwen2(),
-    "qwen3": decoders.Qwen3(),
+    "mistral": rotary_decoders.Mistral(),
+    "qwen2": rotary_decoders.Qwen2(),
+    "qwen3": rotary_decoders.Qwen3(),
     "reformer": long_decoders.Reformer(),
     "roberta": encoders.Roberta(),
-    "t5": encoder_decoders.T5(),
+    "t5": t5.T5(),
     "transfo-xl": long_decoders.TransformerXL(),
-    "vit": encoders.ViT(),
+    "vit": images.ViT(),
 }
 # Overrides that are no arguments of a model's function.
 CHANGES = ("depth", "residual")

@@ -7,8 +7,9 @@ from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.conversion import FAMILIES
-from keras_attn.convert.hugging_face.decoders import language_model, rotary_decoder_type
+from keras_attn.convert.hugging_face.decoders import language_model
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
+from keras_attn.convert.hugging_face.rotary_decoders import rotary_decoder_type
 from keras_attn.convert.hugging_face.tensor_files import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.files import atomic_directory
