@@ -71,7 +71,8 @@ class MaskedTokenHead(registry.MaskedLayer):
 
         logits = norm(activation(x W + b)) E^T + c
 
-    Time O(T D^2), weights D^2 + 3 D + V.
+    W maps to the width D' of the table, which may differ from the D of x. Time O(T D D'), weights
+    D D' + 3 D' + V.
 
     Args:
         embedding: the `TokenEmbedding` whose table is shared.
@@ -133,7 +134,7 @@ class MaskedTokenHead(registry.MaskedLayer):
     def build(self, x_shape):
         registry.build_once(self.embedding, x_shape)
         self.dense.build(x_shape)
-        registry.build_once(self.norm, x_shape)
+        registry.build_once(self.norm, (*x_shape[:-1], self.embedding.hidden_dim))
         self.bias = self.add_weight((self.embedding.vocabulary_size,), "zeros", name="bias")
 
     def call(self, x):

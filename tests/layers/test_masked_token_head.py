@@ -9,15 +9,16 @@ B, T, D, V = 2, 3, 7, 13
 X = oracles.random(B, T, D)
 
 
-def built(**arguments):
-    head = MaskedTokenHead(TokenEmbedding(V, D), **arguments)
+def built(width=D, **arguments):
+    head = MaskedTokenHead(TokenEmbedding(V, width), **arguments)
     head.build(X.shape)
     oracles.scramble(head)
     return head
 
 
-def test_output_equals_the_formula():
-    head = built(norm=LayerNorm(1e-3))
+@pytest.mark.parametrize("width", [D, 5])
+def test_output_equals_the_formula_for_any_width_of_the_table(width):
+    head = built(width, norm=LayerNorm(1e-3))
     kernel, bias = map(oracles.numpy_of, head.dense.weights)
     hidden = np.vectorize(oracles.gelu)(X @ kernel + bias)
     hidden = oracles.layer_norm(hidden, *oracles.norm_weights(head.norm), 1e-3)
