@@ -29,10 +29,10 @@ FAST = ["llama", "t5"]
 # Factors become part of the weights; a pretraining's other head, a pooler that no output depends
 # on, and rows of tables that are of no position, as BART's and Longformer's, are left out.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
-FOLDED += ["t5", "t5_gated", "longformer_features", "longformer_classifier"]
+FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
 FOLDED += ["big_bird", "big_bird_classifier", "reformer_lsh"]
-# RoBERTa becomes a BERT of other ids; the others have the parts of one that is written.
-ONE_WAY = {"roberta", "roberta_classifier", "longformer", "big_bird_features"}
+# RoBERTa becomes a BERT of other ids, mT5 a T5; the others have the parts of one that is written.
+ONE_WAY = {"roberta", "roberta_classifier", "longformer", "big_bird_features", "mt5"}
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),

@@ -45,7 +45,15 @@ OWN = {
         },
     ),
     # The table is multiplied by the root of the width, here without rounding.
-    "t5": (models.t5, {"vocabulary_size": 13, "num_layers": 1, "hidden_dim": 16}),
+    "t5": (
+        models.t5,
+        {
+            **{"vocabulary_size": 13, "num_layers": 1, "hidden_dim": 16},
+            **{"gated": True, "activation": "gelu"},  # with gates "gelu" is another one
+        },
+    ),
+    # Each block has distances of its own.
+    "umt5": (models.t5, {"vocabulary_size": 13, "hidden_dim": 16, "num_decoder_layers": 3}),
 }
 
 
@@ -101,8 +109,8 @@ def test_a_sentence_encoder_keeps_its_pooling(pooling, mode, tmp_path):
     assert "pooler.dense.weight" in safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
 
 
-def tiny_t5(num_layers):
-    return models.t5(13, **sizes(num_layers=num_layers), start_id=0)
+def tiny_t5(**options):
+    return models.t5(13, **sizes(num_layers=1, **options), start_id=0)
 
 
 def misfit(make, **options):
@@ -199,15 +207,12 @@ UNFIT = {
         "must have `Learned` positions, `Rotary` ones in its attention, the score `Relative` or "
         "the depth `Reversible`. Received: model.position=Sinusoidal(), ",
     ),
-    "a decoder's layers": (
+    "a decoder's norms": (
         lambda: models.EncoderDecoder(
-            *(tiny_t5(1).embedding, None, tiny_t5(1).encoder, tiny_t5(2).decoder), start_id=0
+            *(tiny_t5().embedding, None, tiny_t5().encoder, tiny_t5(epsilon=1e-3).decoder),
+            start_id=0,
         ),
-        "`model.decoder.num_layers` must be 1, as in a model of t5. ",
-    ),
-    "tables of distances": (
-        lambda: tiny_t5(2),
-        "The tables of distances of a side must be equal, since T5 has one for all layers: train ",
+        "`model.decoder.block[0].residual.norm.epsilon` must be 1e-06, as in a model of t5. ",
     ),
     "other sinusoids": (
         lambda: models.transformer(13, **sizes(num_layers=1)),

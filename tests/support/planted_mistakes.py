@@ -123,6 +123,14 @@ def in_each_table(value):
     return change
 
 
+def one_table(model):
+    """Give all blocks of the encoder the distances of the first one."""
+    first, *others = (block.attention.score.terms[-1] for block in model.encoder.blocks)
+    table = first.table.numpy()
+    for term in others:
+        yield term, "table", lambda _: table
+
+
 def scaled_scores(model):
     for block in [*model.encoder.blocks, *model.decoder.blocks]:
         yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
@@ -236,6 +244,14 @@ MISTAKES = {
         "sides of the buckets swapped": in_each_table(lambda x: np.roll(x, 4, axis=0)),
         "buckets of one side": in_each_table(lambda x: np.concatenate([x[:4], x[:4]])),
     },
+    "t5_silu": {
+        "epsilon 1e-6": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-6),
+        "gates by GELU": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+    },
+    "mt5": {
+        "outputs divided by the root of D": in_model("decoder.norm.scale", lambda x: x / 12**0.5)
+    },
+    "umt5": {"one table of distances": one_table},
     "reformer": {
         "scores not divided": in_each_block("attention.query_kernel", lambda x: x * 5**0.5),
         "no chunk before": in_each_block(

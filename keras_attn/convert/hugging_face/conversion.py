@@ -39,12 +39,14 @@ FAMILIES = {
     "longformer": encoders.Longformer(),
     "marian": encoder_decoders.Marian(),
     "mistral": rotary_decoders.Mistral(),
+    "mt5": t5.MT5(),
     "qwen2": rotary_decoders.Qwen2(),
     "qwen3": rotary_decoders.Qwen3(),
     "reformer": long_decoders.Reformer(),
     "roberta": encoders.Roberta(),
     "t5": t5.T5(),
     "transfo-xl": long_decoders.TransformerXL(),
+    "umt5": t5.UMT5(),
     "vit": images.ViT(),
 }
 # Overrides that are no arguments of a model's function.

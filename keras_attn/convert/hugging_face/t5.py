@@ -1,10 +1,11 @@
-"""T5 1.0 and 1.1, and FLAN-T5."""
+"""T5 1.0 and 1.1, FLAN-T5, ByT5, mT5 and UMT5."""
 
 import math
 
 import numpy as np
 
 from keras_attn import layers, models
+from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
     SIDES,
@@ -15,13 +16,16 @@ from keras_attn.convert.hugging_face.family import (
 )
 from keras_attn.convert.hugging_face.weights import Fold, copy_part, copy_table, numbers
 
+DISTANCES = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
+
 
 class T5(Family):
-    """T5 1.0 and 1.1, and FLAN-T5."""
+    """T5 1.0 and 1.1, FLAN-T5 and ByT5, with a table of distances for each side."""
 
+    name = "T5"  # in those of classes
     free = ("start_id",)  # changes the model only if it is the id of padding
     table = "shared.weight"
-    has_gates = {"relu": False, "gated-gelu": True}  # by the option `feed_forward_proj`
+    feed_forward = "relu"  # default of the option `feed_forward_proj`
     self_attention = {
         "attention.query": "layer.0.SelfAttention.q",
         "attention.key": "layer.0.SelfAttention.k",
@@ -47,6 +51,7 @@ class T5(Family):
         "vocab_size": "embedding.vocabulary_size",
         "d_model": "embedding.hidden_dim",
         "num_layers": "encoder.num_layers",
+        "num_decoder_layers": "decoder.num_layers",
         "num_heads": f"{FIRST}.attention.num_heads",
         "d_kv": f"{FIRST}.attention.key_dim",
         "d_ff": f"{FIRST}.feed_forward.intermediate_dim",
@@ -71,13 +76,12 @@ class T5(Family):
 
     def arguments(self, config, tied):
         """Return the arguments of `models.t5` for a configuration."""
-        num_layers, kind = config.size("num_layers"), config.get("feed_forward_proj", "relu")
-        config.require(layer_norm_epsilon=1e-6, num_decoder_layers=num_layers)
-        if not isinstance(kind, str) or kind not in self.has_gates:
-            config.refuse(f"The option feed_forward_proj={kind!r} is not converted.")
+        num_layers = config.size("num_layers")
+        has_gates, activation = self._feed_forward(config)
         return {
             "vocabulary_size": config.size("vocab_size"),
             "num_layers": num_layers,
+            "num_decoder_layers": config.size("num_decoder_layers", num_layers),
             "num_heads": config.size("num_heads"),
             "hidden_dim": config.size("d_model"),
             "intermediate_dim": config.size("d_ff"),
@@ -85,38 +89,58 @@ class T5(Family):
             "key_dim": config.size("d_kv"),
             "num_buckets": config.size("relative_attention_num_buckets", 32),
             "max_distance": config.size("relative_attention_max_distance", 128),
-            "gated": self.has_gates[kind],
+            "gated": has_gates,
+            "activation": activation,
+            "epsilon": config.number("layer_norm_epsilon", 1e-6),
             "tied": tied,
             "pad_id": config.index("pad_token_id", 0),
             "start_id": config.index("decoder_start_token_id", 0),
         }
 
+    def _feed_forward(self, config):
+        """Return whether feed-forward layers have gates, and their activation.
+
+        `feed_forward_proj` is "relu" or "gated-silu". Files also have both parts, which decide.
+        """
+        kind = str(config.get("feed_forward_proj", self.feed_forward))
+        *before, name = kind.split("-")
+        if before not in ([], ["gated"]):
+            config.refuse(
+                f"The option feed_forward_proj={kind!r} is not converted, only the name of an "
+                "activation, alone or after 'gated-'."
+            )
+        name = "gelu_new" if kind == "gated-gelu" else name
+        has_gates = config.flag("is_gated_act", bool(before))
+        return has_gates, config.activation("dense_act_fn", name)
+
+    def is_scaled(self, config):
+        """Return True if the decoder's outputs are divided by the root of the width."""
+        return config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True))
+
     def build(self, config, model):
         return models.t5(**self.arguments(config, model.head is None))
 
     def copy_weights(self, checkpoint, model):
-        config, table, tied = checkpoint.config, model.embedding.table, model.head is None
+        table, tied = model.embedding.table, model.head is None
         # Our embedding multiplies the rows of its table by the root of the width, T5's does not.
         # Tied logits then agree too: T5 divides by the root before the product with its table.
         root = math.sqrt(model.embedding.hidden_dim)
         checkpoint.transfer(self.table, Fold([table], tuple(table.shape), scales=(1 / root,)))
         if not tied:
             copy_part(checkpoint, model, "head", "lm_head")
-        is_scaled = config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True))
         gain = model.decoder.norm.scale
+        is_scaled = self.is_scaled(checkpoint.config)
         scales = None if is_scaled == tied else (root if tied else 1 / root,)
         folded = Fold([gain], tuple(gain.shape), scales=scales)
         checkpoint.transfer("decoder.final_layer_norm.weight", folded)
         copy_part(checkpoint, model, "encoder.norm", "encoder.final_layer_norm")
-        has_gates = self.has_gates[config.get("feed_forward_proj", "relu")]
         for side in SIDES:
-            blocks = getattr(model, side).blocks
-            self._copy_blocks(checkpoint, blocks, side, self.gated if has_gates else self.plain)
+            self.copy_distances(checkpoint, _tables_of(model, side), side)
+            self._copy_blocks(checkpoint, getattr(model, side).blocks, side)
 
-    def _copy_blocks(self, checkpoint, blocks, side, feed_forward):
-        name = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        tables = [block.attention.score.terms[-1].table for block in blocks]
-        checkpoint.transfer(name, _Copies(tables))
+    def _copy_blocks(self, checkpoint, blocks, side):
+        has_gates = isinstance(blocks[0].feed_forward, layers.GatedFeedForward)
+        feed_forward = self.gated if has_gates else self.plain
         for index, block in enumerate(blocks):
             prefix = f"{side}.block.{index}."
             copy_table(checkpoint, block, self.self_attention, prefix)
@@ -126,21 +150,61 @@ class T5(Family):
             copy_table(checkpoint, block, feed_forward, f"{last}DenseReluDense.")
             copy_part(checkpoint, block, "feed_forward_residual.norm", f"{last}layer_norm")
 
+    def copy_distances(self, checkpoint, tables, side):
+        """Copy the tables of distances of a side's blocks, which have one tensor."""
+        checkpoint.transfer(DISTANCES.format(side, 0), _Copies(tables))
+
     def options(self, model):
-        has_gates = isinstance(read_part(model, f"{FIRST}.feed_forward"), layers.GatedFeedForward)
+        feed_forward = read_part(model, f"{FIRST}.feed_forward")
+        has_gates = isinstance(feed_forward, layers.GatedFeedForward)
+        activation = activation_name(feed_forward.activation, "gelu_new")
         tied = model.head is None
         return {
             **read_options(model, self.paths),
-            "feed_forward_proj": "gated-gelu" if has_gates else "relu",
+            # With gates "gelu" is "gelu_new", and the exact one is in the next option alone.
+            "feed_forward_proj": f"gated-{activation.removesuffix('_new')}"
+            if has_gates
+            else activation,
+            "dense_act_fn": activation,
+            "is_gated_act": has_gates,
             "is_encoder_decoder": True,
             "tie_word_embeddings": tied,
             "scale_decoder_outputs": tied,
-            "architectures": ["T5ForConditionalGeneration"],
+            "architectures": [f"{self.name}ForConditionalGeneration"],
         }
 
 
+class MT5(T5):
+    """mT5: T5 1.1 whose outputs are never scaled, with one token table or two."""
+
+    feed_forward = "gated-gelu"
+
+    def is_scaled(self, config):
+        return False
+
+
+class UMT5(T5):
+    """UMT5: T5 1.1 with a table of distances in each block."""
+
+    name = "UMT5"
+    feed_forward = "gated-gelu"
+
+    def fits(self, model):
+        """Return True if the tables of distances of a side differ, as after training."""
+        return any(
+            not np.array_equal(numbers(first), numbers(other))
+            for first, *others in (_tables_of(model, side) for side in SIDES)
+            for other in others
+        )
+
+    def copy_distances(self, checkpoint, tables, side):
+        for index, table in enumerate(tables):
+            fold = Fold([table], tuple(table.shape))
+            checkpoint.transfer(DISTANCES.format(side, index), fold)
+
+
 class _Copies:
-    """The tables of distances of all layers of a side; T5 shares one among them."""
+    """The equal tables of distances of all blocks of a side; T5 has one for them."""
 
     def __init__(self, tables):
         self.variables, self.shape = tables, tuple(tables[0].shape)
@@ -150,11 +214,11 @@ class _Copies:
             table.assign(tensor)
 
     def tensor(self):
-        first, *others = map(numbers, self.variables)
-        if not all(np.array_equal(first, other) for other in others):
-            raise ValueError(
-                "The tables of distances of a side must be equal, since T5 has one for all layers: "
-                "train with `block.attention.score.terms[-1].trainable = False`. "
-                f"Received: other numbers than those of {self.variables[0].path!r}."
-            )
-        return first
+        return numbers(self.variables[0])
+
+
+def _tables_of(model, side):
+    """Return the tables of distances of a side's blocks."""
+    path = f"{side}.blocks.{{}}.attention.score.terms.1.table"
+    count = read_part(model, f"{side}.num_layers")
+    return [read_part(model, path.format(index)) for index in range(count)]

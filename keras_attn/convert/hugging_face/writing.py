@@ -140,7 +140,7 @@ def _encoder_type(model):
 
 def _encoder_decoder_type(model):
     if model.position is None:
-        return "t5"
+        return "umt5" if FAMILIES["umt5"].fits(model) else "t5"
     return "bart" if isinstance(model.position, positions.Learned) else "marian"
 
 

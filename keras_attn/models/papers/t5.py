@@ -24,6 +24,9 @@ def t5(
     pad_id=0,
     start_id=None,
     pattern="dense",
+    num_decoder_layers=None,
+    activation=None,
+    epsilon=1e-6,
     name="t5",
 ):
     """Build T5, an encoder and a decoder whose attention has a bias for each distance.
@@ -46,13 +49,18 @@ def t5(
             outputs and of the feed-forward layers' hidden layer.
         key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
         num_buckets, max_distance: as `keras_attn.scores.T5Bias`.
-        gated: bool. If True, feed-forward layers are GEGLU, as in T5 1.1, else ReLU.
+        gated: bool. If True, feed-forward layers have gates, as in T5 1.1.
         tied: bool. If True, the logits share the token table; else they have their own weights, as
             in T5 1.1.
         pad_id: int. The id of padding; None for none.
         start_id: int. The token that begins each target, if it is the `pad_id`, as in the published
             checkpoints; None if it is another.
         pattern: name or object of the pattern axis, of the encoder's self-attention.
+        num_decoder_layers: int. Number of blocks of the decoder; by default `num_layers`, which is
+            that of the encoder.
+        activation: name or function, of the feed-forward layers or of their gates; by default ReLU,
+            and for gates the approximation of GELU by tanh.
+        epsilon: float. Added to the mean square in the norms.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -72,12 +80,12 @@ def t5(
     """
 
     def feed_forward(index):
-        kind, activation = (
+        kind, usual = (
             (layers.GatedFeedForward, gelu_tanh) if gated else (layers.FeedForward, "relu")
         )
         return kind(
             intermediate_dim,
-            activation,
+            usual if activation is None else activation,
             use_bias=False,
             dropout=dropout,
             kernel_initializer=scaled_normal(),
@@ -94,6 +102,8 @@ def t5(
         pad_id=pad_id,
         start_id=start_id,
         pattern=pattern,
+        num_decoder_layers=num_decoder_layers,
+        epsilon=epsilon,
         name=name,
     )
 
@@ -118,6 +128,8 @@ def text_to_text(
     pad_id=0,
     start_id=None,
     pattern="dense",
+    num_decoder_layers=None,
+    epsilon=1e-6,
     name=None,
 ):
     """Build T5's encoder and decoder, whose block `index` has the layer `feed_forward(index)`."""
@@ -136,7 +148,7 @@ def text_to_text(
             kernel_initializer=scaled_normal(scale),
         )
 
-    def stack(pattern, has_context):
+    def stack(pattern, num_layers, has_context):
         bias = {"bidirectional": not has_context}
 
         def block(index):
@@ -144,7 +156,7 @@ def text_to_text(
                 attention(pattern, scores.T5Bias(num_buckets, max_distance, **bias)),
                 feed_forward(index),
                 cross_attention=attention("dense") if has_context else None,
-                residual=residuals.PreNorm(norm=norms.RMSNorm(1e-6)),
+                residual=residuals.PreNorm(norm=norms.RMSNorm(epsilon)),
                 dropout=dropout,
             )
 
@@ -153,8 +165,12 @@ def text_to_text(
     return EncoderDecoder(
         embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id),
         position=None,
-        encoder=stack(pattern, has_context=False),
-        decoder=stack("causal", has_context=True),
+        encoder=stack(pattern, num_layers, has_context=False),
+        decoder=stack(
+            "causal",
+            num_layers if num_decoder_layers is None else num_decoder_layers,
+            has_context=True,
+        ),
         dropout=dropout,
         head=head,
         start_id=start_id,
