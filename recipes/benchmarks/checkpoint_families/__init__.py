@@ -1,0 +1,1 @@
+"""What `checkpoints` compares: each module has `FAMILIES`, a `Family` by `model_type`."""
