@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn.ops.checks import (
     check_choice,
     check_positive,
+    check_sizes,
     check_that,
 )
 from keras_attn.ops.shapes import known_shape
@@ -42,13 +43,16 @@ class Rotary(Position):
             the first half and one of the second are, as in Llama's weights.
         fraction: float. Share of the components that turn, the first R of H; the others stay.
         scaling: a `RotaryScaling` for texts longer than those of training, or None.
+        max_length: int. Most positions of a text: a call with more, or a text that would become
+            longer by generation, is refused; None for no limit.
 
     Call arguments and returns:
         As `Position`, for x (B, T, H), or heads (B, N, T, H).
 
     Raises:
         ValueError: if `max_wavelength` is not above 0, `layout` is unknown, `fraction` is not in
-            (0, 1], `scaling` is no `RotaryScaling`, or the number R is odd.
+            (0, 1], `scaling` is no `RotaryScaling`, the number R is odd, or `x` has more than
+            `max_length` positions.
 
     Example:
         >>> import keras, keras_attn
@@ -66,7 +70,13 @@ class Rotary(Position):
     acts_on_heads = True
 
     def __init__(
-        self, max_wavelength=10000, layout="interleaved", fraction=1.0, scaling=None, **kwargs
+        self,
+        max_wavelength=10000,
+        layout="interleaved",
+        fraction=1.0,
+        scaling=None,
+        max_length=None,
+        **kwargs,
     ):
         # A key and the cache that it goes into have the same dtype, whatever this layer's own is.
         super().__init__(autocast=False, **kwargs)
@@ -77,6 +87,9 @@ class Rotary(Position):
         scaling = revive(scaling)
         is_scaling = scaling is None or isinstance(scaling, RotaryScaling)
         check_that(is_scaling, "a `RotaryScaling`, such as `YaRN(4, length=2048)`", scaling=scaling)
+        if max_length is not None:
+            check_sizes(max_length=max_length)
+        self.max_length = max_length
         self.max_wavelength = max_wavelength
         self.layout = layout
         self.fraction = float(fraction)
@@ -98,6 +111,9 @@ class Rotary(Position):
 
     def call(self, x, positions=None):
         positions = self._positions_of(x, positions)
+        if self.max_length is not None:
+            fits = x.shape[-2] is None or x.shape[-2] <= self.max_length
+            check_that(fits, f"at most {self.max_length} positions long", x=x.shape)
         amplitude = 1.0 if self.scaling is None else self.scaling.amplitude
         return self._turn(x, positions, amplitude)
 

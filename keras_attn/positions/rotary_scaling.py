@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from keras_attn.ops.checks import check_numbers, check_sizes, check_that
+from keras_attn.ops.checks import check_numbers, check_positive, check_sizes, check_that
 from keras_attn.registry import Value, register
 
 
@@ -31,6 +31,13 @@ class RotaryScaling(Value):
     def __init__(self, factor):
         check_numbers(1, factor=factor)
         self.factor = float(factor)
+
+    def _set_amplitude(self, amplitude):
+        """Set the amplitude of an argument, whose default depends on the other arguments."""
+        if amplitude is None:
+            amplitude = self.derived_defaults()["amplitude"]
+        check_positive(amplitude=amplitude)
+        self.amplitude = float(amplitude)
 
     def frequencies(self, size, base):
         """Return the angle per position of each of `size` / 2 pairs, float64 (size / 2,)."""
@@ -95,10 +102,10 @@ class YaRN(RotaryScaling):
     """Divide the angles of slow pairs, keep those of fast pairs, and raise the logits.
 
         f_i = (1 - r_i) f + r_i f / s,   f = base^(-2i/R)
-        r_i = clip((i - low) / (high - low), 0, 1),   low = c(32),   high = c(1),
+        r_i = clip((i - low) / (high - low), 0, 1),   low = c(beta_fast),   high = c(beta_slow),
         c(t) = R log(L / (2 pi t)) / (2 log base)
 
-    c(t) is the pair that turns t times in L positions; `amplitude` is 1 + log(s) / 10.
+    c(t) is the pair that turns t times in L positions.
 
     Cost: that of `Rotary`.
 
@@ -108,6 +115,12 @@ class YaRN(RotaryScaling):
         factor: float. Ratio s of the longest text to the trained length.
         length: int. Trained length L.
         truncate: bool. If True, low and high are whole numbers.
+        beta_fast, beta_slow: float. Turns in L positions from which a pair is fast, and up to which
+            it is slow.
+        amplitude: float. Factor of turned queries and keys; by default 1 + log(s) / 10.
+
+    Raises:
+        ValueError: if `factor` is below 1, `length` is no size, or another number is not above 0.
 
     Example:
         >>> from keras_attn import positions
@@ -118,21 +131,26 @@ class YaRN(RotaryScaling):
     Reference: [Peng et al., 2023](https://arxiv.org/abs/2309.00071), sections 3.2 to 3.4.
     """
 
-    def __init__(self, factor, length, truncate=True):
+    def __init__(
+        self, factor, length, truncate=True, beta_fast=32.0, beta_slow=1.0, amplitude=None
+    ):
         super().__init__(factor)
         check_sizes(length=length)
+        check_positive(beta_fast=beta_fast, beta_slow=beta_slow)
         self.length = length
         self.truncate = bool(truncate)
+        self.beta_fast = float(beta_fast)
+        self.beta_slow = float(beta_slow)
+        self._set_amplitude(amplitude)
 
-    @property
-    def amplitude(self):
-        return 1 + 0.1 * math.log(self.factor)
+    def derived_defaults(self):
+        return {"amplitude": 1 + 0.1 * math.log(self.factor)}
 
     def frequencies(self, size, base):
         def pair_of(turns):
             return size * math.log(self.length / (2 * math.pi * turns)) / (2 * math.log(base))
 
-        low, high = pair_of(32), pair_of(1)
+        low, high = pair_of(self.beta_fast), pair_of(self.beta_slow)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, size - 1)
@@ -147,9 +165,9 @@ class Llama3(RotaryScaling):
     """Divide the angles of slow pairs, which turn less than once in the trained length.
 
         f_i = t_i f + (1 - t_i) f / s,   f = base^(-2i/R)
-        t_i = clip((L f / (2 pi) - 1) / 3, 0, 1)
+        t_i = clip((L f / (2 pi) - low) / (high - low), 0, 1)
 
-    Pairs that turn four times and more in L positions stay as they are, those between are mixed.
+    Pairs that turn `high` times and more in L positions stay as they are, those between are mixed.
 
     Cost: that of `Rotary`.
 
@@ -158,6 +176,12 @@ class Llama3(RotaryScaling):
     Args:
         factor: float. Ratio s of the longest text to the trained length.
         length: int. Trained length L.
+        low, high: float. Turns in L positions below which a pair is slow, and above which it stays
+            as it is.
+
+    Raises:
+        ValueError: if `factor` is below 1, `length` is no size, `low` is below 0, or `high` is not
+            above `low`.
 
     Example:
         >>> from keras_attn import positions
@@ -168,14 +192,19 @@ class Llama3(RotaryScaling):
     Reference: [Llama Team, 2024](https://arxiv.org/abs/2407.21783), section 3.4.2.
     """
 
-    def __init__(self, factor, length):
+    def __init__(self, factor, length, low=1.0, high=4.0):
         super().__init__(factor)
         check_sizes(length=length)
+        check_numbers(0, low=low, high=high)
+        check_that(high > low, f"above `low`, {low}", high=high)
         self.length = length
+        self.low = float(low)
+        self.high = float(high)
 
     def frequencies(self, size, base):
         frequencies = base_frequencies(size, base)
-        kept = np.clip((self.length * frequencies / (2 * math.pi) - 1) / 3, 0, 1)
+        turns = self.length * frequencies / (2 * math.pi)
+        kept = np.clip((turns - self.low) / (self.high - self.low), 0, 1)
         return kept * frequencies + (1 - kept) * frequencies / self.factor
 
 
@@ -183,7 +212,7 @@ class Llama3(RotaryScaling):
 class LongRoPE(RotaryScaling):
     """Divide the angle of each pair by a factor of its own, which a search has found.
 
-        f_i = base^(-2i/R) / factors_i,   amplitude = sqrt(1 + log(s) / log(L))
+        f_i = base^(-2i/R) / factors_i
 
     The paper has other factors for texts of at most the trained length: give those to a model for
     such texts.
@@ -196,6 +225,10 @@ class LongRoPE(RotaryScaling):
         factor: float. Ratio s of the longest text to the trained length.
         length: int. Trained length L.
         factors: floats, one for each pair.
+        amplitude: float. Factor of turned queries and keys; by default sqrt(1 + log(s) / log(L)).
+
+    Raises:
+        ValueError: if `factor` is below 1, `length` is below 2, or another number is not above 0.
 
     Example:
         >>> from keras_attn import positions
@@ -207,17 +240,18 @@ class LongRoPE(RotaryScaling):
     Reference: [Ding et al., 2024](https://arxiv.org/abs/2402.13753), section 3.
     """
 
-    def __init__(self, factor, length, factors):
+    def __init__(self, factor, length, factors, amplitude=None):
         super().__init__(factor)
         check_sizes(2, length=length)
         check_numbers(**{f"factors[{i}]": x for i, x in enumerate(factors)})
         check_that(min(factors, default=1) > 0, "numbers above 0", factors=factors)
         self.length = length
         self.factors = [float(x) for x in factors]
+        self._set_amplitude(amplitude)
 
-    @property
-    def amplitude(self):
-        return math.sqrt(1 + math.log(self.factor) / math.log(self.length))
+    def derived_defaults(self):
+        amplitude = math.sqrt(1 + math.log(self.factor) / math.log(self.length))
+        return {"amplitude": amplitude}
 
     def frequencies(self, size, base):
         check_that(len(self.factors) == size // 2, f"{size // 2} numbers", factors=self.factors)

@@ -1,5 +1,7 @@
 """Old and new files of a configuration describe the same model."""
 
+import math
+
 import pytest
 
 from keras_attn.convert.hugging_face.config import (
@@ -7,10 +9,11 @@ from keras_attn.convert.hugging_face.config import (
     SLIDING,
     Config,
     layer_types,
-    read_rotary,
     windows,
 )
+from keras_attn.convert.hugging_face.rotary_positions import read_rotary
 from keras_attn.ops.activations import gelu_tanh
+from keras_attn.positions import YaRN
 
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 LLAMA3 = {
@@ -104,6 +107,69 @@ def test_the_trained_length_of_a_type_of_layers_is_in_its_parameters():
     assert read_rotary(Config("folder", values), FULL).scaling.length == 512
     values["rope_scaling"] = {**YARN, LENGTH: 200}
     assert read_rotary(Config("folder", values), FULL).scaling.length == 200
+
+
+def parameters(**options):
+    sizes = {"hidden_size": 8, "num_attention_heads": 1, "max_position_embeddings": 64}
+    return {**sizes, "rope_parameters": {LENGTH: 16, "factor": 4.0, **options}}
+
+
+SETS = {"rope_type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [2.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    "longest, factors, limit",
+    [(None, [1.0, 1.5], 16), (9, [1.0, 1.5], 9), (16, [1.0, 1.5], 16), (17, [2.0, 3.0], 17)],
+)
+def test_the_longest_text_decides_between_two_sets_of_factors(longest, factors, limit):
+    config = Config("folder", parameters(**SETS))
+    config.max_length = longest
+    position = read_rotary(config)
+    assert (position.scaling.factors, position.max_length) == (factors, limit)
+    old = {"rope_scaling": {**SETS, "type": "su"}, LENGTH: 16, "max_position_embeddings": 64}
+    del old["rope_scaling"]["rope_type"]
+    config = Config("folder", old)
+    config.max_length = longest
+    assert repr(read_rotary(config)) == repr(position)
+
+
+def test_equal_sets_of_factors_hold_for_all_texts():
+    values = parameters(**{**SETS, "long_factor": [1.0, 1.5]})
+    assert read_rotary(Config("folder", values)).max_length is None
+
+
+def test_dynamic_angles_are_those_of_the_trained_length_up_to_it():
+    config = Config("folder", parameters(rope_type="dynamic"))
+    position = read_rotary(config)
+    assert (position.scaling, position.max_length) == (None, 64)
+    config.max_length = 65
+    with pytest.raises(ValueError, match="up to max_position_embeddings=64 only"):
+        read_rotary(config)
+
+
+@pytest.mark.parametrize(
+    "options, amplitude",
+    [
+        ({}, 1 + 0.1 * math.log(4)),
+        ({"mscale": 2.0}, 1 + 0.1 * math.log(4)),
+        ({"mscale": 2.0, "mscale_all_dim": 0.0}, 1 + 0.1 * math.log(4)),
+        ({"mscale": 2.0, "mscale_all_dim": 1.0}, (1 + 0.2 * math.log(4)) / (1 + 0.1 * math.log(4))),
+        ({"mscale": 2.0, "mscale_all_dim": 1.0, "attention_factor": 1.5}, 1.5),
+    ],
+)
+def test_the_amplitude_of_yarn_is_that_of_the_first_option_that_gives_it(options, amplitude):
+    values = parameters(rope_type="yarn", beta_fast=8, beta_slow=2, truncate=False, **options)
+    expected = YaRN(4.0, 16, False, 8, 2, amplitude)
+    assert read_rotary(Config("folder", values)).scaling == expected
+
+
+def test_the_share_of_components_that_turn_is_rounded_down():
+    values = {"hidden_size": 30, "num_attention_heads": 3, "partial_rotary_factor": 0.65}
+    position = read_rotary(Config("folder", values), partial_rotary_factor=0.5)
+    assert position.fraction == 0.6
+    del values["partial_rotary_factor"]
+    position = read_rotary(Config("folder", values), partial_rotary_factor=0.5)
+    assert position.fraction == 0.5
 
 
 def test_layer_types_decide_where_they_are_given():

@@ -229,21 +229,21 @@ DAMAGES = {
     },
     "weights in four bits": (option(quantization_config={"bits": 4}), "quantization_config={"),
     "code of its own": (option(auto_map={"AutoModel": "x"}), "auto_map={"),
-    "dynamic rotary positions": (rope(rope_type="dynamic", factor=2.0), "rope_type 'dynamic'"),
-    "longrope": (rope(rope_type="longrope", factor=2.0), "rope_type 'longrope'"),
+    "other rotary positions": (rope(rope_type="mrope"), "rope_type 'mrope' is not converted"),
+    "longrope without factors": (rope(rope_type="longrope"), "need the option 'short_factor'"),
     "linear without a factor": (rope(rope_type="linear"), "need the option 'factor'"),
     "partial rotary positions": (rope(partial_rotary_factor=0.5), "partial_rotary_factor=0.5"),
-    "yarn with another range": (
-        rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=16, beta_fast=8),
-        "beta_fast=8",
+    "yarn of a negative range": (
+        rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=16, beta_fast=-8),
+        "'yarn' do not fit: `beta_fast` must be a number above 0",
     ),
     "yarn with another amplitude": (
-        rope(rope_type="yarn", factor=2.0, attention_factor=1.5),
-        "attention_factor=1.5",
+        rope(rope_type="yarn", factor=2.0, attention_factor="much"),
+        "'yarn' do not fit: `amplitude` must be",
     ),
-    "llama3 with another range": (
-        rope(rope_type="llama3", factor=2.0, high_freq_factor=8.0),
-        "high_freq_factor=8.0",
+    "llama3 with an empty range": (
+        rope(rope_type="llama3", factor=2.0, high_freq_factor=1.0),
+        "'llama3' do not fit: `high` must be above `low`",
     ),
     "yarn without a length": (
         option("llama", rope_parameters={"rope_type": "yarn", "factor": 2.0}, **NO_LENGTH),

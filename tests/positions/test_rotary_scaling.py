@@ -19,7 +19,9 @@ SCALINGS = {
     "ntk": lambda s: NTK(s),
     "yarn": lambda s: YaRN(s, 64),
     "yarn without truncation": lambda s: YaRN(s, 64, truncate=False),
+    "yarn with other turns": lambda s: YaRN(s, 64, beta_fast=8.0, beta_slow=0.5),
     "llama 3": lambda s: Llama3(s, 64),
+    "llama 3 with other turns": lambda s: Llama3(s, 64, low=2.0, high=6.0),
 }
 EACH = pytest.mark.parametrize("make", SCALINGS.values(), ids=SCALINGS)
 
@@ -37,7 +39,8 @@ def angle(scaling, i, size, base, length=64):
             return (base * s ** (size / (size - 2))) ** (-2 * i / size)
         case YaRN():
             low, high = (
-                size * math.log(length / (t * 2 * math.pi)) / (2 * math.log(base)) for t in (32, 1)
+                size * math.log(length / (t * 2 * math.pi)) / (2 * math.log(base))
+                for t in (scaling.beta_fast, scaling.beta_slow)
             )
             if scaling.truncate:
                 low, high = math.floor(low), math.ceil(high)
@@ -46,11 +49,12 @@ def angle(scaling, i, size, base, length=64):
             return plain * (1 - ramp) + plain / s * ramp
         case Llama3():
             wavelength = 2 * math.pi / plain
-            if wavelength < length / 4:
+            low, high = scaling.low, scaling.high
+            if wavelength < length / high:
                 return plain
-            if wavelength > length:
+            if wavelength > length / low:
                 return plain / s
-            smooth = (length / wavelength - 1) / (4 - 1)
+            smooth = (length / wavelength - low) / (high - low)
             return (1 - smooth) * plain / s + smooth * plain
         case LongRoPE():
             return plain / scaling.factors[i]
@@ -83,6 +87,28 @@ def test_scaled_output_equals_the_formula(make):
     amplitude = 1 + 0.1 * math.log(3) if isinstance(scaling, YaRN) else 1.0
     expected = turned(X, scaling, base=base, amplitude=amplitude)
     np.testing.assert_allclose(Rotary(base, scaling=scaling)(X, PLACES), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [YaRN, lambda *sizes, **n: LongRoPE(*sizes, FACTORS, **n)])
+def test_an_amplitude_takes_the_place_of_that_of_the_paper(make):
+    scaling = make(4, 64, amplitude=1.5)
+    assert type(scaling)(**scaling.get_config()) == scaling != make(4, 64)
+    expected = turned(X, scaling, amplitude=1.5)
+    np.testing.assert_allclose(Rotary(scaling=scaling)(X, PLACES), expected, atol=1e-4)
+
+
+def test_defaults_are_the_numbers_of_the_papers():
+    assert repr(YaRN(4, 64)) == "YaRN(4.0, 64)" and repr(Llama3(8, 64)) == "Llama3(8.0, 64)"
+    assert YaRN(4, 64) == YaRN(4, 64, True, 32.0, 1.0) and Llama3(8, 64) == Llama3(8, 64, 1, 4)
+    old = {"factor": 4.0, "length": 64, "factors": FACTORS}  # as version 0.2.0 saved it
+    assert LongRoPE.from_config(old).amplitude == math.sqrt(1 + math.log(4) / math.log(64))
+
+
+def test_a_text_of_more_positions_than_its_most_is_refused():
+    position = Rotary(max_length=T)
+    np.testing.assert_array_equal(position(X, PLACES), Rotary()(X, PLACES))
+    with pytest.raises(ValueError, match="`x` must be at most 6 positions long"):
+        Rotary(max_length=T - 1)(X)
 
 
 def test_components_that_do_not_turn_have_no_amplitude():
@@ -125,7 +151,11 @@ class Unfinished(RotaryScaling):
         (lambda: Rotary(fraction=0.25)(X[..., :6]), r"components that turn.*fraction=0.25"),
         (lambda: Rotary(scaling="yarn"), r"`scaling` must be a `RotaryScaling`.*'yarn'"),
         (lambda: YaRN(0.5, 64), "`factor` must be a number of at least 1.*0.5"),
+        (lambda: YaRN(2, 64, amplitude=0), "`amplitude` must be a number above 0"),
+        (lambda: YaRN(2, 64, beta_slow=0), "`beta_slow` must be a number above 0"),
         (lambda: Llama3(2, 0), "`length`.*length=0"),
+        (lambda: Llama3(2, 64, high=1), "`high` must be above `low`, 1.0. Received: high=1"),
+        (lambda: Rotary(max_length=0), "`max_length` must be an integer"),
         (lambda: LongRoPE(2, 64, ["a"]), r"`factors\[0\]` must be a number"),
         (lambda: LongRoPE(2, 64, [1.0, 0.0]), "`factors` must be numbers above 0"),
     ],

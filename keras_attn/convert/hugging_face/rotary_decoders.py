@@ -11,12 +11,11 @@ from keras_attn.convert.hugging_face.config import (
     SLIDING,
     activation_name,
     layer_types,
-    read_rotary,
-    rotary_options,
     windows,
 )
 from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST, CausalFamily
 from keras_attn.convert.hugging_face.family import build, read_options, read_part
+from keras_attn.convert.hugging_face.rotary_positions import read_rotary, rotary_options
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     copy,
@@ -56,6 +55,7 @@ class RotaryDecoder(CausalFamily):
 
     prefix = "model."
     heads = ("lm_head", CLASSIFIER)
+    free = (*CausalFamily.free, "max_length")  # a limit changes no output
     tied = False
     norm_offset = 0.0
     # The path in the model of each option of `config.json`.
@@ -125,10 +125,11 @@ class RotaryDecoder(CausalFamily):
     def convert_language_model(self, checkpoint, overrides):
         """Return a `CausalLanguageModel` with the weights of a checkpoint.
 
-        Overrides are `pattern`, which may be a function of the layer's index, `dropout`, `pad_id`
-        and `name`. By default no id is padding.
+        Overrides are `pattern`, which may be a function of the layer's index, `dropout`, `pad_id`,
+        `name` and `max_length`, beyond which a text is refused. By default no id is padding.
         """
         config = checkpoint.config
+        config.max_length = overrides.get("max_length")
         arguments = self.arguments(config)
         is_classifier = checkpoint.has(f"{CLASSIFIER}.weight")
         tied = config.flag("tie_word_embeddings", self.tied) or is_classifier
@@ -137,7 +138,11 @@ class RotaryDecoder(CausalFamily):
             config.refuse("A cap of logits is converted with tied embeddings only.")
 
         def build_model(
-            pattern=arguments["pattern"], dropout=0.0, pad_id=None, name=config.get("model_type")
+            pattern=arguments["pattern"],
+            dropout=0.0,
+            pad_id=None,
+            name=config.get("model_type"),
+            max_length=None,
         ):
             changed = {"pattern": pattern, "dropout": dropout, "pad_id": pad_id, "name": name}
             return decoder(**{**arguments, **changed}, tied=tied)
@@ -184,10 +189,9 @@ class RotaryDecoder(CausalFamily):
         copy_table(checkpoint, block, FEED_FORWARD, prefix)
 
     def language_options(self, model):
-        position = read_part(model, f"{FIRST}.attention.position")
         return {
             **read_options(model, self.paths),
-            **rotary_options(position),
+            **rotary_options(read_part(model, f"{FIRST}.attention")),
             "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
             "tie_word_embeddings": model.head is None,
             **self.more_options(model),
@@ -422,7 +426,7 @@ class Gemma3(Gemma2):
         options = self.sandwich_options(model)
         by_type = {FULL: {"rope_theta": 1e6}, SLIDING: {"rope_theta": 1e4}}
         for kind, block in zip(options["layer_types"], model.depth.blocks, strict=True):
-            by_type[kind] = rotary_options(block.attention.position)["rope_parameters"]
+            by_type[kind] = rotary_options(block.attention)["rope_parameters"]
         return {**options, "rope_parameters": by_type}
 
 
