@@ -9,8 +9,10 @@ from keras_attn.feed_forward import (
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
+from keras_attn.layers.convolution_block import ConvolutionBlock
 from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
+from keras_attn.layers.embedding_projection import EmbeddingProjection
 from keras_attn.layers.global_attention import GlobalAttention
 from keras_attn.layers.kernel_quantization import quantize_kernels
 from keras_attn.layers.knn_attention import KNNAttention
@@ -28,8 +30,10 @@ __all__ = [
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
     "Block",
+    "ConvolutionBlock",
     "CrossAttentionBlock",
     "DifferentialAttention",
+    "EmbeddingProjection",
     "FeedForward",
     "GatedFeedForward",
     "GlobalAttention",

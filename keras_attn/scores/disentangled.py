@@ -13,10 +13,13 @@ from keras_attn.attention.inputs import (
     positions_by_head,
 )
 from keras_attn.attention.relative_shift import distance_products, table_columns, table_products
-from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.attention.softmax import query_keys
+from keras_attn.ops.checks import check_choice, check_sizes, check_that
 from keras_attn.ops.shapes import size, sizes
 from keras_attn.registry import register
 from keras_attn.scores.distance_score import DistanceScore
+
+_TO_POSITION, _TO_CONTENT = "content_to_position", "position_to_content"
 
 
 @register
@@ -24,6 +27,8 @@ class Disentangled(DistanceScore):
     """Score of contents with contents and with distances, both ways, as in DeBERTa.
 
         logit(i, j) = (q_i . k_j + q_i . K[c] + k_j . Q[c]) / sqrt(3 H),   c = bucket(i - j)
+
+        with K alone: (q_i . k_j + q_i . K[c]) / sqrt(2 H);  with Q alone: Q[c] . k_j in place of K
 
     K and Q (2 num_buckets, N, H) are learned: a key and a query for each bucket of distances. Half
     of the buckets of each side hold one distance each; the ranges of the others grow with the
@@ -37,12 +42,15 @@ class Disentangled(DistanceScore):
         num_buckets: int. Number of buckets on each side, an even one.
         max_distance: int. All distances from this one on share a bucket; None for as many distances
             as buckets, each with its own.
+        directions: "both", or one of "content_to_position", which has K alone, and
+            "position_to_content", which has Q alone.
 
     Call arguments and returns:
         As the base class `DistanceScore`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
 
     Raises:
-        ValueError: if `num_buckets` < 4 or odd, or `max_distance` < `num_buckets` / 2 + 2.
+        ValueError: if `num_buckets` < 4 or odd, `max_distance` < `num_buckets` / 2 + 2, or
+            `directions` is unknown.
 
     Example:
         >>> from keras_attn import layers, scores
@@ -59,24 +67,30 @@ class Disentangled(DistanceScore):
 
     weight_axes = {"key_table": (None, "model"), "query_table": (None, "model")}
 
-    def __init__(self, num_buckets=256, max_distance=512, **kwargs):
+    def __init__(self, num_buckets=256, max_distance=512, directions="both", **kwargs):
         super().__init__(**kwargs)
+        check_choice(("both", _TO_POSITION, _TO_CONTENT), directions=directions)
         check_sizes(4, num_buckets=num_buckets)
         check_that(num_buckets % 2 == 0, "an even number", num_buckets=num_buckets)
         if max_distance is not None:
             check_sizes(num_buckets // 2 + 2, max_distance=max_distance)
         self.num_buckets = num_buckets
         self.max_distance = max_distance
+        self.directions = directions
+        self.key_table = self.query_table = None
 
     def build(self, query_shape, key_shape=None):
         _, num_heads, _, head_dim = query_shape
         shape = (2 * self.num_buckets, num_heads, head_dim)
-        for name in ("key_table", "query_table"):
-            near_zero = keras.initializers.RandomNormal(stddev=0.02)
-            setattr(self, name, self.add_weight(shape, near_zero, name=name))
+        tables = {"key_table": _TO_POSITION, "query_table": _TO_CONTENT}
+        for name, direction in tables.items():
+            if self.directions in ("both", direction):
+                near_zero = keras.initializers.RandomNormal(stddev=0.02)
+                setattr(self, name, self.add_weight(shape, near_zero, name=name))
 
     def queries(self, query):
-        query = query * ops.cast(1 / math.sqrt(3 * query.shape[-1]), query.dtype)
+        num_terms = 3 if self.directions == "both" else 2
+        query = query * ops.cast(1 / math.sqrt(num_terms * query.shape[-1]), query.dtype)
         return query, query
 
     def buckets(self, distances):
@@ -94,11 +108,12 @@ class Disentangled(DistanceScore):
 
     def distance_table(self, distances):
         """Return K of all `distances` and Q of all distances from keys to queries."""
-        of_keys, _ = self.table_of_call(distances, None, None)
-        return {
-            "keys": of_keys,
-            "queries": self._columns(self.query_table, _reversed(distances), -1),
-        }
+        tables = {}
+        if self.key_table is not None:
+            tables["keys"], _ = self.table_of_call(distances, None, None)
+        if self.query_table is not None:
+            tables["queries"] = self._columns(self.query_table, _reversed(distances), -1)
+        return tables
 
     def table_of_call(self, needed, query_positions, num_keys):
         return self._columns(self.key_table, needed, 1), needed
@@ -113,10 +128,14 @@ class Disentangled(DistanceScore):
         return _select(query, self.key_table, self.buckets(distances))
 
     def products_of_tile(self, length, num_keys, head_dim, has_table):
-        of_queries = super().products_of_tile(length, num_keys, head_dim, has_table)
+        products = super().products_of_tile(length, num_keys, head_dim, has_table)
+        if self.directions == _TO_POSITION:
+            return products
+        if self.directions == _TO_CONTENT:
+            products = length * num_keys * head_dim
         if has_table and length > 1:
-            return of_queries + table_products(num_keys, length, head_dim)
-        return of_queries + self.irregular_products(num_keys, length, head_dim)
+            return products + table_products(num_keys, length, head_dim)
+        return products + self.irregular_products(num_keys, length, head_dim)
 
     def irregular_products(self, length, num_keys, head_dim):
         return length * head_dim * 2 * self.num_buckets
@@ -125,8 +144,13 @@ class Disentangled(DistanceScore):
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
         positions = fill_positions(query, key, query_positions, key_positions)
-        of_keys = None if table is None else table["keys"]
-        logits = super().call(query, key, *positions, table=of_keys, distances=distances)
+        if self.key_table is None:
+            logits = query_keys(self.queries(query)[0], key)
+        else:
+            of_keys = None if table is None else table["keys"]
+            logits = super().call(query, key, *positions, table=of_keys, distances=distances)
+        if self.query_table is None:
+            return logits
         key, _ = self.queries(key)
         needed = distances_between(*positions)
         if needed is None or query.shape[2] == 1:

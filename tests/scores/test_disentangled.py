@@ -12,8 +12,8 @@ from keras_attn.layers import MultiHeadAttention
 from keras_attn.scores import Disentangled
 
 
-def built(sizes):
-    score = Disentangled(*sizes)
+def built(sizes, directions="both"):
+    score = Disentangled(*sizes, directions=directions)
     score.build_for((B, N, T, H), (B, N, S, H))
     for i, weight in enumerate(score.weights):
         weight.assign(oracles.random(*weight.shape, seed=i))
@@ -30,18 +30,39 @@ def bucket(score, d):
 
 
 def formula(score, query, key, i, j, sign=1):
-    keys, queries = (oracles.numpy_of(x) for x in (score.key_table, score.query_table))
+    tables = score.key_table, score.query_table
+    num_terms = 1 + sum(table is not None for table in tables)
+    zeros = np.zeros((2 * score.num_buckets, query.shape[1], query.shape[3]))
+    keys, queries = (zeros if table is None else oracles.numpy_of(table) for table in tables)
     logits = np.zeros((*query.shape[:3], key.shape[2]))
     for b, n, t, s in np.ndindex(logits.shape):
         q, k = query[b, n, t].astype("float64"), key[b, n, s].astype("float64")
         d = int(i[b, t] - j[b, s])
         logits[b, n, t, s] = q @ k + q @ keys[bucket(score, d), n]
         logits[b, n, t, s] += k @ queries[bucket(score, sign * d), n]
-    return logits / math.sqrt(3 * query.shape[-1])
+    return logits / math.sqrt(num_terms * query.shape[-1])
 
 
-def test_logits_equal_the_formula_at_positions_in_any_order():
-    distance_scores.check_positions(built((6, 17)), formula, atol=1e-4)
+@pytest.mark.parametrize("directions", ["both", "content_to_position", "position_to_content"])
+def test_logits_equal_the_formula_at_positions_in_any_order(directions):
+    score = built((6, 17), directions)
+    assert len(score.weights) == (2 if directions == "both" else 1)
+    distance_scores.check_positions(score, formula, atol=1e-4)
+
+
+@pytest.mark.parametrize("directions", ["content_to_position", "position_to_content"])
+def test_one_direction_is_blockwise_as_it_is_dense(directions):
+    layers = [
+        MultiHeadAttention(
+            N, H, score=Disentangled(6, 17, directions=directions), implementation=implementation
+        )
+        for implementation in ("blockwise", "dense")
+    ]
+    x = oracles.random(B, 9, 6)
+    for layer in layers:
+        layer.build(x.shape, x.shape)
+        oracles.scramble(layer)
+    np.testing.assert_allclose(*(oracles.numpy_of(layer(x, x)) for layer in layers), atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [(256, 512), (6, 17), (4, None)], ids=str)
@@ -82,6 +103,7 @@ def test_mixed_bfloat16():
         ((2,), "`num_buckets`.*=2"),
         ((5,), "an even number.*=5"),
         ((8, 5), "`max_distance`.*at least 6.*5"),
+        ((8, 17, "c2p"), "`directions`.*'c2p'"),
     ],
 )
 def test_invalid_sizes_raise(sizes, sentence):

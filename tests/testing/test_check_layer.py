@@ -10,7 +10,9 @@ from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.layers import (
     AdaptiveEmbedding,
     AdaptiveSoftmax,
+    ConvolutionBlock,
     CrossAttentionBlock,
+    EmbeddingProjection,
     FeedForward,
     GatedFeedForward,
     MaskedTokenHead,
@@ -73,6 +75,11 @@ OURS = {
         ParallelBlock(MultiHeadAttention(2, 3), FeedForward(7), residual="pre_norm"),
         X,
     ),
+    "block beside a convolution": lambda: (
+        ConvolutionBlock(MultiHeadAttention(2, 3), FeedForward(7), groups=2, dropout=0.1),
+        X,
+    ),
+    "embedding projection": lambda: (EmbeddingProjection(11), X),
     "reversible": lambda: (Reversible(lambda index: block(residual="pre_norm"), 1), X),
     "adaptive computation time": lambda: (
         ACT(block(residual="pre_norm"), 3, position="timestep"),

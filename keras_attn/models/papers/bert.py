@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_attn import depth, layers, norms, positions, registry, scores
+from keras_attn import layers, norms, positions, registry, scores
+from keras_attn.depth import Stack
 from keras_attn.models import assembly
 from keras_attn.models.encoder_models import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
@@ -28,6 +29,9 @@ def bert(
     score="scaled_dot",
     position="learned",
     residual="post_norm",
+    depth=Stack,
+    embedding_dim=None,
+    head_activation=None,
 ):
     """Build BERT, a bidirectional encoder that predicts masked tokens.
 
@@ -46,7 +50,7 @@ def bert(
         dropout: float. Dropout rate of the embeddings, of the attention weights and of the
             sublayers' outputs.
         max_length: int. Number of learned positions.
-        num_segments: int. Number of segments that a text may have.
+        num_segments: int. Number of segments that a text may have; 0 for a model without them.
         pattern: name or object of the pattern axis, or a function of the layer's index.
         activation: name or function, of the feed-forward layers and of the head.
         epsilon: float. Of the norms.
@@ -55,6 +59,11 @@ def bert(
             `MultiHeadAttention`.
         scaled: bool. If True, the tokens' embeddings are multiplied by the root of `hidden_dim`.
         score, position, residual: as `gpt`.
+        depth: class of the depth, such as `keras_attn.depth.Recurrent` for one block that is
+            repeated, or a function with the arguments of `Stack`.
+        embedding_dim: int. Width of the embeddings; None for `hidden_dim`. With a width, as in
+            ALBERT and ELECTRA, an `EmbeddingProjection` takes the place of the norm.
+        head_activation: name or function, of the head; None for `activation`.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -93,16 +102,31 @@ def bert(
         )
 
     embedding = layers.TokenEmbedding(
-        vocabulary_size, hidden_dim, pad_id=pad_id, scaled=scaled, embeddings_initializer=normal
+        vocabulary_size,
+        embedding_dim or hidden_dim,
+        pad_id=pad_id,
+        scaled=scaled,
+        embeddings_initializer=normal,
     )
+    embedding_norm = norms.LayerNorm(epsilon)
+    if embedding_dim is not None:
+        embedding_norm = layers.EmbeddingProjection(
+            hidden_dim, embedding_norm, kernel_initializer=normal
+        )
+    segment = None
+    if num_segments:
+        segment = layers.SegmentEmbedding(num_segments, embeddings_initializer=normal)
     return MaskedLanguageModel(
         embedding=embedding,
         position=position,
-        segment=layers.SegmentEmbedding(num_segments, embeddings_initializer=normal),
-        norm=norms.LayerNorm(epsilon),
-        encoder=depth.Stack(block, num_layers, name="encoder"),
+        segment=segment,
+        norm=embedding_norm,
+        encoder=depth(block, num_layers, name="encoder"),
         head=layers.MaskedTokenHead(
-            embedding, activation, norm=norms.LayerNorm(epsilon), kernel_initializer=normal
+            embedding,
+            activation if head_activation is None else head_activation,
+            norm=norms.LayerNorm(epsilon),
+            kernel_initializer=normal,
         ),
         dropout=dropout,
         name=name,

@@ -6,7 +6,7 @@ import keras
 
 from keras_attn import depth, layers, norms, patterns, positions, registry, residuals
 from keras_attn.models.encoder_models import MaskedLanguageModel
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import head_size
 
 
@@ -23,6 +23,11 @@ def modern_bert(
     local_wavelength=10000,
     pad_id=0,
     name="modern_bert",
+    global_layers=None,
+    activation="gelu",
+    head_activation="gelu",
+    epsilon=1e-5,
+    biases=(),
 ):
     """Build ModernBERT, a `bert` with rotary positions, gates and windows, for long texts.
 
@@ -48,9 +53,18 @@ def modern_bert(
         max_wavelength, local_wavelength: floats. Base of the rotary positions in blocks that attend
             to all tokens, and in blocks with a window.
         pad_id: int. The id of padding; None for none.
+        global_layers: list of the indices of the blocks that attend to all tokens, in place of
+            `global_every`; None for none.
+        activation, head_activation: names or functions, of the feed-forward layers and of the head.
+        epsilon: float. Of the norms.
+        biases: names of the parts that have biases: among "norm", "attention", "feed_forward" and
+            "head".
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
+
+    Raises:
+        ValueError: if a size is below 1, or a name in `biases` is unknown.
 
     Example:
         >>> import keras_attn
@@ -68,10 +82,14 @@ def modern_bert(
     normal = keras.initializers.TruncatedNormal(stddev=0.02)
     into_residual = keras.initializers.TruncatedNormal(stddev=0.02 / math.sqrt(2 * num_layers))
     init = {"kernel_initializer": normal, "output_initializer": into_residual}
-    norm = norms.LayerNorm(1e-5, use_bias=False)
+    for part in biases:
+        check_choice(("norm", "attention", "feed_forward", "head"), biases=part)
+    norm = norms.LayerNorm(epsilon, use_bias="norm" in biases)
+    if global_layers is None:
+        global_layers = range(0, num_layers, global_every)
 
     def block(index):
-        is_global = index % global_every == 0
+        is_global = index in global_layers
         wavelength = max_wavelength if is_global else local_wavelength
         # The norm of the embeddings takes the place of the first one.
         kind = layers.TransformerBlock if index else AttentionWithoutNormBlock
@@ -81,10 +99,12 @@ def modern_bert(
                 head_size(hidden_dim, num_heads),
                 pattern="dense" if is_global else patterns.Local(window // 2 + 1, causal=False),
                 position=positions.Rotary(wavelength, "half"),
-                use_bias=False,
+                use_bias="attention" in biases,
                 **init,
             ),
-            layers.GatedFeedForward(intermediate_dim, "gelu", **init),
+            layers.GatedFeedForward(
+                intermediate_dim, activation, use_bias="feed_forward" in biases, **init
+            ),
             residual=residuals.PreNorm(norm=norm),
             dropout=dropout,
         )
@@ -99,7 +119,11 @@ def modern_bert(
         norm=registry.copy(norm),
         encoder=depth.Stack(block, num_layers, name="encoder"),
         head=layers.MaskedTokenHead(
-            embedding, norm=registry.copy(norm), kernel_initializer=normal, use_bias=False
+            embedding,
+            head_activation,
+            norm=registry.copy(norm),
+            kernel_initializer=normal,
+            use_bias="head" in biases,
         ),
         name=name,
     )
