@@ -22,13 +22,14 @@ from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
-from keras_attn.layers.token_head import MaskedTokenHead, TokenHead
+from keras_attn.layers.token_head import AnswerHead, MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
 from keras_attn.layers.transformer_block import ParallelBlock, TransformerBlock
 
 __all__ = [
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
+    "AnswerHead",
     "Block",
     "ConvolutionBlock",
     "CrossAttentionBlock",

@@ -1,4 +1,4 @@
-"""Heads of language models: logits by the token table."""
+"""Heads of models of tokens: logits by the token table, and the places of answers."""
 
 import keras
 from keras import ops
@@ -143,3 +143,41 @@ class MaskedTokenHead(registry.MaskedLayer):
 
     def compute_output_spec(self, x):
         return keras.KerasTensor((*x.shape[:-1], self.embedding.vocabulary_size), dtype="float32")
+
+
+@registry.register
+class AnswerHead(keras.layers.Dense):
+    """Score each token as the first and as the last one of an answer.
+
+        logits[..., 0] = x w_start + b_start,   logits[..., 1] = x w_end + b_end
+
+    An answer is the span from token i to j >= i with the greatest sum of both logits. Time O(T D),
+    weights 2 D + 2.
+
+    Use it as the `head` of a `MaskedLanguageModel` that reads a question and a text.
+
+    Args:
+        kwargs: of `keras.layers.Dense`, such as `kernel_initializer`.
+
+    Call arguments:
+        x: (B, T, D).
+
+    Returns:
+        Logits (B, T, 2), float32 by default.
+
+    Raises:
+        ValueError: if an argument is none of `keras.layers.Dense`.
+
+    Example:
+        >>> import keras, keras_attn
+        >>> keras_attn.layers.AnswerHead()(keras.ops.zeros((5, 3, 8))).shape
+        TensorShape([5, 3, 2])
+
+    Differs from the paper: none.
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 4.2.
+    """
+
+    def __init__(self, *, dtype="float32", **kwargs):
+        kwargs.pop("units", None)  # of a configuration
+        super().__init__(2, dtype=dtype, **kwargs)

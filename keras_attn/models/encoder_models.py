@@ -116,6 +116,8 @@ class Classifier(Model):
         norm: the normalisation of the embeddings; None for none.
         pooler: a layer from (B, D), such as BERT's dense layer; None for none.
         use_bias: bool. If True, the classes have the bias b.
+        multi_label: bool. If True, an input may have several classes at once, or none: exports give
+            sigmoids of the logits in place of their softmax.
 
     Call arguments:
         images: (B, height, width, channels), with an `image_shape`.
@@ -156,6 +158,7 @@ class Classifier(Model):
         "norm",
         "pooler",
         "use_bias",
+        "multi_label",
     )
 
     def __init__(
@@ -171,6 +174,7 @@ class Classifier(Model):
         norm=None,
         pooler=None,
         use_bias=True,
+        multi_label=False,
         **kwargs,
     ):
         assembly.check_layers(embedding=embedding, encoder=encoder)
@@ -209,7 +213,7 @@ class Classifier(Model):
         self.position, self.image_shape, self.pooling = position, image_shape, pooling
         self.dropout, self.head = dropout, head
         self.segment, self.norm, self.pooler = segment, norm, pooler
-        self.use_bias = use_bias
+        self.use_bias, self.multi_label = use_bias, bool(multi_label)
 
     @property
     def max_length(self):

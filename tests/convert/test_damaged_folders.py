@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from keras_attn.convert import from_hugging_face
 from keras_attn.convert.golden import FILE
-from keras_attn.convert.hugging_face import encoders as bert
+from keras_attn.convert.hugging_face import classifiers
 from keras_attn.convert.hugging_face.family import build
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -22,7 +22,7 @@ QUERY = "bert.encoder.layer.1.attention.self.query.bias"
 @pytest.fixture(autouse=True)
 def _one_model_of_each_size(monkeypatch):
     """The model of the sizes that most tests share is built once."""
-    monkeypatch.setattr(bert, "build", cached_build)
+    monkeypatch.setattr(classifiers, "build", cached_build)
 
 
 @functools.cache
@@ -259,37 +259,30 @@ DAMAGES = {
         option("longformer", hidden_act="relu"),
         "hidden_act='relu' is not converted",
     ),
-    "choices of a Longformer": (
+    "a classifier of a Longformer without one": (
         lambda folder: with_tensor(folder, "longformer_features", "classifier.weight"),
-        "classifies tokens or choices is not converted",
+        "hold the tensor 'classifier.weight', which the model has no place for",
     ),
-    "tokens of a BigBird": (
-        lambda folder: with_tensor(folder, "big_bird_features", "classifier.weight"),
-        "classifies tokens or choices is not converted",
-    ),
-    "tokens of a BERT": (
+    "classes without a pooler": (
         without_tensors("bert_classifier", "pooler"),
-        "classifies tokens or choices is not converted",
+        "lack the tensor 'pooler.dense.weight'",
     ),
-    "tokens of a BERT with a pooler": (
-        option("bert_classifier", architectures=["BertForTokenClassification"]),
-        "classifies tokens or choices is not converted",
+    "tags without a classifier": (
+        option("bert_features", architectures=["BertForTokenClassification"]),
+        "lack the tensor 'classifier.weight'",
     ),
-    "tokens of a DistilBERT": (
-        without_tensors("distilbert_classifier", "pre_classifier"),
-        "classifies tokens or choices is not converted",
+    "answers without logits": (
+        option("distilbert", architectures=["DistilBertForQuestionAnswering"]),
+        "lack the tensor 'qa_outputs.weight'",
+    ),
+    "answers of a BigBird": (
+        option("big_bird_features", architectures=["BigBirdForQuestionAnswering"]),
+        "A BigBird with answers is not converted, only one with tokens, classes, tags or features",
     ),
     "choices of a DistilBERT": (
         option("distilbert_classifier", architectures=["DistilBertForMultipleChoice"]),
-        "classifies tokens or choices is not converted",
+        "A DistilBertForMultipleChoice is not converted",
     ),
-    **{
-        f"several labels of a {name}": (
-            option(name, problem_type="multi_label_classification"),
-            "'multi_label_classification' is not converted",
-        )
-        for name in ("distilbert_classifier", "gpt2_classifier", "vit")
-    },
     "a layer after the pooling": (
         with_modules('[{"type": "sentence_transformers.models.Dense"}]'),
         "The module 'Dense' of modules.json is not converted",

@@ -91,6 +91,7 @@ VALUES = [
     layers.SegmentEmbedding(3, embeddings_initializer="ones", name="which"),
     layers.MaskedTokenHead(layers.TokenEmbedding(11, 6), "relu", use_bias=False, name="guess"),
     layers.TokenHead(layers.TokenEmbedding(11, 6), bias_initializer="ones", name="guess"),
+    layers.AnswerHead(kernel_initializer="ones", use_bias=False, name="guess"),
     block(residual="gate", dropout=0.25, name="decoder"),
     layers.ParallelBlock(
         *(layers.MultiHeadAttention(2, 3), layers.FeedForward(5)),

@@ -1,134 +1,310 @@
-"""Encoders of texts with a pooler and a classifier in place of the head for masked tokens."""
+"""Heads of encoders: what a folder holds, and one base class for families of encoders of texts.
+
+`architectures` in `config.json` decides what a folder holds; the names of its tensors do where it
+names no class that is known.
+"""
 
 import pathlib
 
 import keras
+import numpy as np
 
-from keras_attn import models
+from keras_attn import layers, models, positions
+from keras_attn.convert.hugging_face.family import Family, build
 from keras_attn.convert.hugging_face.tensor_files import read_json
-from keras_attn.convert.hugging_face.weights import copy_part
+from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_table
+from keras_attn.ops.activations import get_activation
 
 # In folders of sentence encoders.
 MODULES, POOLING = "modules.json", "1_Pooling/config.json"
 # `Normalize` divides a vector by its norm, which leaves its direction.
 _READ_MODULES = ("Transformer", "Pooling", "Normalize")
 _POOLINGS = {"cls": "first", "mean": "mean"}
-# Ends of the names of classes whose classifier may have the names of that of texts.
-_OTHER_CLASSIFIERS = ("ForTokenClassification", "ForMultipleChoice")
+
+# What a model predicts.
+TOKENS, CLASSES, TAGS, ANSWERS = "tokens", "classes", "tags", "answers"
+FEATURES = "features"
+# Ends of the names of classes of transformers; "Model" is the end of some others, too.
+HEADS = {
+    "ForMaskedLM": TOKENS,
+    "ForPreTraining": TOKENS,
+    "ForCausalLM": TOKENS,
+    "ForConditionalGeneration": TOKENS,
+    "LMHeadModel": TOKENS,
+    "MTModel": TOKENS,
+    "ForSequenceClassification": CLASSES,
+    "ForImageClassification": CLASSES,
+    "ForTokenClassification": TAGS,
+    "ForQuestionAnswering": ANSWERS,
+    "Model": FEATURES,
+}
+# Classes whose tensors may have the names of those above.
+_OTHER_HEADS = ("ForMultipleChoice", "ForNextSentencePrediction")
+MULTI_LABEL = "multi_label_classification"
+# By the activation of a pooler: factors of x and y with which y * activation(x * h) is h.
+_IDENTITY_SCALES = {"tanh": (2.0**-14, 2.0**14), "gelu": (2.0**-24, 2.0**25)}
 
 
-def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
-    """Return the `Classifier` whose tensors a checkpoint has, of a masked language model's parts.
+def named_head(config):
+    """Return the head of the class in `architectures`; None if it names none that is known."""
+    for name in config.strings("architectures") or []:
+        if name.endswith(_OTHER_HEADS):
+            config.refuse(
+                f"A {name} is not converted, only a model that predicts tokens, classes, tags or "
+                "answers, or gives features."
+            )
+        for ending, head in HEADS.items():
+            if name.endswith(ending):
+                return head
+    return None
 
-    Without a classifier in the checkpoint its outputs are features: those of the pooler, if there
-    is one, at the first position; in a folder of a sentence encoder those of the last layer at the
-    first position or their mean, without the pooler.
+
+def head_of(model):
+    """Return the head that a model has, one of the names above."""
+    if isinstance(model, models.Classifier):
+        return FEATURES if model.num_classes is None else CLASSES
+    if isinstance(getattr(model, "head", None), layers.AnswerHead):
+        return ANSWERS
+    is_tagger = isinstance(model, models.MaskedLanguageModel)
+    return TAGS if is_tagger and isinstance(model.head, keras.layers.Dense) else TOKENS
+
+
+class EncoderFamily(Family):
+    """A family of encoders of texts with any head: its names, and how its model is built.
+
+    A family defines `arguments`, `build_masked` and `language_options`, and these attributes.
+
+    Attributes:
+        name: str. Beginning of the names of the classes of transformers.
+        head_names: dict by head of the names of its parts by their paths in the model. A head that
+            is absent is refused. The path "pooler" is that of a dense layer at the first token.
+        embeddings, block: names of the parts of the embeddings and of a block.
+        block_prefix: str. Beginning of a block's names, with a field `{}` for its index.
+        position_table: name of the table of positions.
+        copies: dict of names of tensors that are copies of others, or absent, and those others.
+        unread: tuple of patterns of tensors for tasks of the pretraining that nothing reads.
+        stores_pooler: heads beside which the class of transformers has the pooler of features too.
+        poolings: the poolings of classes that the family has.
+    """
+
+    name = None
+    head_names = {}
+    embeddings, block, block_prefix = {}, {}, "encoder.layer.{}."
+    position_table = "embeddings.position_embeddings"
+    copies = {}
+    unread = ()
+    stores_pooler = (FEATURES,)
+    poolings = ("first",)
+
+    def arguments(self, config):
+        """Return the arguments of the function that builds a model, for a configuration."""
+        raise NotImplementedError
+
+    def language_options(self, model):
+        """Return the options of `config.json` for a model, but those of its head."""
+        raise NotImplementedError
+
+    def build_masked(self, arguments, overrides, head):
+        """Return the `MaskedLanguageModel` of which a model with any head is made."""
+        return build(models.bert, arguments, overrides)
+
+    def build_pooler(self, head, config):
+        """Return the layer between a text's first token and the classes, or the features."""
+        return keras.layers.Dense(self.arguments(config)["hidden_dim"], "tanh", name="pooler")
+
+    def first_position(self, config):
+        """Return the row of the first position in the table of positions."""
+        return 0
+
+    def convert(self, checkpoint, overrides):
+        """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
+        config = checkpoint.config
+        checkpoint.strip(self.prefix)
+        for name, original in self.copies.items():
+            checkpoint.drop_copy(name, original)
+        head = self.read_head(checkpoint)
+        masked = self.build_masked(self.arguments(config), overrides, head)
+        if isinstance(masked.position, positions.Learned):
+            first, length = self.first_position(config), masked.position.max_length
+            trained = config.size("max_position_embeddings") - first
+            lengths = {"max_length": length}
+            checkpoint.repeat_positions(f"{self.position_table}.weight", trained, lengths, first)
+        model = self.add_head(checkpoint, masked, head)
+        self.copy_weights(checkpoint, model)
+        return model
+
+    def read_head(self, checkpoint):
+        """Return the head of a checkpoint; refuse one that the family lacks.
+
+        A class with a head for tokens may be named where the file has none, as in many folders of
+        sentence encoders.
+        """
+        known = [head for head in self.head_names if head != FEATURES]
+        head = named_head(checkpoint.config)
+        if head is None or (head == TOKENS and not self._has(checkpoint, TOKENS)):
+            head = next((name for name in known if self._has(checkpoint, name)), FEATURES)
+        if head not in (FEATURES, *known):
+            checkpoint.refuse(
+                f"A {self.name} with {head} is not converted, only one with {', '.join(known)} or "
+                "features."
+            )
+        if head == TOKENS:
+            checkpoint.ignore(*self.unread)
+        return head
+
+    def _has(self, checkpoint, head):
+        """Return True if a checkpoint has the last tensors of a head, and its pooler."""
+        names = self.head_names.get(head, {})
+        wanted = [*names.values()][-1:]
+        wanted += [name for path, name in names.items() if path.startswith("pooler")]
+        has_names = [checkpoint.has(name) or checkpoint.has(f"{name}.weight") for name in wanted]
+        return bool(names) and all(has_names)
+
+    def add_head(self, checkpoint, masked, head):
+        """Return a model of the parts of a `MaskedLanguageModel`, with the head of a checkpoint."""
+        config, names = checkpoint.config, self.head_names.get(head, {})
+        pooler, pooling, size = None, "first", None
+        if head in (CLASSES, TAGS):
+            size = checkpoint.shape(f"{[*names.values()][-1]}.weight")[0]
+        if head == FEATURES and (of_sentence := _read_pooling(config)) is not None:
+            pooling = of_sentence
+        elif _poolers(names) and (head != FEATURES or self._has(checkpoint, FEATURES)):
+            pooler = self.build_pooler(head, config)
+        features = _poolers(self.head_names.get(FEATURES, {}))
+        for name in features:
+            if pooler is None or name not in names.values():
+                checkpoint.ignore(f"{name}.*")
+        is_multi_label = config.get("problem_type") == MULTI_LABEL
+        return with_head(masked, head, size, pooling, pooler, head == CLASSES and is_multi_label)
+
+    def copy_weights(self, checkpoint, model):
+        self.copy_embeddings(checkpoint, model)
+        copy_blocks(checkpoint, model.encoder.blocks, self.block, self.block_prefix)
+        self.copy_head(checkpoint, model)
+
+    def copy_embeddings(self, checkpoint, model):
+        """Copy the tables and the norm of the embeddings, in either direction."""
+        copy_table(checkpoint, model, self.embeddings)
+
+    def copy_head(self, checkpoint, model):
+        """Copy the tensors of the head, in either direction."""
+        head, pooler = head_of(model), getattr(model, "pooler", None)
+        names = self.head_names.get(head, {})
+        if head == CLASSES and pooler is None and _poolers(names):
+            _store_first_token(checkpoint, model, names, self.build_pooler(head, checkpoint.config))
+        elif head != FEATURES or pooler is not None:
+            copy_table(checkpoint, model, names)
+        if head in self.stores_pooler and pooler is None:
+            for name in _poolers(self.head_names.get(FEATURES, {})):
+                width = self.arguments(checkpoint.config)["hidden_dim"]
+                checkpoint.store_zeros(f"{name}.weight", (width, width))
+                checkpoint.store_zeros(f"{name}.bias", (width,))
+
+    def options(self, model):
+        return {**self.language_options(model), **head_options(model, self.name)}
+
+    def build(self, config, model):
+        return self.build_alike(config, model, {})
+
+    def build_alike(self, config, model, overrides):
+        """Return a model of the family with the head that `model` has."""
+        head = head_of(model)
+        masked = self.build_masked(self.arguments(config), overrides, head)
+        has_pooler = getattr(model, "pooler", None) is not None
+        pooler = self.build_pooler(head, config) if has_pooler else None
+        pooling = getattr(model, "pooling", None)
+        is_free = pooling in self.poolings or (head == FEATURES and not has_pooler)
+        size = model.head.units if head in (CLASSES, TAGS) else None
+        multi_label = getattr(model, "multi_label", False)
+        return with_head(masked, head, size, pooling if is_free else "first", pooler, multi_label)
+
+    def files(self, model):
+        return pooling_files(model)
+
+
+def _poolers(names):
+    """Return the names of a head's poolers."""
+    return [name for path, name in names.items() if path.startswith("pooler")]
+
+
+def with_head(masked, head, size=None, pooling="first", pooler=None, multi_label=False):
+    """Return a model of the parts of a `MaskedLanguageModel`, with another head.
 
     Args:
-        checkpoint: a `Checkpoint`.
-        model: a `MaskedLanguageModel`.
-        pooler, classifier: names of linear layers.
-        activation: of the pooler.
+        masked: a `MaskedLanguageModel`.
+        head: one of the names above.
+        size: int. Number of classes or tags.
+        pooling, pooler, multi_label: as `Classifier`.
     """
-    has_pooler = checkpoint.has(f"{pooler}.weight")
-    has_classifier = checkpoint.has(f"{classifier}.weight")
-    _refuse_tokens(checkpoint, is_of_texts=has_pooler and has_classifier)
-    if has_classifier:
-        num_classes = read_num_classes(checkpoint, classifier)
-        return build_classifier(model, num_classes, "first", activation)
-    pooling = _read_pooling(checkpoint.config)
-    if pooling is not None:
-        checkpoint.ignore(f"{pooler}.*")
-        return build_classifier(model, None, pooling, None)
-    return build_classifier(model, None, "first", activation if has_pooler else None)
-
-
-def read_num_classes(checkpoint, name):
-    """Return the number of classes of the linear layer `name`; refuse several labels of an input.
-
-    Their probabilities are sigmoids of the logits, those of a `Classifier` a softmax.
-    """
-    if checkpoint.config.get("problem_type") == "multi_label_classification":
-        checkpoint.refuse(
-            "A classifier with the problem_type 'multi_label_classification' is not converted, "
-            "only one that gives an input one class."
-        )
-    return checkpoint.shape(f"{name}.weight")[0]
-
-
-def _refuse_tokens(checkpoint, is_of_texts):
-    """Refuse a classifier of tokens or choices.
-
-    Args:
-        checkpoint: a `Checkpoint`.
-        is_of_texts: bool. True if it has both layers of the family's classifier of texts.
-    """
-    classes = checkpoint.config.get("architectures", [])
-    is_other = any(str(name).endswith(_OTHER_CLASSIFIERS) for name in classes)
-    if checkpoint.has("classifier.weight") and (is_other or not is_of_texts):
-        checkpoint.refuse(
-            "A model that classifies tokens or choices is not converted, only one that classifies "
-            "texts."
-        )
-
-
-def build_classifier(model, num_classes, pooling, activation):
-    """Return a `Classifier` of the parts of a masked language model.
-
-    Args:
-        model: a `MaskedLanguageModel`.
-        num_classes, pooling: as `Classifier`.
-        activation: of the pooler; None for no pooler.
-    """
-    pooler = None
-    if activation is not None:
-        pooler = keras.layers.Dense(model.embedding.hidden_dim, activation, name="pooler")
+    if head == TOKENS:
+        return masked
+    parts = {
+        name: getattr(masked, name)
+        for name in ("embedding", "position", "segment", "norm", "encoder", "dropout", "name")
+    }
+    if head == ANSWERS:
+        return models.MaskedLanguageModel(**parts, head=layers.AnswerHead(name="head"))
+    if head == TAGS:
+        tagger = keras.layers.Dense(size, kernel_initializer="zeros", dtype="float32", name="head")
+        return models.MaskedLanguageModel(**parts, head=tagger)
     return models.Classifier(
-        embedding=model.embedding,
-        encoder=model.encoder,
-        num_classes=num_classes,
-        position=model.position,
-        pooling=pooling,
-        dropout=model.dropout,
-        segment=model.segment,
-        norm=model.norm,
-        pooler=pooler,
-        name=model.name,
+        **parts, num_classes=size, pooling=pooling, pooler=pooler, multi_label=multi_label
     )
 
 
-def copy_classifier(checkpoint, model, pooler, classifier):
-    """Copy the tensors of the pooler and of the classifier, by the names of the linear layers."""
-    for part, name in (("pooler", pooler), ("head", classifier)):
-        if getattr(model, part) is not None:
-            copy_part(checkpoint, model, part, name)
+def _store_first_token(checkpoint, model, names, pooler):
+    """Store a classifier of the bare first token, with a pooler whose output is proportional to it.
 
-
-def build_alike(masked, model, activation):
-    """Return a model of a family's parts with the head that `model` has.
-
-    Args:
-        masked: a `MaskedLanguageModel` of the family.
-        model: a `MaskedLanguageModel` or a `Classifier`.
-        activation: of the family's pooler.
+    Near 0 the activation a of a pooler is linear: for a small factor s, a(s x) / a'(0) = s x.
     """
-    if not isinstance(model, models.Classifier):
-        return masked
-    if model.num_classes is None and model.pooler is None:
-        return build_classifier(masked, None, model.pooling, None)
-    return build_classifier(masked, model.num_classes, "first", activation)
+    kind = next((k for k in _IDENTITY_SCALES if get_activation(k) is pooler.activation), None)
+    if kind is None:
+        raise ValueError(
+            "A classifier without a pooler needs a family whose pooler has the activation tanh or "
+            f"gelu. Received: {pooler.activation!r} of {checkpoint.config.get('model_type')}."
+        )
+    inner, outer = _IDENTITY_SCALES[kind]
+    width = pooler.units
+    checkpoint.transfer(f"{names['pooler']}.weight", _Constant(inner * np.eye(width)))
+    checkpoint.transfer(f"{names['pooler']}.bias", _Constant(np.zeros(width)))
+    kernel = model.head.kernel
+    fold = Fold([kernel], kernel.shape[::-1], (1, 0), scales=(1 / outer,))
+    checkpoint.transfer(f"{names['head']}.weight", fold)
+    copy(checkpoint, model.head.bias, f"{names['head']}.bias")
+
+
+class _Constant:
+    """A tensor to write for which a model has no variable."""
+
+    def __init__(self, value):
+        self._value, self.shape = value.astype("float32"), value.shape
+
+    def tensor(self):
+        return self._value
 
 
 def head_options(model, name):
     """Return the options that say which head a model has; `name` is that of a family's classes."""
-    if not isinstance(model, models.Classifier):
-        return {"architectures": [f"{name}ForMaskedLM"]}
-    if model.num_classes is None:
-        return {"architectures": [f"{name}Model"]}
-    return {
-        "architectures": [f"{name}ForSequenceClassification"],
-        **label_options(model.num_classes),
+    head = head_of(model)
+    endings = {
+        TOKENS: "ForMaskedLM",
+        CLASSES: "ForSequenceClassification",
+        TAGS: "ForTokenClassification",
+        ANSWERS: "ForQuestionAnswering",
+        FEATURES: "Model",
     }
+    options = {"architectures": [f"{name}{endings[head]}"]}
+    if head == TAGS:
+        options |= label_options(model.head.units)
+    return {**options, **class_options(model)} if head == CLASSES else options
+
+
+def class_options(model):
+    """Return the options of the classes of a `Classifier`: their names, and what they are."""
+    options = label_options(model.num_classes)
+    if model.multi_label:
+        return {**options, "problem_type": MULTI_LABEL}
+    return {**options, "problem_type": "regression"} if model.num_classes == 1 else options
 
 
 def label_options(num_classes):

@@ -1,7 +1,7 @@
 """Causal decoders, which predict tokens or classify a text by its last token; and GPT-2."""
 
 from keras_attn import models
-from keras_attn.convert.hugging_face.classifiers import label_options, read_num_classes
+from keras_attn.convert.hugging_face.classifiers import class_options
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import Family, build, read_options, read_part
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
@@ -49,7 +49,7 @@ class CausalFamily(Family):
         if not checkpoint.has(f"{CLASSIFIER}.weight"):
             _check_no_classes(checkpoint)
             return self.convert_language_model(checkpoint, overrides)
-        num_classes = read_num_classes(checkpoint, CLASSIFIER)
+        num_classes = checkpoint.shape(f"{CLASSIFIER}.weight")[0]
         pad_id = _read_pad_id(checkpoint.config, self.default_pad_id)
         model = self.convert_language_model(checkpoint, {"pad_id": pad_id, **overrides})
         model = _classifier(model, num_classes)
@@ -63,7 +63,7 @@ class CausalFamily(Family):
         options = self.language_options(language_model(model))
         options.pop("tie_word_embeddings", None)  # there is no second table
         name = f"{self.classifier_name or self.name}{_CLASSIFIER_ENDING}"
-        return {**options, "architectures": [name], **label_options(model.num_classes)}
+        return {**options, "architectures": [name], **class_options(model)}
 
     def build(self, config, model):
         reference = self.build_language_model(config, language_model(model))

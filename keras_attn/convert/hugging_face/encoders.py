@@ -1,30 +1,26 @@
 """Encoders of texts: BERT, BigBird, DistilBERT, RoBERTa and Longformer."""
 
+import keras
 import numpy as np
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.classifiers import (
-    build_alike,
-    copy_classifier,
-    head_options,
-    pooling_files,
-    read_classifier,
+    ANSWERS,
+    CLASSES,
+    FEATURES,
+    TAGS,
+    TOKENS,
+    EncoderFamily,
 )
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     ENCODER_OPTIONS,
     FIRST,
-    Family,
     build,
     read_options,
     read_part,
 )
-from keras_attn.convert.hugging_face.weights import (
-    LastRows,
-    copy_blocks,
-    copy_table,
-    numbers,
-)
+from keras_attn.convert.hugging_face.weights import LastRows, numbers
 from keras_attn.ops.activations import get_activation
 
 TABLE = "embeddings.word_embeddings"
@@ -54,31 +50,28 @@ OPTIONS = {
 }
 
 
-class Bert(Family):
+class Bert(EncoderFamily):
     """BERT."""
 
-    prefix = "bert."
-    heads = ("cls.", "classifier")
-    head = {
-        "head.dense": "cls.predictions.transform.dense",
-        "head.norm": "cls.predictions.transform.LayerNorm",
-        "head.bias": "cls.predictions.bias",
+    name, prefix = "Bert", "bert."
+    heads = ("cls.", "classifier", "qa_outputs")
+    head_names = {
+        TOKENS: {
+            "head.dense": "cls.predictions.transform.dense",
+            "head.norm": "cls.predictions.transform.LayerNorm",
+            "head.bias": "cls.predictions.bias",
+        },
+        CLASSES: {"pooler": "pooler.dense", "head": "classifier"},
+        TAGS: {"head": "classifier"},
+        ANSWERS: {"head": "qa_outputs"},
+        FEATURES: {"pooler": "pooler.dense"},
     }
-    # Names of the linear layers of a classifier, and of an encoder without one.
-    classifier = features = "pooler.dense", "classifier"
-
-    def convert(self, checkpoint, overrides):
-        """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
-        _strip_bert(checkpoint)
-        arguments = self.arguments(checkpoint.config)
-        model = build(models.bert, arguments, overrides)
-        checkpoint.repeat_positions(f"{POSITIONS}.weight", arguments["max_length"], overrides)
-        if checkpoint.has("cls.predictions.bias"):
-            checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # for next sentence prediction
-        else:
-            model = read_classifier(checkpoint, model, *self.classifier)
-        self.copy_weights(checkpoint, model)
-        return model
+    embeddings, block = EMBEDDINGS, BLOCK
+    copies = {
+        "cls.predictions.decoder.weight": f"{TABLE}.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    unread = ("cls.seq_relationship.*",)
 
     def arguments(self, config):
         """Return the arguments of `models.bert` for a configuration."""
@@ -97,76 +90,28 @@ class Bert(Family):
             "pad_id": config.index("pad_token_id", 0),
         }
 
-    def copy_weights(self, checkpoint, model):
-        copy_table(checkpoint, model, EMBEDDINGS)
-        copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "encoder.layer.{}.")
-        self.copy_head(checkpoint, model)
-
-    def copy_head(self, checkpoint, model):
-        """Copy the tensors of the head for masked tokens, or of the pooler and the classifier."""
-        if not isinstance(model, models.Classifier):
-            return copy_table(checkpoint, model, self.head)
-        names = self.features if model.num_classes is None else self.classifier
-        if model.num_classes is None and model.pooler is None:  # transformers has one even so
-            fill_pooler(checkpoint, model, names[0])
-        else:
-            copy_classifier(checkpoint, model, *names)
-
-    def options(self, model):
+    def language_options(self, model):
         return {
             **read_options(model, OPTIONS),
             "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
-            **head_options(model, "Bert"),
         }
-
-    def build(self, config, model):
-        return build_alike(models.bert(**self.arguments(config)), model, "tanh")
-
-    def files(self, model):
-        return pooling_files(model)
-
-
-def _strip_bert(checkpoint):
-    """Remove the prefix of BERT's names, and the copies of tied weights."""
-    checkpoint.strip("bert.")
-    checkpoint.drop_copy("cls.predictions.decoder.weight", f"{TABLE}.weight")
-    checkpoint.drop_copy("cls.predictions.decoder.bias", "cls.predictions.bias")
-
-
-def fill_pooler(checkpoint, model, name):
-    """Leave out a pooler that nothing of ours reads, or store zeros for it."""
-    width = model.embedding.hidden_dim
-    checkpoint.store_zeros(f"{name}.weight", (width, width))
-    checkpoint.store_zeros(f"{name}.bias", (width,))
 
 
 class BigBird(Bert):
     """BigBird: BERT with other names of the heads, where its attention is full."""
 
-    pooler = "pooler"
-    classifier = "classifier.dense", "classifier.out_proj"
-    features = pooler, classifier[1]
+    name = "BigBird"
+    head_names = {
+        TOKENS: Bert.head_names[TOKENS],
+        CLASSES: {"pooler": "classifier.dense", "head": "classifier.out_proj"},
+        TAGS: {"head": "classifier"},
+        FEATURES: {"pooler": "pooler"},
+    }
+    stores_pooler = TOKENS, CLASSES, TAGS, FEATURES
 
-    def convert(self, checkpoint, overrides):
-        """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint.
-
-        It has as many positions as transformers computes by full attention.
-        """
-        _strip_bert(checkpoint)
-        config = checkpoint.config
-        arguments = self.arguments(config)
-        model = build(models.bert, arguments, overrides)
-        trained, length = config.size("max_position_embeddings"), model.position.max_length
-        checkpoint.repeat_positions(f"{POSITIONS}.weight", trained, {"max_length": length})
-        if checkpoint.has("cls.predictions.bias"):
-            checkpoint.ignore("cls.seq_relationship.*")  # of the pretraining's other task
-        elif checkpoint.has(f"{self.classifier[1]}.weight"):
-            activation = arguments["activation"]
-            model = read_classifier(checkpoint, model, *self.classifier, activation)
-        else:
-            model = read_classifier(checkpoint, model, *self.features)
-        self.copy_weights(checkpoint, model)
-        return model
+    def build_pooler(self, head, config):
+        width, activation = config.size("hidden_size"), self.arguments(config)["activation"]
+        return keras.layers.Dense(width, activation if head == CLASSES else "tanh", name="pooler")
 
     def arguments(self, config):
         config.require(use_bias=True)
@@ -187,13 +132,6 @@ class BigBird(Bert):
         blocks = 5 + 2 * config.size("num_random_blocks", 3)
         return blocks * config.size("block_size", 64)
 
-    def copy_head(self, checkpoint, model):
-        has_features = isinstance(model, models.Classifier) and model.num_classes is None
-        if not has_features or model.pooler is None:  # every class has one, and few read it
-            fill_pooler(checkpoint, model, self.pooler)
-        if not has_features or model.pooler is not None:
-            super().copy_head(checkpoint, model)
-
     def fits(self, model):
         """Return True for an encoder that is no BERT by its embeddings or by its classifier."""
         if getattr(model.embedding, "scaled", False):
@@ -201,63 +139,32 @@ class BigBird(Bert):
         pooler = getattr(model, "pooler", None)
         return pooler is not None and pooler.activation is not get_activation("tanh")
 
-    def options(self, model):
+    def language_options(self, model):
         activation = read_part(model, f"{FIRST}.feed_forward.activation")
         return {
             **read_options(model, OPTIONS),
             "hidden_act": activation_name(activation, tanh="gelu_new"),
             "attention_type": "original_full",
             "rescale_embeddings": model.embedding.scaled,
-            **head_options(model, "BigBird"),
         }
-
-    def build(self, config, model):
-        arguments = self.arguments(config)
-        has_classes = getattr(model, "num_classes", None) is not None
-        activation = arguments["activation"] if has_classes else "tanh"
-        return build_alike(models.bert(**arguments), model, activation)
 
 
 class Roberta(Bert):
     """RoBERTa: BERT with other ids, whose positions begin after that of padding."""
 
-    prefix = "roberta."
-    block = BLOCK
-    table = {part: name for part, name in EMBEDDINGS.items() if part != "position"}
-    head = {
-        "head.dense": "lm_head.dense",
-        "head.norm": "lm_head.layer_norm",
-        "head.bias": "lm_head.bias",
+    name, prefix = "Roberta", "roberta."
+    heads = ("lm_head.", "classifier", "qa_outputs")
+    head_names = {
+        **Bert.head_names,
+        TOKENS: {
+            "head.dense": "lm_head.dense",
+            "head.norm": "lm_head.layer_norm",
+            "head.bias": "lm_head.bias",
+        },
+        CLASSES: {"pooler": "classifier.dense", "head": "classifier.out_proj"},
     }
-    classifier = "classifier.dense", "classifier.out_proj"
-    features = "pooler.dense", classifier[1]
-
-    def convert(self, checkpoint, overrides):
-        """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint.
-
-        It counts positions of real tokens; in rows with padding at the end these are ours.
-        """
-        checkpoint.strip(self.prefix)
-        checkpoint.drop_copy("lm_head.decoder.weight", f"{TABLE}.weight")
-        checkpoint.drop_copy("lm_head.decoder.bias", "lm_head.bias")
-        arguments = self.arguments(checkpoint.config)
-        is_classifier = checkpoint.has(f"{self.classifier[1]}.weight")
-        model = self.build_masked(arguments, overrides, is_classifier)
-        first = self.first_position(checkpoint.config)
-        checkpoint.repeat_positions(
-            f"{POSITIONS}.weight", arguments["max_length"], overrides, first
-        )
-        if checkpoint.has("lm_head.bias"):
-            checkpoint.ignore("pooler.*")
-        else:
-            names = self.classifier if is_classifier else self.features
-            model = read_classifier(checkpoint, model, *names)
-        self.copy_weights(checkpoint, model)
-        return model
-
-    def build_masked(self, arguments, overrides, is_classifier):
-        """Return the `MaskedLanguageModel` of the arguments."""
-        return build(models.bert, arguments, overrides)
+    embeddings = {part: name for part, name in EMBEDDINGS.items() if part != "position"}
+    copies = {"lm_head.decoder.weight": f"{TABLE}.weight", "lm_head.decoder.bias": "lm_head.bias"}
 
     def arguments(self, config):
         config.require(hidden_act="gelu")  # the head's, whatever the option says
@@ -269,12 +176,10 @@ class Roberta(Bert):
         """Return the row of the first position in the table, which is after that of padding."""
         return config.index("pad_token_id", 1) + 1
 
-    def copy_weights(self, checkpoint, model):
-        copy_table(checkpoint, model, self.table)
-        copy_blocks(checkpoint, model.encoder.blocks, self.block, "encoder.layer.{}.")
+    def copy_embeddings(self, checkpoint, model):
+        super().copy_embeddings(checkpoint, model)
         rows = LastRows(model.position.table, self.first_position(checkpoint.config))
         checkpoint.transfer(f"{POSITIONS}.weight", rows)
-        self.copy_head(checkpoint, model)
 
 
 class Longformer(Roberta):
@@ -283,8 +188,8 @@ class Longformer(Roberta):
     As by default in transformers, the first token of a classifier is global, and else none is.
     """
 
-    prefix = "longformer."
-    heads = ("lm_head.", "classifier")
+    name, prefix = "Longformer", "longformer."
+    head_names = {head: names for head, names in Roberta.head_names.items() if head != ANSWERS}
     block = {
         **BLOCK,
         "attention.global_query": "attention.self.query_global",
@@ -292,8 +197,8 @@ class Longformer(Roberta):
         "attention.global_value": "attention.self.value_global",
     }
 
-    def build_masked(self, arguments, overrides, is_classifier):
-        arguments = {**arguments, "num_global": int(is_classifier)}
+    def build_masked(self, arguments, overrides, head):
+        arguments = {**arguments, "num_global": int(head == CLASSES)}
         return build(models.longformer, arguments, overrides)
 
     def arguments(self, config):
@@ -320,13 +225,12 @@ class Longformer(Roberta):
         first = next(iter(getattr(model.encoder, "blocks", ())), None)
         return isinstance(getattr(first, "attention", None), layers.GlobalAttention)
 
-    def options(self, model):
+    def language_options(self, model):
         """Return the options of `config.json`; each call gives the global tokens there."""
         options = {
             **read_options(model, OPTIONS),
             "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
             "attention_window": [_window(block) for block in model.encoder.blocks],
-            **head_options(model, "Longformer"),
         }
         if model.embedding.pad_id is None:
             raise ValueError(
@@ -338,8 +242,7 @@ class Longformer(Roberta):
 
     def build(self, config, model):
         num_global = read_part(model, f"{FIRST}.attention.num_global")
-        masked = models.longformer(**self.arguments(config), num_global=num_global)
-        return build_alike(masked, model, "tanh")
+        return self.build_alike(config, model, {"num_global": num_global})
 
 
 def _window(block):
@@ -363,16 +266,23 @@ DISTILBERT_BLOCK = {
 class DistilBert(Bert):
     """DistilBERT: BERT without segments."""
 
-    prefix = "distilbert."
-    heads = ("vocab_", "pre_classifier", "classifier")
-    classifier = "pre_classifier", "classifier"
-    epsilon, pooler_activation = 1e-12, "relu"
-    table = {"embedding": TABLE, "norm": "embeddings.LayerNorm"}
-    head = {
-        "head.dense": "vocab_transform",
-        "head.norm": "vocab_layer_norm",
-        "head.bias": "vocab_projector.bias",
+    name, prefix = "DistilBert", "distilbert."
+    heads = ("vocab_", "pre_classifier", "classifier", "qa_outputs")
+    head_names = {
+        TOKENS: {
+            "head.dense": "vocab_transform",
+            "head.norm": "vocab_layer_norm",
+            "head.bias": "vocab_projector.bias",
+        },
+        CLASSES: {"pooler": "pre_classifier", "head": "classifier"},
+        TAGS: {"head": "classifier"},
+        ANSWERS: {"head": "qa_outputs"},
     }
+    epsilon = 1e-12
+    embeddings = {"embedding": TABLE, "norm": "embeddings.LayerNorm"}
+    block, block_prefix = DISTILBERT_BLOCK, "transformer.layer.{}."
+    copies = {"vocab_projector.weight": f"{TABLE}.weight"}
+    unread = ()
     # The path in the model of each option of `config.json`.
     paths = {
         "vocab_size": "embedding.vocabulary_size",
@@ -385,16 +295,8 @@ class DistilBert(Bert):
         "max_position_embeddings": "position.max_length",
     }
 
-    def convert(self, checkpoint, overrides):
-        checkpoint.strip("distilbert.")
-        checkpoint.drop_copy("vocab_projector.weight", f"{TABLE}.weight")
-        arguments = self.arguments(checkpoint.config)
-        model = build(models.bert, arguments, overrides)
-        checkpoint.repeat_positions(f"{POSITIONS}.weight", arguments["max_length"], overrides)
-        if not checkpoint.has("vocab_projector.bias"):
-            model = read_classifier(checkpoint, model, *self.classifier, self.pooler_activation)
-        self.copy_weights(checkpoint, model)
-        return model
+    def build_pooler(self, head, config):
+        return keras.layers.Dense(config.size("dim"), "relu", name="pooler")
 
     def arguments(self, config):
         return {
@@ -411,31 +313,24 @@ class DistilBert(Bert):
             "pad_id": config.index("pad_token_id", 0),
         }
 
-    def copy_weights(self, checkpoint, model):
-        copy_table(checkpoint, model, self.table)
+    def copy_embeddings(self, checkpoint, model):
+        super().copy_embeddings(checkpoint, model)
         checkpoint.transfer(f"{POSITIONS}.weight", _PositionsWithSegment(model))
-        copy_blocks(checkpoint, model.encoder.blocks, DISTILBERT_BLOCK, "transformer.layer.{}.")
-        if isinstance(model, models.Classifier):
-            copy_classifier(checkpoint, model, *self.classifier)
-        else:
-            copy_table(checkpoint, model, self.head)
 
     def fits(self, model):
-        """Return True for an encoder with one segment and, if it has a pooler, DistilBERT's."""
+        """Return True for an encoder with one segment and DistilBERT's pooler, if any."""
         if read_part(model, "segment.num_segments") != 1 or model.norm.epsilon != self.epsilon:
             return False
         pooler = getattr(model, "pooler", None)
-        return pooler is None or pooler.activation is get_activation(self.pooler_activation)
+        if pooler is None:
+            return getattr(model, "num_classes", None) is None
+        return pooler.activation is get_activation("relu")
 
-    def options(self, model):
+    def language_options(self, model):
         return {
             **read_options(model, self.paths),
             "activation": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
-            **head_options(model, "DistilBert"),
         }
-
-    def build(self, config, model):
-        return build_alike(models.bert(**self.arguments(config)), model, self.pooler_activation)
 
 
 class _PositionsWithSegment:

@@ -1,7 +1,7 @@
 """Encoders of images: ViT."""
 
 from keras_attn import models
-from keras_attn.convert.hugging_face.classifiers import label_options, read_num_classes
+from keras_attn.convert.hugging_face.classifiers import class_options
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     ENCODER_OPTIONS,
@@ -35,7 +35,7 @@ class ViT(Family):
     def convert(self, checkpoint, overrides):
         """Return a `Classifier` with the weights of a checkpoint."""
         checkpoint.strip("vit.")
-        num_classes = read_num_classes(checkpoint, "classifier")
+        num_classes = checkpoint.shape("classifier.weight")[0]
         model = build(models.vit, self.arguments(checkpoint.config, num_classes), overrides)
         self.copy_weights(checkpoint, model)
         return model
@@ -81,7 +81,7 @@ class ViT(Family):
             "num_channels": channels,
             "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
             "architectures": ["ViTForImageClassification"],
-            **label_options(read_part(model, "num_classes")),
+            **class_options(model),
         }
 
     def build(self, config, model):

@@ -27,7 +27,8 @@ class ClassPredictor(ModelFunctions):
         probabilities = softmax(logits),   class = argmax(logits)
 
     Without classes the function is `embed`, which gives the features; with one class it is
-    `regress`, which gives the logit as a `value`.
+    `regress`, which gives the logit as a `value`. Of a model with `multi_label` the probabilities
+    are sigmoid(logits), and there is no `class`.
 
     Args:
         model: a `keras_attn.models.Classifier`.
@@ -60,6 +61,8 @@ class ClassPredictor(ModelFunctions):
             logits = model(inputs)
             if model.num_classes is None:
                 return {"features": logits}
+            if model.multi_label:
+                return {"probabilities": ops.sigmoid(logits)}
             if model.num_classes == 1:
                 return {"value": logits[:, 0]}
             classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
@@ -67,6 +70,7 @@ class ClassPredictor(ModelFunctions):
 
         self.predict = classify
         self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
+        self.kind = "classify" if model.multi_label else self.kind
         if model.image_shape is None:
             read = self.reader(model)
             self.classify = ids_function(
@@ -95,7 +99,7 @@ class TextClassifier(ClassPredictor):
         text -> ids -> softmax(logits) -> label
 
     With one class the output is a `value`, the logit itself, as a regression has it; without
-    classes it is the `features`.
+    classes it is the `features`. Of a model with `multi_label` it is the probability of each label.
 
     Args:
         model: a `keras_attn.models.Classifier` of token ids.
@@ -154,7 +158,10 @@ class TextClassifier(ClassPredictor):
 
     @text_method
     def text(self, text):
-        """Map strings [B] to `label` [B], `probabilities` [B, K] and their `labels` [B, K]."""
+        """Map strings [B] to `label` [B], `probabilities` [B, K] and their `labels` [B, K].
+
+        Of a model with `multi_label` there is no `label`.
+        """
         return self._outputs(*self.tokenizer.encode(text, self._max_length))
 
     @pair_method
@@ -173,17 +180,17 @@ class TextClassifier(ClassPredictor):
         if self._reads_segments:
             inputs["segment_ids"] = segment_ids
         outputs = self.predict(inputs)
-        if "class" not in outputs:
-            return outputs
-        return name_classes(outputs, self._labels)
+        return name_classes(outputs, self._labels) if "probabilities" in outputs else outputs
 
 
 def name_classes(outputs, labels):
-    """Return `outputs` with the `label` of each row and all `labels` in place of the `class`."""
-    classes, names = outputs["class"], tf.constant(labels)
-    rows = tf.tile(tf.expand_dims(names, 0), [tf.shape(classes)[0], 1])
-    outputs = {name: x for name, x in outputs.items() if name != "class"}
-    return {"label": tf.gather(names, classes), **outputs, "labels": rows}
+    """Return `outputs` with all `labels` of each row, and its `label` in place of its `class`."""
+    names, probabilities = tf.constant(labels), outputs["probabilities"]
+    rows = tf.tile(tf.expand_dims(names, 0), [tf.shape(probabilities)[0], 1])
+    named = {"probabilities": probabilities, "labels": rows}
+    if "class" in outputs:
+        named = {"label": tf.gather(names, outputs["class"]), **named}
+    return named
 
 
 class WordIds:
