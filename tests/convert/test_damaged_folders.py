@@ -2,7 +2,6 @@
 
 import functools
 import json
-import sys
 
 import checkpoint_folders
 import numpy as np
@@ -372,13 +371,6 @@ def test_a_damaged_folder_is_refused_in_one_sentence(damage, tmp_path):
     message, _, received = str(caught.value).partition(" Received: ")
     assert expected in str(caught.value)
     assert received and "\n" not in message and ". " not in message.rstrip(".")
-
-
-def test_a_pickle_without_torch_names_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    (write(tmp_path) / WEIGHTS).rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(ImportError, match="save_pretrained.*Received: folder="):
-        from_hugging_face(tmp_path)
 
 
 def test_an_unknown_override_is_refused(tmp_path):

@@ -16,6 +16,8 @@ _BUFFERS = (
     "*rotary_emb.inv_freq",
     "*.version",
 )
+# Beginnings that programs of training add to all names.
+_WRAPPERS = ("module.", "model.", "_orig_mod.")
 
 
 class Checkpoint:
@@ -27,16 +29,20 @@ class Checkpoint:
     Args:
         config: the `Config` of a folder.
         tensors: dict as that of `list_tensors`, in place of the folder's.
+        prefix: str. Beginning of the family's names, which is not taken for a wrapper's.
+        ignore: patterns of names of tensors that the user leaves out.
     """
 
-    def __init__(self, config, tensors=None):
+    def __init__(self, config, tensors=None, prefix="", ignore=()):
         self.config = config
         self.refuse = config.refuse
         self._tensors = {}
-        for name, tensor in (tensors or list_tensors(config.folder)).items():
+        tensors = unwrap(tensors or list_tensors(config.folder), prefix)
+        for name, tensor in tensors.items():
             self._add(name.replace(".gamma", ".weight").replace(".beta", ".bias"), tensor)
         self._taken = set()
-        self.ignore(*_BUFFERS)
+        self._ignored = tuple(ignore)
+        self.ignore(*_BUFFERS, *self._ignored)
 
     def _add(self, name, tensor):
         if name in self._tensors:
@@ -134,12 +140,30 @@ class Checkpoint:
         return self._tensors[name][1]()
 
     def finish(self):
-        """Refuse a folder with tensors that nothing has taken."""
+        """Refuse a folder with tensors that nothing has taken, but for those to be ignored."""
+        self.ignore(*self._ignored)  # by names without a prefix, too
         if left := sorted(self._tensors.keys() - self._taken):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             self.refuse(
-                f"The weights hold the tensor {left[0]!r}{more}, which the model has no place for."
+                f"The weights hold the tensor {left[0]!r}{more}, which the model has no place for: "
+                "`ignore=` leaves out tensors by patterns of their names."
             )
+
+
+def unwrap(tensors, prefix):
+    """Remove the beginnings that programs of training add to all names.
+
+    Args:
+        tensors: dict by names.
+        prefix: str. Beginning of the family's names. It is removed only before another one, as of
+            `model.model.layers.0`.
+    """
+    for wrapper in _WRAPPERS:
+        inner = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
+        is_wrapped = all(name.startswith(wrapper) for name in tensors)
+        if is_wrapped and (wrapper != prefix or any(name.startswith(prefix) for name in inner)):
+            return unwrap(inner, prefix)
+    return tensors
 
 
 class StoredModel:

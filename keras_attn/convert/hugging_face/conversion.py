@@ -6,6 +6,7 @@ import os
 import keras
 
 from keras_attn import depth, registry, residuals
+from keras_attn.compat.unallocated import initialize
 from keras_attn.convert.golden import check_golden
 from keras_attn.convert.hugging_face import (
     decoders,
@@ -19,9 +20,9 @@ from keras_attn.convert.hugging_face import (
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.family import output_vocabulary_size
-from keras_attn.convert.hugging_face.tensor_files import refuse
+from keras_attn.convert.hugging_face.tensor_files import list_tensors, refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
-from keras_attn.ops.checks import check_paths, check_that
+from keras_attn.ops.checks import check_choice, check_paths, check_that
 from keras_attn.part_states import PART_STATES
 from keras_attn.sublayers import attributes
 
@@ -51,14 +52,25 @@ FAMILIES = {
 }
 # Overrides that are no arguments of a model's function.
 CHANGES = ("depth", "residual")
+# Parts of tensors' names that tell the families of the years before `model_type`.
+_PARTS = {
+    "albert": "albert",
+    "albert_layer_groups": "albert",
+    "bert": "bert",
+    "distilbert": "distilbert",
+    "q_lin": "distilbert",
+    "r_r_bias": "transfo-xl",
+    "roberta": "roberta",
+    "wpe": "gpt2",
+}
 _DEPTHS = {"reversible": depth.Reversible, "stack": depth.Stack}
 _STACKS = ("depth", "encoder", "decoder")
 
 
-def from_hugging_face(folder, **overrides):
+def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
     """Build a model with the weights and the outputs of a checkpoint of Hugging Face.
 
-    Weights are in safetensors, in one file or in shards, or in a `.bin` file, which needs torch.
+    Weights are in safetensors or `.bin` files, in one or in shards; no code of a `.bin` file runs.
     Each tensor is used once; a folder is refused if a tensor is missing, is left over or has
     another shape, or if an option of `config.json` changes what our parts compute. Neither
     transformers nor the network is needed. Weights become float32, then the dtype of the policy.
@@ -67,6 +79,10 @@ def from_hugging_face(folder, **overrides):
 
     Args:
         folder: path of a folder that `save_pretrained` wrote, or a copy of one from the Hub.
+        model_type: str. The family, where `config.json` names none, or one that is not converted,
+            and the names of the tensors do not tell it.
+        ignore: a pattern, or a list of patterns, of tensors' names that the model has no place for,
+            such as `"cls.species.*"` for a head of one's own. They are left out.
         overrides: arguments of the model's function, such as `dropout` or `pattern`, in place of
             those that `config.json` gives; and `residual`, a value of that axis, or `depth`,
             "reversible" or a function from the list of blocks to a depth, for more training.
@@ -92,8 +108,10 @@ def from_hugging_face(folder, **overrides):
 
     Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
     """
-    config, family = family_of(folder)
-    checkpoint = Checkpoint(config)
+    ignore = [ignore] if isinstance(ignore, str) else list(ignore)
+    check_that(all(isinstance(x, str) for x in ignore), "patterns of names", ignore=ignore)
+    config, family = family_of(folder, model_type)
+    checkpoint = Checkpoint(config, prefix=family.prefix, ignore=ignore)
     model = convert(checkpoint, family, overrides)
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
@@ -105,25 +123,49 @@ def convert(checkpoint, family, overrides):
     later = {name: overrides[name] for name in CHANGES if name in overrides}
     model = family.convert(checkpoint, {k: v for k, v in overrides.items() if k not in later})
     checkpoint.finish()
+    initialize(model.variables)  # of which `build` made no values
     return change(model, **later)
 
 
-def family_of(folder):
-    """Return the configuration of a folder and its family; refuse others."""
+def family_of(folder, model_type=None):
+    """Return the configuration of a folder and its family; refuse others.
+
+    Args:
+        folder: path.
+        model_type: str. In place of that of `config.json`.
+    """
     check_paths(folder=folder)
     if not os.path.exists(folder):
         refuse("The folder does not exist.", folder)
     if not os.path.isdir(folder):
         refuse("The path is that of a file, not of a folder.", folder)
+    if model_type is not None:
+        check_choice(sorted(FAMILIES), model_type=model_type)
     config = Config(folder)
-    model_type = config.get("model_type")
+    model_type = model_type or config.get("model_type") or _type_by_names(config)
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         config.refuse(
             f"The model_type {model_type!r} is not converted, only {', '.join(sorted(FAMILIES))}."
         )
+    config.values["model_type"] = model_type
     family = FAMILIES[model_type]
     config.require(**family.requires)
     return config, family
+
+
+def _type_by_names(config):
+    """Return the family that the names of the tensors tell; refuse a folder where they do not."""
+    parts = {part for name in list_tensors(config.folder) for part in name.split(".")}
+    types = {_PARTS[part] for part in parts & _PARTS.keys()}
+    # RoBERTa's encoder has the names of BERT's, but segments of one type.
+    if not types and {"token_type_embeddings", "self"} <= parts:
+        types = {"bert"} if config.get("type_vocab_size", 2) > 1 else set()
+    if len(types) != 1:
+        config.refuse(
+            "The file 'config.json' has no `model_type`, and the names of the tensors do not tell "
+            f"it: give `model_type=`, one of {', '.join(sorted(FAMILIES))}."
+        )
+    return types.pop()
 
 
 def change(model, **changes):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_attn import layers, models
+from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.classifiers import (
     ANSWERS,
     CLASSES,
@@ -341,8 +342,8 @@ class _PositionsWithSegment:
         self.shape = tuple(self.table.shape)
 
     def assign(self, tensor):
-        self.table.assign(tensor)
-        self.segment.assign(np.zeros(self.segment.shape))
+        assign(self.table, tensor)
+        assign(self.segment, np.zeros(self.segment.shape))
 
     def tensor(self):
         return numbers(self.table) + numbers(self.segment)

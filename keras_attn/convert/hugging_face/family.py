@@ -3,6 +3,7 @@
 import inspect
 
 from keras_attn import registry
+from keras_attn.compat.unallocated import without_values
 
 # Arguments of layers that change no output at inference.
 _FREE = {
@@ -67,14 +68,19 @@ class Family:
 
 
 def build(function, arguments, overrides):
-    """Call a function that builds a model; refuse overrides that are no arguments of it."""
+    """Call a function that builds a model; refuse overrides that are no arguments of it.
+
+    Weights have no values until they are read, or `conversion.convert` initializes the others: to
+    draw them at random takes longer than to read a checkpoint.
+    """
     names = inspect.signature(function).parameters
     if unknown := sorted(overrides.keys() - names):
         raise ValueError(
             f"`overrides` must be arguments of `{function.__name__}`: {', '.join(names)}. "
             f"Received: {unknown[0]}={overrides[unknown[0]]!r}."
         )
-    return function(**{**arguments, **overrides})
+    with without_values():
+        return function(**{**arguments, **overrides})
 
 
 def read_options(model, table):

@@ -52,8 +52,8 @@ class CodedCheckpoint(Checkpoint):
     The values are read too: they decide whether tensors are tied.
     """
 
-    def __init__(self, config, code):
-        super().__init__(config)
+    def __init__(self, config, code, prefix):
+        super().__init__(config, prefix=prefix)
         self.code = code
         self.prefix, self.stored_names = "", list(self._tensors)
         self.taken_shapes = {}
@@ -80,7 +80,7 @@ def kernel_sources(model, folder):
     keras.config.set_dtype_policy("float32")  # bfloat16 would round the codes
     try:
         for kind, code in _CODES.items():
-            checkpoint = CodedCheckpoint(config, code)
+            checkpoint = CodedCheckpoint(config, code, family.prefix)
             coded = projections(family.convert(checkpoint, {}))
             for path, projection in projections(model).items():
                 if path not in coded or coded[path].kernel.shape != projection.kernel.shape:

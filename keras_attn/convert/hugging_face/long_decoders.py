@@ -16,7 +16,7 @@ from keras_attn import (
     residuals,
     scores,
 )
-from keras_attn.compat.unallocated import assign, initialize, without_values
+from keras_attn.compat.unallocated import assign, initialize
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import Family, build, read_options, read_part
 from keras_attn.convert.hugging_face.weights import (
@@ -79,11 +79,9 @@ class TransformerXL(Family):
         """
         checkpoint.strip("transformer.")
         checkpoint.ignore("pos_emb.inv_freq")
-        with without_values() as variables:  # which would be drawn at random
-            model = self.read_model(checkpoint.config, overrides)
+        model = self.read_model(checkpoint.config, overrides)
         drop_copies(checkpoint, model.head)
         self.copy_tensors(checkpoint, model)
-        initialize(variables)
         return model
 
     def read_model(self, config, overrides, has_width=True):
@@ -382,10 +380,8 @@ class Reformer(Family):
         """
         checkpoint.strip("reformer.")
         checkpoint.drop_copy("lm_head.decoder.bias", "lm_head.bias")
-        with without_values() as variables:  # which would be drawn at random
-            model = self.read_model(checkpoint.config, overrides)
+        model = self.read_model(checkpoint.config, overrides)
         self.copy_weights(checkpoint, model)
-        initialize(variables)
         return model
 
     def read_model(self, config, overrides):

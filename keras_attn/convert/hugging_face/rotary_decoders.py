@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from keras_attn import layers, norms, patterns, residuals, scores
-from keras_attn.compat.unallocated import initialize, without_values
 from keras_attn.convert.hugging_face.config import (
     FULL,
     SLIDING,
@@ -147,10 +146,8 @@ class RotaryDecoder(CausalFamily):
             changed = {"pattern": pattern, "dropout": dropout, "pad_id": pad_id, "name": name}
             return decoder(**{**arguments, **changed}, tied=tied)
 
-        with without_values() as variables:  # which would be drawn at random
-            model = build(build_model, {}, overrides)
+        model = build(build_model, {}, overrides)
         self.copy_weights(checkpoint, model)
-        initialize(variables)
         return model
 
     def build_language_model(self, config, model):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from keras_attn import layers, models
+from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
@@ -211,7 +212,7 @@ class _Copies:
 
     def assign(self, tensor):
         for table in self.variables:
-            table.assign(tensor)
+            assign(table, tensor)
 
     def tensor(self):
         return numbers(self.variables[0])

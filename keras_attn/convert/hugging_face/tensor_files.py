@@ -5,9 +5,10 @@ import json
 import math
 import os
 import pathlib
-import pickle
 
 import numpy as np
+
+from keras_attn.convert.hugging_face.pickled_tensors import list_pickled_tensors
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -39,35 +40,28 @@ def read_json(folder, name, kind=dict):
 def list_tensors(folder):
     """Return the tensors of a folder: a dict of names and `(shape, read)`.
 
-    `read()` gives a float32 array, read from the file at that moment. Safetensors are preferred,
-    one file or the shards of an index; a `.bin` file needs torch, which then runs no code of it.
+    `read()` gives a float32 array, read from the file at that moment. Safetensors are preferred to
+    `.bin` files, of which no code runs; either is one file, or the shards of an index.
     """
     folder = pathlib.Path(folder)
-    if (folder / SINGLE).is_file():
-        return list_safetensors(folder, SINGLE)
-    if (folder / INDEX).is_file():
-        return _list_shards(folder)
-    if (folder / PICKLE).is_file():
-        return _list_pickle(folder)
-    if (folder / f"{PICKLE}.index.json").is_file():
-        refuse(
-            "Shards of `.bin` files are not read: load the folder with transformers and save it "
-            "again by `save_pretrained`, which writes safetensors.",
-            folder,
-        )
-    return refuse(f"The folder has no weights, {SINGLE!r} or {INDEX!r}.", folder)
+    for single, list_file in ((SINGLE, list_safetensors), (PICKLE, _list_pickle)):
+        if (folder / single).is_file():
+            return list_file(folder, single)
+        if (folder / f"{single}.index.json").is_file():
+            return _list_shards(folder, f"{single}.index.json", list_file)
+    return refuse(f"The folder has no weights, {SINGLE!r} or {PICKLE!r}, nor an index.", folder)
 
 
-def _list_shards(folder):
-    index = read_json(folder, INDEX).get("weight_map")
+def _list_shards(folder, name, list_file):
+    index = read_json(folder, name).get("weight_map")
     is_map = isinstance(index, dict) and index
     if not is_map or not all(isinstance(file, str) for file in index.values()):
-        refuse(f"The file {INDEX!r} has no `weight_map` of names and files.", folder)
+        refuse(f"The file {name!r} has no `weight_map` of names and files.", folder)
     tensors = {}
     for file in sorted(set(index.values())):
         if pathlib.PurePath(file).name != file or not (folder / file).is_file():
             refuse(f"The index names the file {file!r}, which the folder lacks.", folder)
-        listed, expected = list_safetensors(folder, file), {k for k in index if index[k] == file}
+        listed, expected = list_file(folder, file), {k for k in index if index[k] == file}
         if different := sorted(listed.keys() ^ expected):
             where = "index" if different[0] in expected else "file"
             refuse(
@@ -77,6 +71,10 @@ def _list_shards(folder):
             )
         tensors.update(listed)
     return tensors
+
+
+def _list_pickle(folder, file):
+    return list_pickled_tensors(pathlib.Path(folder, file), lambda problem: refuse(problem, folder))
 
 
 def list_safetensors(folder, file):
@@ -108,31 +106,6 @@ def list_safetensors(folder, file):
             return opened.get_tensor(name).astype(np.float32)
 
     return {name: (headers[name][0], functools.partial(read, name)) for name in headers}
-
-
-def _list_pickle(folder):
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError(
-            f"The file {PICKLE!r} needs torch: install it, or save the checkpoint again by "
-            "`save_pretrained` of transformers, which writes safetensors. "
-            f"Received: folder={os.fspath(folder)!r}."
-        ) from error
-    try:
-        tensors = torch.load(folder / PICKLE, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
-        refuse(
-            f"The file {PICKLE!r} is cut, damaged or holds more than tensors, so it is not "
-            "loaded: a pickle may run any code.",
-            folder,
-        )
-    if not isinstance(tensors, dict) or not all(torch.is_tensor(x) for x in tensors.values()):
-        refuse(f"The file {PICKLE!r} holds no dict of tensors.", folder)
-    return {
-        name: (tuple(x.shape), functools.partial(lambda x: x.float().numpy(), x))
-        for name, x in tensors.items()
-    }
 
 
 def write_tensors(folder, tensors, shard_size):
