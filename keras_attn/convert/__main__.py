@@ -25,6 +25,8 @@ def main(arguments=None):
         parser.error("to-hugging-face, and it alone, takes MODEL.keras and FOLDER")
     if options.export is not None and options.folder in ("golden", "to-hugging-face"):
         parser.error(f"{options.folder} writes no SavedModel: leave --export out")
+    if (options.model_type or options.ignore) and options.folder in ("golden", "to-hugging-face"):
+        parser.error(f"{options.folder} takes neither --model-type nor --ignore")
     if options.export == "":
         parser.error("--export must be the path of a directory. Received: --export ''")
     try:
@@ -41,7 +43,8 @@ def _run(options):
         return write_folder(options.out, options.target)
     if options.folder == "golden":
         return write_golden_outputs(options.out)
-    return convert(options.folder, options.out, options.export)
+    reading = {"model_type": options.model_type, "ignore": options.ignore}
+    return convert(options.folder, options.out, options.export, **reading)
 
 
 def _show_warning(message, category, *place):
@@ -66,13 +69,25 @@ def _parser():
     )
     parser.add_argument("target", nargs="?", help="after to-hugging-face, the folder to write")
     parser.add_argument("--export", metavar="PATH", help="write a SavedModel to PATH/VERSION too")
+    parser.add_argument(
+        "--model-type", metavar="TYPE", help="the family, in place of that of config.json"
+    )
+    parser.add_argument(
+        "--ignore",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="leave out tensors whose names match a pattern, such as 'cls.species.*'; "
+        "may be repeated",
+    )
     return parser
 
 
-def convert(folder, path, export=None):
+def convert(folder, path, export=None, **reading):
     """Convert a folder to a `.keras` file, and write a SavedModel if `export` is a path.
 
     The file appears complete or not at all: a process that is killed leaves an earlier one whole.
+    `reading` are arguments of `from_hugging_face`.
     """
     if not path.endswith(".keras"):
         raise ValueError(f"The file to write must end in .keras. Received: path={path!r}.")
@@ -83,7 +98,7 @@ def convert(folder, path, export=None):
         from keras_attn.export.versions import free_version
 
         _check_parent(free_version(export))
-    model, tokenizer = from_hugging_face(folder)
+    model, tokenizer = from_hugging_face(folder, **reading)
     # Before the file appears: options may be refused.
     options = None if export is None else _export_options(folder, model, tokenizer)
     model.save(path)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fork_server import run_python
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from servers import environment
 
 from keras_attn.convert import from_hugging_face, to_hugging_face
@@ -46,6 +46,20 @@ def test_a_converted_file_loads_with_the_outputs_of_transformers(folder, tmp_pat
         checkpoint_folders.difference(keras.models.load_model(path), arrays)
         <= checkpoint_folders.TOLERANCE
     )
+
+
+@pytest.mark.slow
+def test_options_name_the_family_and_what_to_leave_out(folder, tmp_path, capsys):
+    path, target = str(tmp_path / "model.keras"), pathlib.Path(folder)
+    (target / "config.json").write_text(
+        (target / "config.json").read_text().replace('"gpt2"', '"my-gpt"')
+    )
+    save_file({**load_file(target / SINGLE), "own.bias": np.ones(2)}, target / SINGLE)
+    assert main([folder, path]) == 2
+    assert main([folder, path, "--model-type", "gpt2"]) == 2
+    errors = capsys.readouterr().err
+    assert "'my-gpt' is not converted" in errors and "the tensor 'own.bias'" in errors
+    assert main([folder, path, "--model-type", "gpt2", "--ignore", "own.*"]) == 0
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import safetensors.numpy
 from keras_attn.convert import from_hugging_face
 from keras_attn.convert.golden import FILE
 from keras_attn.convert.hugging_face import classifiers
+from keras_attn.convert.hugging_face.conversion import FAMILIES, family_of
 from keras_attn.convert.hugging_face.family import build
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -42,6 +43,15 @@ def write(folder, name="bert", **options):
 
 def option(name="bert", **options):
     return lambda folder: write(folder, name, **options)
+
+
+def rename(folder, change, name="bert", **options):
+    """Write a folder without a `model_type`, with other names of the tensors."""
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    config = {**config, **options}
+    del config["model_type"]
+    renamed = {change(name): value for name, value in weights.items()}
+    return checkpoint_folders.write_folder(folder, config, renamed)
 
 
 def with_tensor(folder, name, tensor):
@@ -187,7 +197,14 @@ DAMAGES = {
         "is there twice",
     ),
     "model_type unknown": (option(model_type="bort"), "The model_type 'bort' is not converted"),
-    "no model_type": (option(model_type=None), "The model_type None is not converted"),
+    "no model_type, and names of several families": (
+        option("llama", model_type=None),
+        "no `model_type`, and the names of the tensors do not tell it: give `model_type=`, one of",
+    ),
+    "no model_type, and RoBERTa's one segment": (
+        lambda folder: rename(folder, lambda name: name.removeprefix("bert."), type_vocab_size=1),
+        "no `model_type`, and the names of the tensors do not tell it",
+    ),
     "rotary positions in a list": (
         option("llama", rope_parameters=[1]),
         "`rope_parameters` in config.json must be an object of options, not [1]",
@@ -371,6 +388,57 @@ def test_a_damaged_folder_is_refused_in_one_sentence(damage, tmp_path):
     message, _, received = str(caught.value).partition(" Received: ")
     assert expected in str(caught.value)
     assert received and "\n" not in message and ". " not in message.rstrip(".")
+
+
+@pytest.mark.parametrize(
+    "name, change, expected",
+    [
+        ("bert", "module.{}", "bert"),
+        ("bert", "{}", "bert"),
+        ("bert_features", "{}", "bert"),
+        ("distilbert", "{}", "distilbert"),
+        ("distilbert_classifier", "model.{}", "distilbert"),
+        ("gpt2", "{}", "gpt2"),
+        ("roberta", "{}", "roberta"),
+        ("transformer_xl", "{}", "transfo-xl"),
+    ],
+)
+def test_names_of_tensors_tell_an_old_family(name, change, expected, tmp_path):
+    config, family = family_of(rename(tmp_path, change.format, name))
+    assert family is FAMILIES[expected] and config.get("model_type") == expected
+
+
+def test_an_old_folder_gives_the_outputs_of_transformers(tmp_path):
+    """Without a `model_type`, with another prefix, old names of norms and a head of one's own."""
+
+    def old_name(name):
+        for new, old in (
+            ("LayerNorm.weight", "LayerNorm.gamma"),
+            ("LayerNorm.bias", "LayerNorm.beta"),
+        ):
+            name = name.replace(new, old)
+        return f"module.{name}"
+
+    rename(tmp_path, old_name)
+    arrays = safetensors.numpy.load_file(tmp_path / WEIGHTS)
+    own = {"module.cls.species.weight": np.ones((2, 12), "float32")}
+    safetensors.numpy.save_file({**arrays, **own}, tmp_path / WEIGHTS)
+    with pytest.raises(ValueError, match="'cls.species.weight', which the model has no place for"):
+        from_hugging_face(tmp_path)
+    model, _ = from_hugging_face(tmp_path, ignore="cls.species.*")
+    _, _, expected = checkpoint_folders.load_golden("bert")
+    assert checkpoint_folders.difference(model, expected) <= checkpoint_folders.TOLERANCE
+
+
+def test_an_unknown_model_type_is_refused_with_the_known_ones(tmp_path):
+    with pytest.raises(ValueError, match="`model_type` must be one of .*'gpt2'.*'bert'\\?"):
+        from_hugging_face(write(tmp_path), model_type="bort")
+
+
+@pytest.mark.parametrize("ignore", [3, [3], ["a", None]])
+def test_patterns_that_are_no_texts_are_refused(ignore, tmp_path):
+    with pytest.raises(ValueError, match="`ignore` must be .*patterns of names"):
+        from_hugging_face(write(tmp_path), ignore=ignore)
 
 
 def test_an_unknown_override_is_refused(tmp_path):

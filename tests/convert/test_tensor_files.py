@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from keras_attn.convert.hugging_face.checkpoint import Checkpoint
+from keras_attn.convert.hugging_face.checkpoint import Checkpoint, unwrap
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.tensor_files import list_tensors
+from keras_attn.convert.hugging_face.tensor_files import SINGLE, list_tensors
 
 VALUE = np.array([[0.1, -2.5, 1e-3], [3.0, 700.0, -0.0]], "float32")
 
@@ -69,6 +69,30 @@ def test_prefixes_and_old_names_of_norms_are_replaced(tmp_path):
     for name in ("norm.weight", "norm.bias", "cls.bias"):
         loaded.take(name, VALUE.shape)
     loaded.finish()
+
+
+@pytest.mark.parametrize(
+    "prefix, stored, expected",
+    [
+        ("bert.", ["module.bert.a", "module.cls.b"], ["bert.a", "cls.b"]),
+        ("bert.", ["module.model.a", "module.model.b"], ["a", "b"]),
+        ("bert.", ["module.a", "b"], ["module.a", "b"]),
+        ("model.", ["model.a", "model.b"], ["model.a", "model.b"]),
+        ("model.", ["model.model.a", "model.lm_head.b"], ["model.a", "lm_head.b"]),
+        ("model.", ["_orig_mod.module.model.a"], ["model.a"]),
+    ],
+)
+def test_beginnings_of_all_names_are_removed(prefix, stored, expected):
+    assert list(unwrap(dict.fromkeys(stored), prefix)) == expected
+
+
+def test_ignored_tensors_are_no_leftovers(tmp_path):
+    save_file(dict.fromkeys(["bert.own.a", "bert.own.b", "bert.c"], VALUE), tmp_path / SINGLE)
+    for ignore in (["bert.own.*"], ["own.a", "*.b"]):
+        loaded = Checkpoint(Config(tmp_path, {}), ignore=ignore)
+        loaded.strip("bert.")
+        loaded.take("c", VALUE.shape)
+        loaded.finish()
 
 
 @pytest.mark.parametrize("stored, tied", [(None, True), (VALUE, True), (VALUE + 1, False)])

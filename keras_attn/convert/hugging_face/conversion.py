@@ -108,10 +108,11 @@ def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
 
     Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
     """
-    ignore = [ignore] if isinstance(ignore, str) else list(ignore)
-    check_that(all(isinstance(x, str) for x in ignore), "patterns of names", ignore=ignore)
+    patterns = [ignore] if isinstance(ignore, str) else ignore
+    is_list = isinstance(patterns, (list, tuple)) and all(isinstance(x, str) for x in patterns)
+    check_that(is_list, "a list of patterns of names", ignore=ignore)
     config, family = family_of(folder, model_type)
-    checkpoint = Checkpoint(config, prefix=family.prefix, ignore=ignore)
+    checkpoint = Checkpoint(config, prefix=family.prefix, ignore=patterns)
     model = convert(checkpoint, family, overrides)
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
