@@ -11,6 +11,7 @@ _MODULES = {
     "Characters": "tokenizers.characters",
     "Manifest": "corpus.manifest",
     "Marian": "tokenizers.marian",
+    "Metaspace": "tokenizers.metaspace",
     "PackedBatches": "batches.packed_batches",
     "Permutation": "batches.permutation",
     "SegmentStreams": "batches.segment_streams",

@@ -22,11 +22,9 @@ KINDS = {
     "roberta": text.ByteLevelBPE,
     "qwen2": text.ByteLevelBPE,
     "llama3": text.ByteLevelBPE,
-    "t5": text.SentencePiece,
+    "t5": text.Metaspace,
     "marian": text.Marian,
 }
-# Its tokenizer normalises and splits some lines otherwise than the library that trained the model.
-OF_THE_LIBRARY = "t5"
 
 
 def golden(path):
@@ -60,14 +58,7 @@ def test_ids_and_texts_are_those_of_transformers(name, lines):
     both = tokenizer.encode_pair(tf.constant(lines), tf.constant(lines[1:] + lines[:1]))
     wrong_pairs = differing(rows_of(*both[:2]), pairs, lines[1:] + lines[:1])
     wrong_pairs = [second for second in wrong_pairs if second]  # transformers takes "" for none
-    if name == OF_THE_LIBRARY:
-        package, template = tokenizer._processor, tokenizer.template
-        read = [package.encode(line.decode(errors="replace")) for line in lines]
-        expected = [[*template.start, *row, *template.end] for row in read]
-        assert encoded == expected
-        assert len(wrong) < 0.25 * len(lines)
-    else:
-        assert not wrong and not wrong_pairs
+    assert not wrong and not wrong_pairs
     decoded = tokenizer.decode_as_strings(ids)
     for row, theirs, ours in zip(ids, texts, decoded, strict=True):
         if tokenizer.unk_id not in row:
@@ -93,7 +84,7 @@ def test_a_converted_folder_has_its_tokenizer(tmp_path, lines):
 def old_files(name, folder):
     """Write the files that older versions wrote in place of tokenizer.json."""
     content = json.loads((GOLDEN / name / "tokenizer.json").read_text(encoding="utf-8"))
-    if name == OF_THE_LIBRARY:
+    if name == "t5":
         shutil.copy(next((GOLDEN / name).glob("*.model")), folder)
         return
     vocabulary = content["model"]["vocab"]
@@ -120,13 +111,15 @@ def test_older_files_give_the_same_tokenizer(name, tmp_path, lines):
     old_files(name, tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(CLASSES[name]))
     old, new = read_tokenizer(tmp_path), read_tokenizer(GOLDEN / name)
-    assert type(old) is type(new)
+    assert type(old) is (text.SentencePiece if name == "t5" else type(new))
     around = [(t.template.start, t.template.middle, t.template.end) for t in (old, new)]
     assert around[0] == around[1]
     marks = [(t.pad_id, t.eos_id, t.bos_id, t.vocabulary_size) for t in (old, new)]
     if name != "qwen2":  # older files hold the tokens that are no text elsewhere
         assert marks[0] == marks[1]
-    ours, theirs = (t.encode_as_lists(lines[:60]) for t in (old, new))
+    # The library of SentencePiece reads odd white space by rules of its own.
+    plain = [line for line in lines[:60] if line.isascii()] if name == "t5" else lines[:60]
+    ours, theirs = (t.encode_as_lists(plain) for t in (old, new))
     assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
 
 
@@ -179,7 +172,8 @@ UNKNOWN = {
     },
     "word beside pieces": ("t5", ["added_tokens"], [WORD], "cuts the added token 'newword'"),
     "length": ("bert", ["model", "max_input_chars_per_word"], 200, "per_word is 200"),
-    "rules": ("bert", ["normalizer", "type"], "NFKC", "it combines WordPiece, NFKC and Bert"),
+    "rules": ("bert", ["normalizer", "type"], "NFKC", "its normaliser is NFKC"),
+    "steps": ("t5", ["normalizer"], {"type": "Nmt"}, "its normaliser Nmt is not known"),
     "model": ("bert", ["model", "type"], "WordLevel", "it combines WordLevel"),
     "gap": ("bert", ["model", "vocab", "[MASK]"], 9999, "its vocabulary has gaps"),
     "marks": ("bert", ["model", "unk_token"], "<unk>", "unk_token is '<unk>'"),
@@ -195,7 +189,7 @@ UNKNOWN = {
     ),
     "template": ("bert", ["post_processor", "pair"], [], "of one text and of two differ"),
     "processor": ("bert", ["post_processor", "type"], "Prefix", "come from Prefix"),
-    "pieces": ("t5", ["model", "vocab", 5, 0], "<other>", "has other pieces or ids"),
+    "pieces": ("t5", ["model", "vocab", 5, 0], "</s>", "distinct pieces of one id each"),
 }
 
 
@@ -250,11 +244,11 @@ def test_settings_of_the_class_replace_the_rules_of_its_file(tmp_path):
         assert read(tokenize_chinese_chars=False) is None
 
 
-def test_a_model_that_is_not_beside_its_file_is_missed(tmp_path):
+def test_a_file_needs_no_model_beside_it(tmp_path, lines):
     folder = edited(tmp_path, "t5")
     (folder / "spiece.model").unlink()
-    with pytest.warns(UserWarning, match="no SentencePiece model, .* is beside it"):
-        assert read_tokenizer(folder) is None
+    config = read_tokenizer(GOLDEN / "t5").get_config()
+    assert read_tokenizer(folder).get_config() == config
 
 
 def test_folders_without_a_known_file(tmp_path):

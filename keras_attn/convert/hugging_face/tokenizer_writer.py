@@ -1,6 +1,6 @@
 """Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
-from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
+from keras_attn.text import ByteLevelBPE, Marian, Metaspace, SentencePiece, Template, WordPiece
 from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS
 
 _SENTENCEPIECE = {
@@ -11,6 +11,8 @@ _SENTENCEPIECE = {
     "gemma3_text": "GemmaTokenizer",
     "t5": "T5Tokenizer",
 }
+# The settings of special tokens besides those of a tokenizer's ids.
+_NAMES = {"[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask", "<mask>": "mask"}
 _NO_CHANGES = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
@@ -23,6 +25,7 @@ def tokenizer_files(tokenizer, model_type):
     writers = {
         WordPiece: _wordpiece,
         ByteLevelBPE: _byte_level,
+        Metaspace: _metaspace,
         SentencePiece: lambda tokenizer: _sentencepiece(tokenizer, model_type),
         Marian: _marian,
     }
@@ -112,6 +115,34 @@ def _byte_level(tokenizer):
     }
 
 
+def _metaspace(tokenizer):
+    config = tokenizer.get_config()
+    vocabulary, merges = config["vocabulary"], config["merges"]
+    unknown = None if tokenizer.unk_id is None else tokenizer.vocabulary()[tokenizer.unk_id]
+    model = {"vocab": vocabulary, "byte_fallback": config["byte_fallback"]}
+    if merges is None:
+        model |= {"type": "Unigram", "unk_id": tokenizer.unk_id}
+    else:
+        merges = [merge.split(" ") for merge in merges]
+        model |= {"type": "BPE", "merges": merges, "unk_token": unknown, "fuse_unk": True}
+    decoders = [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}]
+    decoders += [{"type": "ByteFallback"}, {"type": "Fuse"}]
+    if tokenizer.adds_space:
+        decoders += [{"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+    content = {
+        "normalizer": config["normalizer"],
+        "pre_tokenizer": config["pre_tokenizer"],
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": model,
+    }
+    special = {t: i for t, i in config["special_tokens"].items() if t != f"<unused {i}>"}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **_special_settings(tokenizer)}
+    return {
+        "tokenizer.json": _with_specials(content, tokenizer, special),
+        "tokenizer_config.json": settings,
+    }
+
+
 def _sentencepiece(tokenizer, model_type):
     config, template = tokenizer.get_config(), tokenizer.template
     start, end = template.start, template.end
@@ -168,10 +199,18 @@ def _marian(tokenizer):
 
 
 def _special_settings(tokenizer):
-    """Return the settings for padding, the first and the last token that a tokenizer has."""
-    pieces = tokenizer.vocabulary()
-    ids = {name: getattr(tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")}
-    return {f"{name}_token": pieces[i] for name, i in ids.items() if i is not None}
+    """Return the settings of the special tokens that a tokenizer has, by which users name them."""
+    pieces, template = tokenizer.vocabulary(), tokenizer.template
+    ids = {name: getattr(tokenizer, f"{name}_id") for name in ("pad", "unk", "bos", "eos")}
+    if template.start and template.end:
+        ids |= {"cls": template.start[0], "sep": template.end[-1]}
+    settings = {f"{name}_token": pieces[i] for name, i in ids.items() if i is not None}
+    special = tokenizer.get_config().get("special_tokens", {})
+    settings |= {f"{name}_token": token for token, name in _NAMES.items() if token in special}
+    inputs = ["input_ids", "attention_mask"]
+    if template.second_segment:
+        inputs.insert(1, "token_type_ids")
+    return {**settings, "model_input_names": inputs}
 
 
 def _with_specials(content, tokenizer, special):

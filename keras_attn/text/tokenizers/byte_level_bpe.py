@@ -17,12 +17,13 @@ from keras_attn.text.tokenizers.operations import (
     valid,
 )
 from keras_attn.text.tokenizers.sentencepiece_model import (
+    BPE,
     CONTROL,
     NORMAL,
     UNKNOWN,
     operation,
     processor,
-    write_bpe,
+    write_model,
 )
 from keras_attn.text.tokenizers.template import Template
 from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer
@@ -152,7 +153,7 @@ class ByteLevelBPE(Tokenizer):
             wanted = f"one of the {self.vocabulary_size} ids, or None"
             check_that(i is None or 0 <= i < self.vocabulary_size, wanted, **{name: i})
         self._splitter = WordSplitter(pattern, normal_form, add_space)
-        self._model_proto = write_bpe(self._pieces())
+        self._model_proto = write_model(self._pieces(), BPE)
         self._processor = processor(self._model_proto)
         if tf is not None and ignore_merges:
             whole = tf.lookup.KeyValueTensorInitializer(

@@ -9,6 +9,7 @@ _MODULES = {
     "ByteLevelBPE": "byte_level_bpe",
     "Characters": "characters",
     "Marian": "marian",
+    "Metaspace": "metaspace",
     "SentencePiece": "sentencepiece",
     "WordPiece": "wordpiece",
 }
@@ -24,6 +25,6 @@ def class_of(content):
     # A vocabulary of characters is a JSON object without a class; a SentencePiece model begins with
     # the tag of its first piece, which is no brace.
     name = class_name_of(content)
-    if name not in ("ByteLevelBPE", "Marian", "SentencePiece", "WordPiece"):
+    if name not in _MODULES or name == "Characters":
         name = "Characters" if content.startswith(b"{") else "SentencePiece"
     return getattr(importlib.import_module(f"keras_attn.text.tokenizers.{_MODULES[name]}"), name)

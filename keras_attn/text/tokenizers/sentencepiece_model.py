@@ -4,9 +4,11 @@ import struct
 
 from keras_attn.text.tokenizers.operations import load_sentencepiece, load_tensorflow_text, tf
 
-NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+UNIGRAM, BPE, _WORD = 1, 2, 3
 _PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of a model
-_MODEL_TYPE, _BPE, _UNK_SURFACE = 3, 2, 44
+_MODEL_TYPE, _BYTE_FALLBACK, _UNK_SURFACE = 3, 35, 44
+_CHARSMAP = 2
 
 
 def processor(model_proto):
@@ -33,21 +35,35 @@ def operation(model_proto, out_type="int32"):
     return make(model=model_proto, out_type=tf.as_dtype(out_type))
 
 
-def write_bpe(pieces):
-    """Return a BPE model without normalisation, for words in which a space is no space.
+def write_model(pieces, model_type, byte_fallback=False):
+    """Return a model without normalisation, for words in which a space is no space.
 
     Args:
         pieces: iterable of the text, the score and the type of each id. Of two neighbours whose
-            join is a NORMAL piece, those of the highest score are merged first.
+            join is a NORMAL piece, those of the highest score are merged first by `BPE`.
+        model_type: `UNIGRAM` or `BPE`.
+        byte_fallback: bool. Write unknown characters by the pieces of type BYTE.
     """
     written = [
         _field(_PIECE, _field(1, text) + _tag(2, 5) + struct.pack("<f", score) + _field(3, kind))
         for text, score, kind in pieces
     ]
+    trainer = _field(_MODEL_TYPE, model_type) + _field(_BYTE_FALLBACK, int(byte_fallback))
+    return b"".join([*written, _field(_TRAINER, trainer), _normalizer("identity")])
+
+
+def write_normalizer(charsmap):
+    """Return a model that writes a text as one piece, normalised by a map of characters."""
+    # All of a text is unknown, and neighbouring unknown words are one piece.
+    unknown = _field(_PIECE, _field(1, "<unk>") + _field(3, UNKNOWN))
+    trainer = _field(_TRAINER, _field(_MODEL_TYPE, _WORD))
+    return unknown + trainer + _normalizer("by a map", _field(_CHARSMAP, charsmap))
+
+
+def _normalizer(name, charsmap=b""):
     # No dummy prefix, no removal of spaces, no escape for them.
-    normalizer = _field(1, "identity") + b"".join(_field(number, 0) for number in (3, 4, 5))
-    trainer = _field(_TRAINER, _field(_MODEL_TYPE, _BPE))
-    return b"".join([*written, trainer, _field(_NORMALIZER, normalizer)])
+    as_it_is = b"".join(_field(number, 0) for number in (3, 4, 5))
+    return _field(_NORMALIZER, _field(1, name) + charsmap + as_it_is)
 
 
 def with_unknown_text(model_proto, text):
