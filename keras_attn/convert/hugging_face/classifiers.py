@@ -69,6 +69,40 @@ def head_of(model):
     return TAGS if is_tagger and isinstance(model.head, keras.layers.Dense) else TOKENS
 
 
+def read_head(checkpoint, name, head_names, unnamed):
+    """Return the head of a checkpoint; refuse one that its family lacks.
+
+    A class with a head for tokens may be named where the file has none, as in many folders of
+    sentence encoders.
+
+    Args:
+        checkpoint: a `Checkpoint`.
+        name: str. Beginning of the names of the family's classes.
+        head_names: dict by head of the names of its parts.
+        unnamed: the head of a checkpoint that has none of the parts.
+    """
+    known = [head for head in head_names if head != FEATURES]
+    head = named_head(checkpoint.config)
+    is_absent = head == TOKENS and TOKENS in known and not has_names(checkpoint, head_names[head])
+    if head is None or is_absent:
+        head = next((x for x in known if has_names(checkpoint, head_names[x])), unnamed)
+    if head not in (unnamed, FEATURES, *known):
+        heads = ", ".join(dict.fromkeys([unnamed, *known, FEATURES]))
+        checkpoint.refuse(f"A {name} with {head} is not converted, only one with {heads}.")
+    return head
+
+
+def has_names(checkpoint, names):
+    """Return True if a checkpoint has the last tensors of a head, and its pooler."""
+    wanted = [*[*names.values()][-1:], *_poolers(names)]
+    return bool(names) and all(checkpoint.has(x) or checkpoint.has(f"{x}.weight") for x in wanted)
+
+
+def has_several_labels(config):
+    """Return True if an input may have several labels at once."""
+    return config.get("problem_type") == MULTI_LABEL
+
+
 class EncoderFamily(Family):
     """A family of encoders of texts with any head: its names, and how its model is built.
 
@@ -134,31 +168,11 @@ class EncoderFamily(Family):
         return model
 
     def read_head(self, checkpoint):
-        """Return the head of a checkpoint; refuse one that the family lacks.
-
-        A class with a head for tokens may be named where the file has none, as in many folders of
-        sentence encoders.
-        """
-        known = [head for head in self.head_names if head != FEATURES]
-        head = named_head(checkpoint.config)
-        if head is None or (head == TOKENS and not self._has(checkpoint, TOKENS)):
-            head = next((name for name in known if self._has(checkpoint, name)), FEATURES)
-        if head not in (FEATURES, *known):
-            checkpoint.refuse(
-                f"A {self.name} with {head} is not converted, only one with {', '.join(known)} or "
-                "features."
-            )
+        """Return the head of a checkpoint, without the tensors of the pretraining's other tasks."""
+        head = read_head(checkpoint, self.name, self.head_names, FEATURES)
         if head == TOKENS:
             checkpoint.ignore(*self.unread)
         return head
-
-    def _has(self, checkpoint, head):
-        """Return True if a checkpoint has the last tensors of a head, and its pooler."""
-        names = self.head_names.get(head, {})
-        wanted = [*names.values()][-1:]
-        wanted += [name for path, name in names.items() if path.startswith("pooler")]
-        has_names = [checkpoint.has(name) or checkpoint.has(f"{name}.weight") for name in wanted]
-        return bool(names) and all(has_names)
 
     def add_head(self, checkpoint, masked, head):
         """Return a model of the parts of a `MaskedLanguageModel`, with the head of a checkpoint."""
@@ -168,14 +182,14 @@ class EncoderFamily(Family):
             size = checkpoint.shape(f"{[*names.values()][-1]}.weight")[0]
         if head == FEATURES and (of_sentence := _read_pooling(config)) is not None:
             pooling = of_sentence
-        elif _poolers(names) and (head != FEATURES or self._has(checkpoint, FEATURES)):
+        elif _poolers(names) and (head != FEATURES or has_names(checkpoint, names)):
             pooler = self.build_pooler(head, config)
         features = _poolers(self.head_names.get(FEATURES, {}))
         for name in features:
             if pooler is None or name not in names.values():
                 checkpoint.ignore(f"{name}.*")
-        is_multi_label = config.get("problem_type") == MULTI_LABEL
-        return with_head(masked, head, size, pooling, pooler, head == CLASSES and is_multi_label)
+        multi_label = head == CLASSES and has_several_labels(config)
+        return with_head(masked, head, size, pooling, pooler, multi_label)
 
     def copy_weights(self, checkpoint, model):
         self.copy_embeddings(checkpoint, model)
@@ -227,28 +241,33 @@ def _poolers(names):
     return [name for path, name in names.items() if path.startswith("pooler")]
 
 
-def with_head(masked, head, size=None, pooling="first", pooler=None, multi_label=False):
-    """Return a model of the parts of a `MaskedLanguageModel`, with another head.
+def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=False):
+    """Return a model of the parts of a model of tokens, with another head.
 
     Args:
-        masked: a `MaskedLanguageModel`.
+        model: a `MaskedLanguageModel` or a `CausalLanguageModel`.
         head: one of the names above.
         size: int. Number of classes or tags.
         pooling, pooler, multi_label: as `Classifier`.
     """
     if head == TOKENS:
-        return masked
-    parts = {
-        name: getattr(masked, name)
-        for name in ("embedding", "position", "segment", "norm", "encoder", "dropout", "name")
-    }
+        return model
+    is_causal = isinstance(model, models.CausalLanguageModel)
+    names = "embedding", "position", "segment", "norm", "dropout", "name"
+    parts = {name: getattr(model, name, None) for name in names}
+    parts["encoder"] = model.depth if is_causal else model.encoder
     if head == ANSWERS:
         return models.MaskedLanguageModel(**parts, head=layers.AnswerHead(name="head"))
     if head == TAGS:
         tagger = keras.layers.Dense(size, kernel_initializer="zeros", dtype="float32", name="head")
         return models.MaskedLanguageModel(**parts, head=tagger)
     return models.Classifier(
-        **parts, num_classes=size, pooling=pooling, pooler=pooler, multi_label=multi_label
+        **parts,
+        num_classes=size,
+        pooling=pooling,
+        pooler=pooler,
+        use_bias=not is_causal,
+        multi_label=multi_label,
     )
 
 
@@ -295,7 +314,7 @@ def head_options(model, name):
     }
     options = {"architectures": [f"{name}{endings[head]}"]}
     if head == TAGS:
-        options |= label_options(model.head.units)
+        return {**options, **label_options(model.head.units)}
     return {**options, **class_options(model)} if head == CLASSES else options
 
 

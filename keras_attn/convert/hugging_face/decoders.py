@@ -1,30 +1,49 @@
-"""Causal decoders, which predict tokens or classify a text by its last token; and GPT-2."""
+"""Causal decoders, which predict tokens or have another head; and GPT-2."""
 
 from keras_attn import models
-from keras_attn.convert.hugging_face.classifiers import class_options
+from keras_attn.convert.hugging_face.classifiers import (
+    ANSWERS,
+    CLASSES,
+    FEATURES,
+    TAGS,
+    TOKENS,
+    has_several_labels,
+    head_of,
+    head_options,
+    read_head,
+    with_head,
+)
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import Family, build, read_options, read_part
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
-from keras_attn.ops.checks import check_that
+from keras_attn.models.papers.decoder import untied_head
 
 FIRST = "depth.blocks.0"
-CLASSIFIER, _CLASSIFIER_ENDING = "score", "ForSequenceClassification"
+CLASSIFIER = "score"
 
 
 class CausalFamily(Family):
-    """Causal decoders, which predict tokens or classify a text by its last token.
+    """Causal decoders, which predict tokens, classify by the last token, or have another head.
 
-    A family defines how a `CausalLanguageModel` is read and written. A `Classifier` is made of the
-    same parts.
+    A family defines how a `CausalLanguageModel` is read and written. A model with another head is
+    made of the same parts.
 
     Attributes:
         name: str. Beginning of the names of the classes of transformers.
-        classifier_name: str. Beginning of the name of the classifier; by default `name`.
+        classifier_name: str. As `name`, of the classes with other heads; by default `name`.
+        head_names: dict by head, but that for tokens, of the name of its linear layer.
+        answers_prefix: str. In place of `prefix` in the class with answers; None for `prefix`.
         default_pad_id: the id of padding where `config.json` has none; None for none.
     """
 
     name = None
     classifier_name = None
+    head_names = {
+        CLASSES: {"head": CLASSIFIER},
+        TAGS: {"head": CLASSIFIER},
+        ANSWERS: {"head": "qa_outputs"},
+    }
+    answers_prefix = None
     default_pad_id = None
     free = ("pad_id",)  # padding is at the end, where no token sees it
 
@@ -45,40 +64,55 @@ class CausalFamily(Family):
         raise NotImplementedError
 
     def convert(self, checkpoint, overrides):
-        checkpoint.strip(self.prefix)
-        if not checkpoint.has(f"{CLASSIFIER}.weight"):
-            _check_no_classes(checkpoint)
-            return self.convert_language_model(checkpoint, overrides)
-        num_classes = checkpoint.shape(f"{CLASSIFIER}.weight")[0]
-        pad_id = _read_pad_id(checkpoint.config, self.default_pad_id)
-        model = self.convert_language_model(checkpoint, {"pad_id": pad_id, **overrides})
-        model = _classifier(model, num_classes)
-        copy_part(checkpoint, model, "head", CLASSIFIER)
+        """Return the model of a checkpoint.
+
+        Features are those of the last token, as a classifier reads them.
+        """
+        config, head = checkpoint.config, self.read_head(checkpoint)
+        for prefix in (self.prefix, self.answers_prefix or ""):
+            checkpoint.strip(prefix)
+        if head in (CLASSES, FEATURES):
+            overrides = {"pad_id": _read_pad_id(config, self.default_pad_id), **overrides}
+        names, size = self.head_names.get(head, {}), None
+        if head in (CLASSES, TAGS):
+            size = checkpoint.shape(f"{names['head']}.weight")[0]
+        model = self.convert_language_model(checkpoint, overrides)
+        multi_label = head == CLASSES and has_several_labels(config)
+        model = with_head(model, head, size, "last", multi_label=multi_label)
+        copy_table(checkpoint, model, names)
         return model
 
+    def read_head(self, checkpoint):
+        """Return the head of a checkpoint; refuse one that the family lacks."""
+        return read_head(checkpoint, self.name, self.head_names, TOKENS)
+
     def options(self, model):
-        if not isinstance(model, models.Classifier):
-            return self.language_options(model)
-        check_that(model.num_classes is not None, "a number to be written", num_classes=None)
+        head = head_of(model)
         options = self.language_options(language_model(model))
+        if head == TOKENS:
+            return options
         options.pop("tie_word_embeddings", None)  # there is no second table
-        name = f"{self.classifier_name or self.name}{_CLASSIFIER_ENDING}"
-        return {**options, "architectures": [name], **class_options(model)}
+        return {**options, **head_options(model, self.classifier_name or self.name)}
 
     def build(self, config, model):
         reference = self.build_language_model(config, language_model(model))
-        is_classifier = isinstance(model, models.Classifier)
-        return _classifier(reference, model.num_classes) if is_classifier else reference
+        size = model.head.units if (head := head_of(model)) in (CLASSES, TAGS) else None
+        return with_head(
+            reference, head, size, "last", multi_label=getattr(model, "multi_label", False)
+        )
 
     def copy_weights(self, checkpoint, model):
         self.copy_language_model(checkpoint, language_model(model))
-        if isinstance(model, models.Classifier):
-            copy_part(checkpoint, model, "head", CLASSIFIER)
+        copy_table(checkpoint, model, self.head_names.get(head_of(model), {}))
+
+    def prefix_of(self, model):
+        is_other = self.answers_prefix is not None and head_of(model) == ANSWERS
+        return self.answers_prefix if is_other else super().prefix_of(model)
 
 
 def language_model(model):
-    """Return the `CausalLanguageModel` of the parts of a `Classifier`; another model as it is."""
-    if not isinstance(model, models.Classifier):
+    """Return the `CausalLanguageModel` of a model's parts, tied; one that is one as it is."""
+    if isinstance(model, models.CausalLanguageModel):
         return model
     return models.CausalLanguageModel(
         embedding=model.embedding,
@@ -87,26 +121,6 @@ def language_model(model):
         dropout=model.dropout,
         name=model.name,
     )
-
-
-def _classifier(model, num_classes):
-    return models.Classifier(
-        embedding=model.embedding,
-        encoder=model.depth,
-        num_classes=num_classes,
-        position=model.position,
-        pooling="last",
-        dropout=model.dropout,
-        use_bias=False,
-        name=model.name,
-    )
-
-
-def _check_no_classes(checkpoint):
-    """Refuse a folder of a classifier: it would be read as a language model."""
-    names = checkpoint.config.get("architectures", [])
-    if any(name.endswith(_CLASSIFIER_ENDING) for name in names):
-        checkpoint.shape(f"{CLASSIFIER}.weight")
 
 
 def _read_pad_id(config, default):
@@ -121,7 +135,8 @@ class GPT2(CausalFamily):
 
     name = "GPT2"
     prefix = "transformer."
-    heads = (CLASSIFIER,)
+    heads = ("lm_head", CLASSIFIER, "classifier", "qa_outputs")
+    head_names = {**CausalFamily.head_names, TAGS: {"head": "classifier"}}
     embeddings = {"embedding": "wte", "position": "wpe", "depth.norm": "ln_f"}
     block = {"attention_residual.norm": "ln_1", "feed_forward_residual.norm": "ln_2"}
     # The path in the model of each option of `config.json`.
@@ -140,10 +155,11 @@ class GPT2(CausalFamily):
 
     def convert_language_model(self, checkpoint, overrides):
         checkpoint.ignore("h.*.attn.bias", "h.*.attn.masked_bias")
-        checkpoint.drop_copy("lm_head.weight", "wte.weight")
         model = build(models.gpt, self.arguments(checkpoint.config), overrides)
+        if not checkpoint.is_tied("lm_head.weight", "wte.weight"):
+            model = _untied(model)
         checkpoint.repeat_positions("wpe.weight", checkpoint.config.size("n_positions"), overrides)
-        self.copy_weights(checkpoint, model)
+        self.copy_language_model(checkpoint, model)
         return model
 
     def arguments(self, config):
@@ -163,11 +179,14 @@ class GPT2(CausalFamily):
         }
 
     def build_language_model(self, config, model):
-        return models.gpt(**self.arguments(config))
+        reference = models.gpt(**self.arguments(config))
+        return reference if model.head is None else _untied(reference)
 
     def copy_language_model(self, checkpoint, model):
         config, blocks = checkpoint.config, model.depth.blocks
         copy_table(checkpoint, model, self.embeddings)
+        if model.head is not None:
+            copy_part(checkpoint, model, "head", "lm_head")
         copy_blocks(checkpoint, blocks, self.block, "h.{}.")
         for index, block in enumerate(blocks):
             scale = 1.0
@@ -200,5 +219,18 @@ class GPT2(CausalFamily):
         return {
             **read_options(model, self.paths),
             "activation_function": activation_name(activation, tanh="gelu_new"),
+            "tie_word_embeddings": model.head is None,
             "architectures": ["GPT2LMHeadModel"],
         }
+
+
+def _untied(model):
+    """Return a `CausalLanguageModel` of the same parts with a table of logits of its own."""
+    return models.CausalLanguageModel(
+        embedding=model.embedding,
+        depth=model.depth,
+        position=model.position,
+        dropout=model.dropout,
+        head=untied_head(model.embedding.vocabulary_size, "glorot_uniform"),
+        name=model.name,
+    )

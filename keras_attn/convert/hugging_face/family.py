@@ -62,6 +62,10 @@ class Family:
         """Copy the tensors of a model, from a `Checkpoint` or to a `StoredModel`."""
         raise NotImplementedError
 
+    def prefix_of(self, model):
+        """Return the prefix in the class of transformers: the class without a head has none."""
+        return self.prefix if getattr(model, "num_classes", 1) is not None else ""
+
     def files(self, model):
         """Return the contents of more JSON files, by their names."""
         return {}

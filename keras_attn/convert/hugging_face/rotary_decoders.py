@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from keras_attn import layers, norms, patterns, residuals, scores
+from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS, TOKENS
 from keras_attn.convert.hugging_face.config import (
     FULL,
     SLIDING,
@@ -53,7 +54,7 @@ class RotaryDecoder(CausalFamily):
     """
 
     prefix = "model."
-    heads = ("lm_head", CLASSIFIER)
+    heads = ("lm_head", CLASSIFIER, "qa_outputs")
     free = (*CausalFamily.free, "max_length")  # a limit changes no output
     tied = False
     norm_offset = 0.0
@@ -130,8 +131,8 @@ class RotaryDecoder(CausalFamily):
         config = checkpoint.config
         config.max_length = overrides.get("max_length")
         arguments = self.arguments(config)
-        is_classifier = checkpoint.has(f"{CLASSIFIER}.weight")
-        tied = config.flag("tie_word_embeddings", self.tied) or is_classifier
+        has_logits = self.read_head(checkpoint) == TOKENS
+        tied = config.flag("tie_word_embeddings", self.tied) or not has_logits
         tied = tied and checkpoint.is_tied("lm_head.weight", "embed_tokens.weight")
         if arguments.get("logits_cap") is not None and not tied:
             config.refuse("A cap of logits is converted with tied embeddings only.")
@@ -147,7 +148,7 @@ class RotaryDecoder(CausalFamily):
             return decoder(**{**arguments, **changed}, tied=tied)
 
         model = build(build_model, {}, overrides)
-        self.copy_weights(checkpoint, model)
+        self.copy_language_model(checkpoint, model)
         return model
 
     def build_language_model(self, config, model):
@@ -256,7 +257,7 @@ def all_or_no_biases(config):
 class Llama(RotaryDecoder):
     """Llama 2 and 3."""
 
-    name = "Llama"
+    name, answers_prefix = "Llama", "transformer."
 
     def biases(self, config):
         return all_or_no_biases(config)
@@ -290,7 +291,7 @@ class Mistral(RotaryDecoder):
 class Qwen2(RotaryDecoder):
     """Qwen 2: Llama with biases and, in some layers, a window."""
 
-    name = "Qwen2"
+    name, answers_prefix = "Qwen2", "transformer."
 
     def choices(self, config):
         has_window = config.flag("use_sliding_window")
@@ -325,6 +326,7 @@ class Gemma(RotaryDecoder):
     """Gemma 1: Llama with other norms, and the approximation of GELU by tanh."""
 
     name = "Gemma"
+    head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
     default_pad_id = 0
     tied = True
     norm_offset = 1.0
@@ -400,6 +402,7 @@ class Gemma3(Gemma2):
     """Gemma 3: Gemma 2 with norms of queries and keys, and positions by the type of a layer."""
 
     name, classifier_name = "Gemma3", "Gemma3Text"
+    head_names = {CLASSES: Gemma.head_names[CLASSES]}
     default_logits_cap = None
 
     def types(self, config):

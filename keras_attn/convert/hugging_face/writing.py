@@ -87,9 +87,7 @@ def to_hugging_face(
     with without_values():
         reference = family.build(config, model)
     check_fit(model, reference, model_type, family.free)
-    # Names have the prefix only in the class with a head.
-    has_head = getattr(model, "num_classes", 1) is not None
-    stored = StoredModel(config, family.prefix if has_head else "", family.heads)
+    stored = StoredModel(config, family.prefix_of(model), family.heads)
     family.copy_weights(stored, model)
     files = family.files(model)
     if tokenizer is not None:
@@ -107,7 +105,7 @@ def to_hugging_face(
 
 def _model_type(model):
     """Return the `model_type` of the only family that may fit a model, by a few features."""
-    if getattr(model, "pooling", None) == "last" and model.image_shape is None:
+    if _is_causal(model):
         model = language_model(model)
     by_class = {
         models.CausalLanguageModel: _decoder_type,
@@ -121,6 +119,14 @@ def _model_type(model):
             f"or a `Classifier`. Received: model={model!r}."
         )
     return by_class[type(model)](model)
+
+
+def _is_causal(model):
+    """Return True for a model of texts with another head than that for tokens, of a decoder."""
+    if getattr(model, "image_shape", None) is not None or not hasattr(model, "encoder"):
+        return False
+    attention = getattr(next(iter(getattr(model.encoder, "blocks", ())), None), "attention", None)
+    return getattr(getattr(attention, "pattern", None), "causal", False)
 
 
 def _decoder_type(model):
