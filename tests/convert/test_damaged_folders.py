@@ -293,7 +293,7 @@ DAMAGES = {
     ),
     "answers of a BigBird": (
         option("big_bird_features", architectures=["BigBirdForQuestionAnswering"]),
-        "A BigBird with answers is not converted, only one with tokens, classes, tags or features",
+        "A BigBird with answers is not converted, only one with features, tokens, classes, tags",
     ),
     "choices of a DistilBERT": (
         option("distilbert_classifier", architectures=["DistilBertForMultipleChoice"]),

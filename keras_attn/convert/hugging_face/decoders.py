@@ -69,8 +69,7 @@ class CausalFamily(Family):
         Features are those of the last token, as a classifier reads them.
         """
         config, head = checkpoint.config, self.read_head(checkpoint)
-        for prefix in (self.prefix, self.answers_prefix or ""):
-            checkpoint.strip(prefix)
+        checkpoint.strip((head == ANSWERS and self.answers_prefix) or self.prefix)
         if head in (CLASSES, FEATURES):
             overrides = {"pad_id": _read_pad_id(config, self.default_pad_id), **overrides}
         names, size = self.head_names.get(head, {}), None
