@@ -178,9 +178,9 @@ UNFIT = {
         ),
         "`model.pooling` must be 'first', as in a model of bert. Received: model.pooling='mean'.",
     ),
-    "features of the last token": (
-        lambda: causal_classifier(None),
-        "`num_classes` must be a number to be written. Received: num_classes=None.",
+    "the mean of tokens that see those before them": (
+        lambda: causal_classifier(pooling="mean"),
+        "`model.pooling` must be 'last', as in a model of gpt2. Received: model.pooling='mean'.",
     ),
     "the last of tokens that see later ones": (
         lambda: causal_classifier(pattern="dense"),

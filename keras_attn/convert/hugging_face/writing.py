@@ -122,11 +122,12 @@ def _model_type(model):
 
 
 def _is_causal(model):
-    """Return True for a model of texts with another head than that for tokens, of a decoder."""
-    if getattr(model, "image_shape", None) is not None or not hasattr(model, "encoder"):
+    """Return True for a decoder with another head than that for tokens."""
+    if type(model) not in (models.Classifier, models.MaskedLanguageModel):
         return False
-    attention = getattr(next(iter(getattr(model.encoder, "blocks", ())), None), "attention", None)
-    return getattr(getattr(attention, "pattern", None), "causal", False)
+    first = next(iter(getattr(model.encoder, "blocks", ())), None)
+    pattern = getattr(getattr(first, "attention", None), "pattern", None)
+    return getattr(pattern, "causal", False) or getattr(model, "pooling", None) == "last"
 
 
 def _decoder_type(model):
