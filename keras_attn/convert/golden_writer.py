@@ -30,7 +30,8 @@ def sample_inputs(config):
     ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
     if config.is_encoder_decoder:
         targets = pad(random.randint(0, vocabulary, (2, length - 4)), config.pad_token_id)
-        targets[:, 0] = config.decoder_start_token_id
+        start = config.decoder_start_token_id
+        targets[:, 0] = config.bos_token_id if start is None else start  # None in an mBART
         return {"source_ids": ids, "target_ids": targets}
     if config.model_type in ("bert", "big_bird"):
         segments = random.randint(0, config.type_vocab_size, ids.shape)

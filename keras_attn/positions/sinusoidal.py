@@ -2,7 +2,13 @@
 
 from keras import ops
 
-from keras_attn.ops.checks import check_choice, check_positions, check_positive, check_shape
+from keras_attn.ops.checks import (
+    check_choice,
+    check_positions,
+    check_positive,
+    check_shape,
+    check_sizes,
+)
 from keras_attn.ops.shapes import size
 from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 from keras_attn.positions.position import Position
@@ -25,12 +31,14 @@ class Sinusoidal(Position):
         layout: `"interleaved"` (the paper's), `"concat"` (sines first, then cosines) or
             `"tensor2tensor"` (as concat, with exponent i / (D/2 - 1)).
         max_wavelength: float. The base w.
+        first_position: int. Added to all positions.
 
     Call arguments and returns:
         As `Position`.
 
     Raises:
-        ValueError: if `layout` is unknown, or `max_wavelength` is not above 0.
+        ValueError: if `layout` is unknown, `max_wavelength` is not above 0, or `first_position` is
+            below 0.
 
     Example:
         >>> from keras import ops
@@ -43,18 +51,21 @@ class Sinusoidal(Position):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
     """
 
-    def __init__(self, layout="interleaved", max_wavelength=10000, **kwargs):
+    def __init__(self, layout="interleaved", max_wavelength=10000, first_position=0, **kwargs):
         super().__init__(**kwargs)
         check_choice(LAYOUTS, layout=layout)
         check_positive(max_wavelength=max_wavelength)
         self.layout = layout
+        check_sizes(0, first_position=first_position)
         self.max_wavelength = max_wavelength
+        self.first_position = first_position
 
     def call(self, x, positions=None):
         check_shape(x, "x", (None, None, None))
         if positions is None:
             positions = ops.arange(size(x, 1), dtype="int32")
         positions = check_positions(positions, "positions", *x.shape[:2])
+        positions = positions + self.first_position
         dtype = self.compute_dtype
         table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength, dtype)
         return self._add(x, table)

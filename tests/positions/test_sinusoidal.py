@@ -47,6 +47,15 @@ def test_positions_of_each_row():
     )
 
 
+def test_positions_begin_at_the_first_one():
+    """M2M100 counts its tokens from 2."""
+    layer = Sinusoidal("tensor2tensor", first_position=2)
+    expected = X + table(D, "tensor2tensor", 2 + T)[2:]
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+    np.testing.assert_allclose(layer(X[:, 3:], np.arange(3, T)), expected[:, 3:], atol=1e-5)
+    assert Sinusoidal.from_config(layer.get_config()).first_position == 2
+
+
 def test_no_weights_and_the_mask_is_passed_on():
     layer = Sinusoidal()
     embedded = keras.layers.Embedding(5, D, mask_zero=True)(np.array([[1, 2, 0]]))
@@ -59,6 +68,7 @@ def test_no_weights_and_the_mask_is_passed_on():
     [
         (lambda: Sinusoidal("spiral"), r"`layout`.*interleaved.*layout='spiral'"),
         (lambda: Sinusoidal(max_wavelength=0), r"`max_wavelength`.*max_wavelength=0"),
+        (lambda: Sinusoidal(first_position=-1), r"`first_position`.*first_position=-1"),
         (lambda: Sinusoidal()(X[None]), r"`x` must have shape \(None, None, None\).*\(1, 2, 7, "),
         (lambda: Sinusoidal()(X, np.arange(T + 1)), r"`positions`.*\(7,\).*\(8,\)"),
         (lambda: positions.get("learnt"), r"position='learnt'.*sinusoidal"),

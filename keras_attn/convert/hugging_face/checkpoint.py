@@ -82,6 +82,15 @@ class Checkpoint:
                 "not converted."
             )
 
+    def is_constant(self, name, make):
+        """Return True if a tensor is absent or equals `make(shape)`; leave out such a copy."""
+        if name not in self._tensors:
+            return True
+        if not np.allclose(self._read(name), make(self.shape(name)), rtol=0, atol=1e-6):
+            return False
+        del self._tensors[name]
+        return True
+
     def has(self, name):
         """Return True if the folder has a tensor."""
         return name in self._tensors
@@ -132,7 +141,7 @@ class Checkpoint:
         """Set a variable to 0 for which checkpoints of the family have no tensor."""
         assign(variable, np.zeros(variable.shape))
 
-    def store_zeros(self, name, shape):
+    def store_constant(self, name, shape, make=np.zeros):
         """Leave out a tensor for which the model has no variable."""
         self.ignore(name)
 
@@ -202,9 +211,9 @@ class StoredModel:
                 f"Received: a largest number of {np.abs(numbers(variable)).max():.3g}."
             )
 
-    def store_zeros(self, name, shape):
-        """Store zeros for a tensor for which the model has no variable."""
-        self._add(name, shape, lambda: np.zeros(shape, np.float32))
+    def store_constant(self, name, shape, make=np.zeros):
+        """Store zeros, or what `make(shape)` gives, where the model has no variable."""
+        self._add(name, shape, lambda: np.asarray(make(shape), np.float32))
 
     def _add(self, name, shape, read):
         name = name if name.startswith(self._heads) else self._prefix + name

@@ -211,8 +211,8 @@ class EncoderFamily(Family):
         if head in self.stores_pooler and pooler is None:
             for name in _poolers(self.head_names.get(FEATURES, {})):
                 width = self.arguments(checkpoint.config)["hidden_dim"]
-                checkpoint.store_zeros(f"{name}.weight", (width, width))
-                checkpoint.store_zeros(f"{name}.bias", (width,))
+                checkpoint.store_constant(f"{name}.weight", (width, width))
+                checkpoint.store_constant(f"{name}.bias", (width,))
 
     def options(self, model):
         return {**self.language_options(model), **head_options(model, self.name)}

@@ -1,4 +1,7 @@
-"""Encoders with decoders: BART and Marian, of one builder and one table."""
+"""Encoders with decoders: Marian, BART and their kin, of one builder and one table."""
+
+import keras
+import numpy as np
 
 from keras_attn import depth, layers, models, norms, positions, residuals
 from keras_attn.convert.hugging_face.config import activation_name
@@ -13,8 +16,10 @@ from keras_attn.convert.hugging_face.family import (
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     LastRows,
+    copy,
     copy_blocks,
     copy_part,
+    numbers,
 )
 from keras_attn.ops.shapes import head_size
 from keras_attn.patterns.per_layer import pattern_of
@@ -36,7 +41,8 @@ CROSS_ATTENTION = {
     "cross_attention.output": "encoder_attn.out_proj",
     "cross_attention_residual.norm": "encoder_attn_layer_norm",
 }
-BIAS = "final_logits_bias"
+BIAS, POSITIONS = "final_logits_bias", "{}.embed_positions.weight"
+LENGTH = 1024  # default of `max_position_embeddings`
 # The path in the model of each option of `config.json`.
 OPTIONS = {
     "vocab_size": "embedding.vocabulary_size",
@@ -53,45 +59,63 @@ SIDE_OPTIONS = {
 
 
 class Marian(Family):
-    """Marian, the models of OPUS-MT; without the norm of embeddings that BART has."""
+    """Marian, the models of OPUS-MT; without the norm of embeddings that BART has.
+
+    Attributes:
+        architecture: name of the class in transformers.
+        residual: class of the blocks' residuals.
+        has_bias: bool. False for a family whose logits have no bias.
+        has_two_tables: bool. True for a family that may tie the logits to a table of the targets.
+        activation, is_scaled, start_id: defaults of options that are absent; the start is None for
+            the id of padding.
+    """
 
     prefix = "model."
-    heads = (BIAS,)
+    heads = (BIAS, "lm_head")
     free = ("start_id",)  # changes the model only if it is the id of padding
+    architecture = "MarianMTModel"
+    residual = residuals.PostNorm
+    has_bias = has_two_tables = True
+    activation, is_scaled, start_id = "gelu", False, None
 
     def convert(self, checkpoint, overrides):
-        """Return an `EncoderDecoder` with the weights of a checkpoint.
+        """Return an `EncoderDecoder` with the weights of a checkpoint."""
+        checkpoint.ignore("*.embed_positions.weight", "*.embed_positions.weights")  # sinusoids
+        return self.read(checkpoint, overrides, self.parts(checkpoint.config))
 
-        Targets start with the id of padding.
-        """
-        checkpoint.ignore("*.embed_positions.weight")  # sinusoids
-        return self.read(checkpoint, overrides)
-
-    def read(self, checkpoint, overrides):
+    def read(self, checkpoint, overrides, parts):
         """Return the model with all tensors that the checkpoint has left."""
         checkpoint.strip(self.prefix)
-        _drop_copies(checkpoint)
-        model = self.build_sides(checkpoint.config, overrides)
-        self.copy_weights(checkpoint, model)
+        tables = _find_tables(checkpoint)
+        has_bias = self.has_bias and checkpoint.has(BIAS)
+        model = self.build_sides(checkpoint.config, overrides, parts, tables, has_bias)
+        self.copy_tensors(checkpoint, model, tables)
         return model
 
     def parts(self, config):
-        """Return the parts of an `EncoderDecoder` by which a family differs, and its `pad_id`."""
+        """Return the arguments of an `EncoderDecoder` by which a family differs."""
         config.require(
             normalize_before=False, add_final_layer_norm=False, normalize_embedding=False
         )
-        pad_id = config.index("pad_token_id", None)
-        return pad_id, {"position": positions.Sinusoidal(layout="concat")}
+        return sinusoidal_positions(config)
 
-    def build_sides(self, config, overrides, has_bias=True):
+    def build_sides(self, config, overrides, parts, tables, has_bias):
         """Return an `EncoderDecoder` with the sizes of a configuration.
 
         Overrides are `pattern`, which is that of the encoder, `dropout` and `name`. Without a bias
-        the logits are products with the target's embedding.
+        tied logits are products with the target's embedding.
+
+        Args:
+            config: a `Config`.
+            overrides: dict.
+            parts: dict, as from the method of that name.
+            tables: names of the tables of the source, the target and the logits.
+            has_bias: bool. True if the logits have a bias.
         """
-        pad_id, parts = self.parts(config)
-        width, is_scaled = config.size("d_model"), config.flag("scale_embedding")
-        activation = config.activation("activation_function", "gelu")
+        source, target, logits = tables
+        width, is_scaled = config.size("d_model"), config.flag("scale_embedding", self.is_scaled)
+        activation = config.activation("activation_function", self.activation)
+        pad_id = config.index("pad_token_id", self.pad_id)
 
         def stack(side, pattern, dropout):
             num_heads = config.size(f"{side}_attention_heads")
@@ -109,7 +133,7 @@ class Marian(Family):
                     attention(pattern_of(pattern, index)),
                     layers.FeedForward(config.size(f"{side}_ffn_dim"), activation),
                     cross_attention=attention("dense") if side == "decoder" else None,
-                    residual=residuals.PostNorm(norm=norms.LayerNorm(1e-5)),
+                    residual=self.residual(norm=norms.LayerNorm(1e-5)),
                     dropout=dropout,
                 )
 
@@ -120,18 +144,21 @@ class Marian(Family):
             dropout=config.number("dropout", 0.1),
             name=config.get("model_type"),
         ):
-            embeddings = [
-                layers.TokenEmbedding(size, width, is_scaled, pad_id)
-                for size in _tables(config).values()
-            ]
+            size = config.size("vocab_size")
+            embedding = other = layers.TokenEmbedding(size, width, is_scaled, pad_id)
+            if source != target:
+                size = config.size("decoder_vocab_size", size)
+                other = layers.TokenEmbedding(size, width, is_scaled, pad_id)
             return models.EncoderDecoder(
-                embedding=embeddings[0],
+                embedding=embedding,
                 encoder=stack("encoder", pattern, dropout),
                 decoder=stack("decoder", "causal", dropout),
                 dropout=dropout,
-                head=layers.TokenHead(embeddings[-1]) if has_bias else None,
-                target_embedding=embeddings[-1],
-                start_id=config.index("decoder_start_token_id", pad_id),
+                head=_build_head(other, logits == target, has_bias),
+                target_embedding=other,
+                start_id=config.index(
+                    "decoder_start_token_id", pad_id if self.start_id is None else self.start_id
+                ),
                 name=name,
                 **parts,
             )
@@ -139,92 +166,225 @@ class Marian(Family):
         return build(build_model, {}, overrides)
 
     def build(self, config, model):
-        return self.build_sides(config, {}, has_bias=model.head is not None)
+        parts, has_bias = self.parts_of(model, config), _head_bias(model) is not None
+        return self.build_sides(config, {}, parts, self.tables_of(model), has_bias)
+
+    def tables_of(self, model):
+        """Return the names by which the tables of a model are written.
+
+        They are one of all, one of each side, or one of each side and one of the logits.
+        """
+        is_tied = not isinstance(model.head, keras.layers.Dense)
+        if is_tied and model.embedding is model.target_embedding:
+            return ("shared",) * 3
+        source, target = (f"{side}.embed_tokens" for side in SIDES)
+        return source, target, target if is_tied and self.has_two_tables else "lm_head"
+
+    def parts_of(self, model, config):
+        """Return the `parts` of a model that is to be written."""
+        return self.parts(config)
 
     def copy_weights(self, checkpoint, model):
-        tables = _tables(checkpoint.config)
-        for part, table in zip(("embedding", "target_embedding"), tables, strict=False):
-            copy_part(checkpoint, model, part, table)
+        self.copy_tensors(checkpoint, model, self.tables_of(model))
+
+    def copy_tensors(self, checkpoint, model, tables):
+        """Copy all tensors, with the names of the `tables`."""
+        source, target, logits = tables
+        copy_part(checkpoint, model, "embedding", source)
+        if target != source:
+            copy_part(checkpoint, model, "target_embedding", target)
+        if isinstance(model.head, keras.layers.Dense):
+            copy(checkpoint, model.head.kernel, f"{logits}.weight", transpose=True)
+        elif logits != target:
+            copy_part(checkpoint, model, "target_embedding", logits)
+        if "shared" not in tables and not self.has_two_tables:  # transformers stores it, unused
+            table = model.embedding.table
+            checkpoint.store_constant("shared.weight", table.shape, lambda _: numbers(table))
         shape = 1, model.target_embedding.vocabulary_size
-        if model.head is None:
-            checkpoint.store_zeros(BIAS, shape)
-        else:
-            checkpoint.transfer(BIAS, Fold([model.head.bias], shape))
+        if (bias := _head_bias(model)) is not None:
+            checkpoint.transfer(BIAS, Fold([bias], shape))
+        elif self.has_bias:
+            checkpoint.store_constant(BIAS, shape)
         for side in SIDES:
-            copy_blocks(checkpoint, getattr(model, side).blocks, BLOCK, f"{side}.layers.{{}}.")
+            stack = getattr(model, side)
+            copy_blocks(checkpoint, stack.blocks, BLOCK, f"{side}.layers.{{}}.")
+            if stack.norm is not None:
+                copy_part(checkpoint, stack, "norm", f"{side}.layer_norm")
         copy_blocks(checkpoint, model.decoder.blocks, CROSS_ATTENTION, "decoder.layers.{}.")
 
     def options(self, model):
+        sides = {
+            f"{side}_{option}": f"{side}.{path}"
+            for side in SIDES
+            for option, path in SIDE_OPTIONS.items()
+        }
+        activation = activation_name(read_part(model, f"{FIRST}.feed_forward.activation"))
         return {
-            **_side_options(model),
+            **read_options(model, {**OPTIONS, **sides}),
+            "activation_function": activation,
+            "is_encoder_decoder": True,
+            "tie_word_embeddings": "lm_head" not in self.tables_of(model),
+            "architectures": [self.architecture],
+            **self.more_options(model),
+        }
+
+    def more_options(self, model):
+        """Return the options that other families lack."""
+        return {
             "share_encoder_decoder_embeddings": model.embedding is model.target_embedding,
             "decoder_vocab_size": model.target_embedding.vocabulary_size,
-            "architectures": ["MarianMTModel"],
         }
 
 
 class Bart(Marian):
     """BART: Marian with learned positions, and a norm after them."""
 
+    architecture = "BartForConditionalGeneration"
+    has_two_tables = False
+    pad_id, start_id = 1, 2
     first_row = 2  # of the tables of positions, that of position 0
 
     def convert(self, checkpoint, overrides):
-        """Return an `EncoderDecoder` with the weights of a checkpoint."""
-        return self.read(checkpoint, overrides)
+        return self.read(checkpoint, overrides, self.parts(checkpoint.config))
 
     def parts(self, config):
         config.require(normalize_before=False, add_final_layer_norm=False, normalize_embedding=True)
-        length = config.size("max_position_embeddings", 1024)
-        return config.index("pad_token_id", 1), {
-            "position": positions.Learned(length),
-            "source_position": positions.Learned(length),
-            "norm": norms.LayerNorm(1e-5),
-        }
+        return {**learned_positions(config), "norm": norms.LayerNorm(1e-5)}
 
-    def copy_weights(self, checkpoint, model):
-        super().copy_weights(checkpoint, model)
-        parts = (model.source_position, model.norm), (model.position, model.target_norm)
-        for side, (position, norm) in zip(SIDES, parts, strict=True):
-            rows = LastRows(position.table, self.first_row)
-            checkpoint.transfer(f"{side}.embed_positions.weight", rows)
+    def copy_tensors(self, checkpoint, model, tables):
+        super().copy_tensors(checkpoint, model, tables)
+        copy_positions(checkpoint, model, self.first_row)
+        for side, norm in zip(SIDES, (model.norm, model.target_norm), strict=True):
             copy_part(checkpoint, norm, "", f"{side}.layernorm_embedding")
 
-    def options(self, model):
-        return {
-            **_side_options(model),
-            "max_position_embeddings": read_part(model, "position.max_length"),
-            "architectures": ["BartForConditionalGeneration"],
-        }
+    def more_options(self, model):
+        return {"max_position_embeddings": read_part(model, "position.max_length")}
 
 
-def _side_options(model):
-    """Return the options of `config.json` that the families share."""
-    sides = {
-        f"{side}_{option}": f"{side}.{path}"
-        for side in SIDES
-        for option, path in SIDE_OPTIONS.items()
-    }
-    activation = activation_name(read_part(model, f"{FIRST}.feed_forward.activation"))
-    return {
-        **read_options(model, {**OPTIONS, **sides}),
-        "activation_function": activation,
-        "is_encoder_decoder": True,
-    }
+class MBart(Bart):
+    """mBART: BART with norms before the sublayers; targets begin with a language, or bos."""
+
+    architecture = "MBartForConditionalGeneration"
+    residual = residuals.PreNorm
+    start_id = 0
+
+    def parts(self, config):
+        return {**learned_positions(config), "norm": norms.LayerNorm(1e-5)}
 
 
-def _drop_copies(checkpoint):
-    """Leave out stored copies of the token tables."""
-    names = [*_tables(checkpoint.config)]
-    copies = ["lm_head", *(f"{side}.embed_tokens" for side in SIDES)]
-    for copy in copies:
-        if copy not in names:
-            checkpoint.drop_copy(f"{copy}.weight", f"{names[-1]}.weight")
+class M2M100(Marian):
+    """M2M100 and NLLB: norms before the sublayers, and sinusoids from the row after padding's."""
+
+    architecture = "M2M100ForConditionalGeneration"
+    residual = residuals.PreNorm
+    has_bias = has_two_tables = False
+    activation, is_scaled, pad_id, start_id = "relu", True, 1, 2
+
+    def parts(self, config):
+        pad_id = config.index("pad_token_id", self.pad_id)
+        if config.index("decoder_start_token_id", self.start_id) == pad_id:
+            config.refuse(
+                "The option decoder_start_token_id is that of padding, which has no position in "
+                "this family."
+            )
+        sinusoids = positions.Sinusoidal("tensor2tensor", first_position=pad_id + 1)
+        return {"position": sinusoids}
+
+    def more_options(self, model):
+        return {}
 
 
-def _tables(config):
-    """Return the sizes of the token tables by name: a shared one, or one of each side."""
-    size = config.size("vocab_size")
-    if config.flag("share_encoder_decoder_embeddings", True):  # an option of Marian
-        return {"shared": size}
-    sizes = size, config.size("decoder_vocab_size", size)
-    return {f"{side}.embed_tokens": size for side, size in zip(SIDES, sizes, strict=True)}
+class Pegasus(Marian):
+    """Pegasus: norms before the sublayers; its stored positions are sinusoids, or are learned."""
+
+    architecture = "PegasusForConditionalGeneration"
+    residual = residuals.PreNorm
+    has_two_tables = False
+    pad_id, start_id = 0, 0
+
+    def convert(self, checkpoint, overrides):
+        checkpoint.strip(self.prefix)
+        names = [POSITIONS.format(side) for side in SIDES]
+        if all([checkpoint.is_constant(name, _sinusoids) for name in names]):
+            return self.read(checkpoint, overrides, sinusoidal_positions(checkpoint.config))
+        return self.read(checkpoint, overrides, learned_positions(checkpoint.config))
+
+    def parts_of(self, model, config):
+        is_learned = isinstance(model.position, positions.Learned)
+        return learned_positions(config) if is_learned else sinusoidal_positions(config)
+
+    def copy_tensors(self, checkpoint, model, tables):
+        super().copy_tensors(checkpoint, model, tables)
+        if isinstance(model.position, positions.Learned):
+            return copy_positions(checkpoint, model)
+        shape = (
+            checkpoint.config.size("max_position_embeddings", LENGTH),
+            model.embedding.hidden_dim,
+        )
+        for side in SIDES:
+            checkpoint.store_constant(POSITIONS.format(side), shape, _sinusoids)
+
+    def more_options(self, model):
+        return {"max_position_embeddings": model.max_length or LENGTH}
+
+
+def sinusoidal_positions(config):
+    """Return the positions of Marian and Pegasus, by a formula."""
+    if config.size("d_model") % 2:
+        config.refuse("An odd d_model, of which one more half is sines, is not converted.")
+    return {"position": positions.Sinusoidal(layout="concat")}
+
+
+def learned_positions(config):
+    """Return the positions of both sides, a table of each."""
+    length = config.size("max_position_embeddings", LENGTH)
+    return {"position": positions.Learned(length), "source_position": positions.Learned(length)}
+
+
+def copy_positions(checkpoint, model, first_row=0):
+    """Copy the tables of positions, which are stored after rows of no position."""
+    for side, position in zip(SIDES, (model.source_position, model.position), strict=True):
+        rows = LastRows(position.table, first_row)
+        checkpoint.transfer(POSITIONS.format(side), rows)
+
+
+def _sinusoids(shape):
+    """Return the vectors of the first positions, as `Sinusoidal(layout="concat")` adds them."""
+    length, width = shape
+    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, width - 1, 2) / width)
+    waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    return np.pad(waves, ((0, 0), (0, width % 2)))
+
+
+def _build_head(embedding, is_tied, has_bias):
+    """Return the layer of logits; None for those of the embedding."""
+    if not is_tied:
+        size = embedding.vocabulary_size
+        return keras.layers.Dense(size, use_bias=has_bias, dtype="float32", name="head")
+    return layers.TokenHead(embedding) if has_bias else None
+
+
+def _head_bias(model):
+    """Return the variable of the logits' bias; None without one."""
+    return None if model.head is None else model.head.bias
+
+
+def _find_tables(checkpoint):
+    """Return the names of the tables of the source, the target and the logits.
+
+    Equal tables have one name. A shared table that neither side nor the logits use is left out.
+    """
+
+    def stored(*names):
+        return next((name for name in names if checkpoint.has(f"{name}.weight")), names[-1])
+
+    def are_equal(name, other):
+        return name == other or checkpoint.is_tied(f"{name}.weight", f"{other}.weight")
+
+    source, target = (stored(f"{side}.embed_tokens", "shared") for side in SIDES)
+    logits = stored("lm_head", "shared", target)
+    target = source if are_equal(target, source) else target
+    logits = target if are_equal(logits, target) else logits
+    if "shared" not in (source, target, logits):
+        checkpoint.ignore("shared.weight")
+    return source, target, logits

@@ -103,8 +103,8 @@ class T5(Family):
 
         `feed_forward_proj` is "relu" or "gated-silu". Files also have both parts, which decide.
         """
-        kind = str(config.get("feed_forward_proj", self.feed_forward))
-        *before, name = kind.split("-")
+        kind = config.get("feed_forward_proj", self.feed_forward)
+        *before, name = kind.split("-") if isinstance(kind, str) else ("", "")
         if before not in ([], ["gated"]):
             config.refuse(
                 f"The option feed_forward_proj={kind!r} is not converted, only the name of an "

@@ -148,7 +148,12 @@ def _encoder_type(model):
 def _encoder_decoder_type(model):
     if model.position is None:
         return "umt5" if FAMILIES["umt5"].fits(model) else "t5"
-    return "bart" if isinstance(model.position, positions.Learned) else "marian"
+    is_pre_norm = model.encoder.norm is not None
+    if model.norm is not None:
+        return "mbart" if is_pre_norm else "bart"
+    if getattr(model.position, "layout", None) == "tensor2tensor":
+        return "m2m_100"
+    return "pegasus" if is_pre_norm else "marian"
 
 
 def _check_vocabulary(model, tokenizer):
