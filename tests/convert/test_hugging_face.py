@@ -11,12 +11,13 @@ import checkpoint_folders
 import generation_cases
 import numpy as np
 import pages
+import planted_mistakes
 import pytest
 import safetensors.numpy
 from checkpoint_folders import TOLERANCE, difference
 from planted_mistakes import MISTAKES, changed
 
-from keras_attn import export, models
+from keras_attn import export, models, positions
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.kernel_sources import kernel_sources
@@ -27,10 +28,11 @@ NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 # A causal model and an encoder-decoder.
 FAST = ["llama", "t5"]
 # Factors become part of the weights; a pretraining's other head, a pooler that no output depends
-# on, and rows of tables that are of no position, as BART's and Longformer's, are left out.
+# on, and rows of tables that are of no position, as BART's and Longformer's, are left out, and a
+# shared table that neither side reads.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
-FOLDED += ["big_bird", "big_bird_classifier", "reformer_lsh"]
+FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer_lsh"]
 # RoBERTa becomes a BERT of other ids, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"roberta", "roberta_classifier", "longformer", "big_bird_features", "mt5"}
 # Options that a model does not have, or has by other names.
@@ -41,6 +43,7 @@ OTHER = {
 }
 OTHER_FOLDED = {
     *("architectures", "attention_type", "attention_window"),
+    "decoder_start_token_id",  # absent in an mBART, whose targets begin with bos
     *("query_pre_attn_scalar", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
 }
 
@@ -171,6 +174,25 @@ def writes_ctranslate2(model, path, ids):
         assert re.search("CTranslate2 lacks this part|must be an?", str(error))
         return False
     return True
+
+
+def test_stored_sinusoids_are_no_weights(tmp_path):
+    """Pegasus stores its positions, with which transformers computes whatever they are."""
+    config, weights, arrays = checkpoint_folders.load_golden("pegasus")
+    tables = [name for name in weights if "embed_positions" in name]
+    sinusoids = planted_mistakes.sines(weights[tables[0]])
+    weights |= dict.fromkeys(tables, sinusoids)
+    model, _ = from_hugging_face(checkpoint_folders.write_folder(tmp_path / "a", config, weights))
+    assert isinstance(model.position, positions.Sinusoidal)
+    weights[tables[0]] = sinusoids + 1e-5
+    other, _ = from_hugging_face(checkpoint_folders.write_folder(tmp_path / "b", config, weights))
+    assert isinstance(other.position, positions.Learned)
+    ids = {name: arrays[f"input_{name}"] for name in ("source_ids", "target_ids")}
+    expected = np.asarray(other(ids))
+    np.testing.assert_allclose(model(ids), expected, atol=1e-3 * np.abs(expected).max())
+    assert to_hugging_face(model, tmp_path / "out") == "pegasus"
+    written = safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
+    np.testing.assert_allclose(written[tables[0]][: len(sinusoids)], sinusoids, atol=1e-6)
 
 
 @pytest.mark.slow

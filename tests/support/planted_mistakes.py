@@ -5,6 +5,7 @@ import functools
 
 import keras
 import numpy as np
+import oracles
 
 from keras_attn import patterns
 from keras_attn.ops.activations import gelu_tanh
@@ -131,6 +132,17 @@ def one_table(model):
         yield term, "table", lambda _: table
 
 
+def sines(table):
+    """Return what `Sinusoidal(layout="concat")` adds, in place of a table of positions."""
+    length, width = table.shape
+    rows = np.array([oracles.sinusoids(p, width, "concat") for p in range(length)])
+    return rows.astype("float32")
+
+
+def tied(model):
+    yield model.head, "kernel", lambda _: model.target_embedding.table.numpy().T
+
+
 def scaled_scores(model):
     for block in [*model.encoder.blocks, *model.decoder.blocks]:
         yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
@@ -237,6 +249,19 @@ MISTAKES = {
     },
     "bart": {
         "no norm of embeddings": in_model("norm.epsilon", 1.0),
+    },
+    "mbart": {
+        "no norm after the last block": in_model("decoder.norm", None),
+        "no norm of embeddings": in_model("norm.epsilon", 1.0),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+    },
+    "m2m_100": {
+        "positions from 0": in_model("position.first_position", 0),
+        "wavelengths of the paper": in_model("position.layout", "concat"),
+    },
+    "pegasus": {
+        "computed positions": in_model("source_position.table", sines),
+        "tied logits": tied,
     },
     "t5": {
         "scores divided": scaled_scores,

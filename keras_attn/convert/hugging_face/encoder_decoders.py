@@ -305,7 +305,8 @@ class Pegasus(Marian):
     def convert(self, checkpoint, overrides):
         checkpoint.strip(self.prefix)
         names = [POSITIONS.format(side) for side in SIDES]
-        if all([checkpoint.is_constant(name, _sinusoids) for name in names]):
+        if all(checkpoint.is_constant(name, _sinusoids) for name in names):
+            checkpoint.ignore(*names)
             return self.read(checkpoint, overrides, sinusoidal_positions(checkpoint.config))
         return self.read(checkpoint, overrides, learned_positions(checkpoint.config))
 
