@@ -24,14 +24,14 @@ class Timestep(Sinusoidal):
     Use it for `Recurrent` and `ACT`, whose shared block must know its step.
 
     Args:
-        layout, max_wavelength: as those of `Sinusoidal`.
+        layout, max_wavelength, first_position: as those of `Sinusoidal`.
 
     Call arguments and returns:
         As `Position`.
         step: int, or int32 scalar. Number of steps taken before; by default 0.
 
     Raises:
-        ValueError: if `layout` is unknown, or `max_wavelength` is not above 0.
+        ValueError: as those of `Sinusoidal`.
 
     Example:
         >>> from keras import ops
