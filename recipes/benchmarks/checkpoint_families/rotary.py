@@ -1,4 +1,4 @@
-"""Decoders with rotary positions."""
+"""Llama and the decoders like it."""
 
 from ..checkpoint_cases import Family
 
@@ -6,15 +6,15 @@ LAYERS, HEADS = "num_hidden_layers", "num_attention_heads"
 SIZES = (
     {
         **{"vocab_size": 61, "hidden_size": 12, "intermediate_size": 29, LAYERS: 1, HEADS: 2},
-        **{"max_position_embeddings": 64, "pad_token_id": None},
+        "max_position_embeddings": 64,
     },
     {
         **{"vocab_size": 97, "hidden_size": 24, "intermediate_size": 24, LAYERS: 3, HEADS: 4},
-        **{"max_position_embeddings": 48, "pad_token_id": None},
+        "max_position_embeddings": 48,
     },
     {
         **{"vocab_size": 131, "hidden_size": 48, "intermediate_size": 89, LAYERS: 4, HEADS: 6},
-        **{"max_position_embeddings": 40, "pad_token_id": None},
+        "max_position_embeddings": 40,
     },
 )
 
@@ -31,20 +31,123 @@ ROPE = (
     rope("linear", factor=3.0),
     rope("llama3", factor=8.0, **LLAMA3),
     rope("yarn", factor=4.0, **ORIGINAL),
+    rope("yarn", factor=4.0, truncate=False, **ORIGINAL),
 )
+GROUPS = (lambda size: size[HEADS], 1, lambda size: size[HEADS] // 2)
+ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "relu")
 OPTIONS = {
-    "num_key_value_heads": (lambda size: size[HEADS], 1, lambda size: size[HEADS] // 2),
-    "hidden_act": ("silu", "gelu", "gelu_pytorch_tanh", "relu"),
+    "num_key_value_heads": GROUPS,
+    "hidden_act": ACTIVATIONS,
     "rms_norm_eps": (1e-6, 1e-2),
     "tie_word_embeddings": (False, True),
     "head_dim": (8, 16),
     "rope_parameters": ROPE,
+    "pad_token_id": (None, 0, 3),
+    "num_labels": (2, 1, 5),
 }
+SLIDING, FULL = "sliding_attention", "full_attention"
+TYPES = (
+    lambda size: [FULL, SLIDING, SLIDING, FULL][: size[LAYERS]],
+    lambda size: [SLIDING] * size[LAYERS],
+    lambda size: [FULL] * size[LAYERS],
+)
+BIASES = {"attention_bias": (False, True)}
+QWEN_WINDOWS = {
+    "use_sliding_window": (True, False),
+    "sliding_window": (5, 9),
+    "max_window_layers": (1, 0, 2),
+}
+
+
+def classes(name, classifier=None):
+    return f"{name}ForCausalLM", f"{classifier or name}ForSequenceClassification"
+
+
+def without(options, *names):
+    return {name: values for name, values in options.items() if name not in names}
+
+
+DYNAMIC = ("dynamic", {"rope_parameters": rope("dynamic", factor=2.0)})
+GEMMA = {
+    **without(OPTIONS, "hidden_act", "tie_word_embeddings", "rope_parameters"),
+    **BIASES,
+    "pad_token_id": (0, 3),
+    "tie_word_embeddings": (True, False),
+}
+GEMMA2 = {
+    **GEMMA,
+    "hidden_activation": ("gelu_pytorch_tanh", "gelu", "silu"),
+    "layer_types": TYPES,
+    "sliding_window": (5, 9),
+    "query_pre_attn_scalar": (256, 7),
+}
+UNTIED_CAP = {"tie_word_embeddings": False, "final_logit_softcapping": 5.0}
 FAMILIES = {
-    "llama": Family(
-        classes=("LlamaForCausalLM",),
+    "gemma": Family(
+        classes=classes("Gemma"),
         sizes=SIZES,
-        options={**OPTIONS, "attention_bias": (False, True), "mlp_bias": (False, True)},
-        refused=(("dynamic", {"rope_parameters": rope("dynamic", factor=2.0)}),),
+        options={
+            **GEMMA,
+            "hidden_act": ("gelu_pytorch_tanh", "gelu_new", "relu"),
+            "rope_parameters": ROPE,
+        },
+        refused=(
+            DYNAMIC,
+            ("use_bidirectional_attention", {"use_bidirectional_attention": True}),
+        ),
+    ),
+    "gemma2": Family(
+        classes=classes("Gemma2"),
+        sizes=SIZES,
+        options={
+            **GEMMA2,
+            "rope_parameters": ROPE,
+            "attn_logit_softcapping": (50.0, 3.0, None),
+            "final_logit_softcapping": (5.0, None),
+        },
+        excluded=({**UNTIED_CAP, "class": "Gemma2ForCausalLM"},),
+        refused=(DYNAMIC, ("cap of logits", UNTIED_CAP)),
+    ),
+    "gemma3_text": Family(
+        classes=classes("Gemma3", "Gemma3Text"),
+        sizes=SIZES,
+        options={
+            **GEMMA2,
+            "rope_parameters": (
+                {SLIDING: rope("default", 100.0), FULL: rope("default", 1e4)},
+                {SLIDING: rope("default", 100.0), FULL: rope("linear", 1e4, factor=3.0)},
+                {SLIDING: rope("default", 50.0), FULL: rope("llama3", 1e4, factor=8.0, **LLAMA3)},
+            ),
+            "final_logit_softcapping": (None, 5.0),
+        },
+        excluded=({**UNTIED_CAP, "class": "Gemma3ForCausalLM"},),
+        refused=(
+            ("cap of logits", UNTIED_CAP),
+            ("use_bidirectional_attention", {"use_bidirectional_attention": True}),
+        ),
+    ),
+    "llama": Family(
+        classes=classes("Llama"),
+        sizes=SIZES,
+        options={**OPTIONS, **BIASES, "mlp_bias": (False, True)},
+        refused=(DYNAMIC,),
+    ),
+    "mistral": Family(
+        classes=classes("Mistral"),
+        sizes=SIZES,
+        options={**OPTIONS, "sliding_window": (5, 9, None)},
+        refused=(DYNAMIC,),
+    ),
+    "qwen2": Family(
+        classes=classes("Qwen2"),
+        sizes=SIZES,
+        options={**without(OPTIONS, "head_dim"), **QWEN_WINDOWS},
+        refused=(DYNAMIC,),
+    ),
+    "qwen3": Family(
+        classes=classes("Qwen3"),
+        sizes=SIZES,
+        options={**OPTIONS, **BIASES, **QWEN_WINDOWS},
+        refused=(DYNAMIC,),
     ),
 }
