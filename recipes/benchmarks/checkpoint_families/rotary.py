@@ -31,7 +31,11 @@ ROPE = (
     rope("linear", factor=3.0),
     rope("llama3", factor=8.0, **LLAMA3),
     rope("yarn", factor=4.0, **ORIGINAL),
-    rope("yarn", factor=4.0, truncate=False, **ORIGINAL),
+    rope("llama3", 500.0, factor=4.0, low_freq_factor=2.0, high_freq_factor=6.0, **ORIGINAL),
+    rope("yarn", factor=4.0, truncate=False, beta_fast=8.0, beta_slow=2.0, **ORIGINAL),
+    rope("yarn", factor=4.0, attention_factor=0.7, **ORIGINAL),
+    rope("yarn", factor=4.0, mscale=0.8, mscale_all_dim=0.6, **ORIGINAL),
+    rope("dynamic", factor=2.0),
 )
 GROUPS = (lambda size: size[HEADS], 1, lambda size: size[HEADS] // 2)
 ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "relu")
@@ -67,7 +71,6 @@ def without(options, *names):
     return {name: values for name, values in options.items() if name not in names}
 
 
-DYNAMIC = ("dynamic", {"rope_parameters": rope("dynamic", factor=2.0)})
 GEMMA = {
     **without(OPTIONS, "hidden_act", "tie_word_embeddings", "rope_parameters"),
     **BIASES,
@@ -91,10 +94,7 @@ FAMILIES = {
             "hidden_act": ("gelu_pytorch_tanh", "gelu_new", "relu"),
             "rope_parameters": ROPE,
         },
-        refused=(
-            DYNAMIC,
-            ("use_bidirectional_attention", {"use_bidirectional_attention": True}),
-        ),
+        refused=(("use_bidirectional_attention", {"use_bidirectional_attention": True}),),
     ),
     "gemma2": Family(
         classes=classes("Gemma2"),
@@ -106,7 +106,7 @@ FAMILIES = {
             "final_logit_softcapping": (5.0, None),
         },
         excluded=({**UNTIED_CAP, "class": "Gemma2ForCausalLM"},),
-        refused=(DYNAMIC, ("cap of logits", UNTIED_CAP)),
+        refused=(("cap of logits", UNTIED_CAP),),
     ),
     "gemma3_text": Family(
         classes=classes("Gemma3", "Gemma3Text"),
@@ -130,24 +130,20 @@ FAMILIES = {
         classes=classes("Llama"),
         sizes=SIZES,
         options={**OPTIONS, **BIASES, "mlp_bias": (False, True)},
-        refused=(DYNAMIC,),
     ),
     "mistral": Family(
         classes=classes("Mistral"),
         sizes=SIZES,
         options={**OPTIONS, "sliding_window": (5, 9, None)},
-        refused=(DYNAMIC,),
     ),
     "qwen2": Family(
         classes=classes("Qwen2"),
         sizes=SIZES,
         options={**without(OPTIONS, "head_dim"), **QWEN_WINDOWS},
-        refused=(DYNAMIC,),
     ),
     "qwen3": Family(
         classes=classes("Qwen3"),
         sizes=SIZES,
         options={**OPTIONS, **BIASES, **QWEN_WINDOWS},
-        refused=(DYNAMIC,),
     ),
 }
