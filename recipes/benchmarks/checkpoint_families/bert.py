@@ -26,8 +26,8 @@ OPTIONS = {
     "pad_token_id": (0, 3),
     "hidden_dropout_prob": (0.1, 0.0),
     "classifier_dropout": (None, 0.2),
+    "problem_type": (None, "multi_label_classification", "regression"),
 }
-SEVERAL_LABELS = {"problem_type": "multi_label_classification"}
 DECODER = ("is_decoder", {"is_decoder": True})
 
 
@@ -35,25 +35,19 @@ def classes(name, *endings):
     return tuple(f"{name}{ending}" for ending in endings)
 
 
-CLASSIFIER = "ForSequenceClassification"
-
-
-def refused_classes(name):
-    """Return the refusals of heads that have no place."""
-    return ((f"{name}ForMultipleChoice", {"class": f"{name}ForMultipleChoice"}),)
-
-
+HEADS_OF_ALL = ("ForMaskedLM", "Model", "ForSequenceClassification")
+HEADS_OF_ALL += ("ForTokenClassification", "ForQuestionAnswering")
 ROBERTA = {**OPTIONS, "pad_token_id": (1, 3, 0)}
 del ROBERTA["hidden_act"]
 FAMILIES = {
     "bert": Family(
-        classes=classes("Bert", "ForMaskedLM", "Model", "ForPreTraining", CLASSIFIER),
+        classes=classes("Bert", *HEADS_OF_ALL, "ForPreTraining"),
         sizes=SIZES,
         options=OPTIONS,
         refused=(DECODER, ("hidden_act", {"hidden_act": "gelu_10"})),
     ),
     "big_bird": Family(
-        classes=classes("BigBird", "ForMaskedLM", "Model", "ForPreTraining", CLASSIFIER),
+        classes=classes("BigBird", *HEADS_OF_ALL, "ForPreTraining"),
         sizes=SIZES,
         options={
             **OPTIONS,
@@ -64,7 +58,7 @@ FAMILIES = {
         refused=(DECODER, ("use_bias", {"use_bias": False})),
     ),
     "distilbert": Family(
-        classes=classes("DistilBert", "ForMaskedLM", "Model", CLASSIFIER),
+        classes=classes("DistilBert", *HEADS_OF_ALL),
         sizes=tuple(
             {
                 **{"vocab_size": size["vocab_size"], "dim": size["hidden_size"]},
@@ -78,25 +72,26 @@ FAMILIES = {
             "activation": ("gelu", "relu"),
             "sinusoidal_pos_embds": (False, True),
             "num_labels": (2, 1, 5),
+            "problem_type": OPTIONS["problem_type"],
             "pad_token_id": (0, 3),
             "dropout": (0.1, 0.0),
         },
     ),
     "longformer": Family(
-        classes=classes("Longformer", "ForMaskedLM", "Model", CLASSIFIER),
+        classes=classes("Longformer", *HEADS_OF_ALL),
         sizes=SIZES,
         options={
             **ROBERTA,
             "attention_window": (
                 lambda size: [4] * size[LAYERS],
-                lambda size: [4, 8, 2, 6][: size[LAYERS]],
+                lambda size: [6, 4, 10, 8][: size[LAYERS]],
                 6,
             ),
         },
         refused=(("hidden_act", {"hidden_act": "relu"}),),
     ),
     "roberta": Family(
-        classes=classes("Roberta", "ForMaskedLM", "Model", CLASSIFIER),
+        classes=classes("Roberta", *HEADS_OF_ALL),
         sizes=SIZES,
         options=ROBERTA,
         refused=(DECODER, ("hidden_act", {"hidden_act": "relu"})),

@@ -52,6 +52,6 @@ FAMILIES = {
             "axial_pos_embds": (True, False),
             "chunk_size_feed_forward": (0, 1),
         },
-        refused=(("is_decoder", {"is_decoder": False}),),
+        refused=(("is_decoder", {"class": "ReformerForMaskedLM", "is_decoder": False}),),
     ),
 }

@@ -54,6 +54,8 @@ def add_noise(model):
     with torch.no_grad():
         for tensor in tensors.values():
             tensor.add_(NOISE * torch.randn_like(tensor))
+        if model.config.model_type == "reformer":  # of two biases version 5 adds one, old ones both
+            model.lm_head.bias.copy_(model.lm_head.decoder.bias)
 
 
 def sample_inputs(config):
