@@ -107,7 +107,11 @@ def real_outputs(inputs, outputs, config):
 
 
 def main_output(outputs):
-    """Return logits, or the features of a model without a head."""
+    """Return logits, also those of answers, or the features of a model without a head."""
+    import torch
+
+    if "start_logits" in outputs:
+        return torch.stack([outputs["start_logits"], outputs["end_logits"]], -1)
     for name in ("logits", "prediction_logits", "prediction_scores"):
         if name in outputs:
             return outputs[name]
