@@ -195,6 +195,18 @@ MISTAKES = {
         "no row of types": in_model("segment.table", np.zeros_like),
         "id 0 is padding": in_model("embedding.pad_id", 0),
     },
+    "xlm_roberta": {
+        "positions from row 0": in_model("position.table", lambda x: np.roll(x, 2, axis=0)),
+        "the head's activation is that of the layers": in_model(
+            "head.activation", keras.activations.relu
+        ),
+    },
+    "camembert_classifier": {"the classes of BERT": in_model("pooler.activation", identity)},
+    "mpnet": {
+        "no bias": in_each_block("attention.score.terms.1.table", np.zeros_like),
+        "j - i": in_each_block("attention.score.terms.1.table", lambda x: np.roll(x, 16, axis=0)),
+        "distances up to 512": in_each_block("attention.score.terms.1.max_distance", lambda _: 512),
+    },
     "longformer": {
         "a window of one key less": in_each_block("attention.pattern", narrower),
         "windows in other layers": swapped_pairs,

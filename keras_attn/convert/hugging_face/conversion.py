@@ -14,6 +14,7 @@ from keras_attn.convert.hugging_face import (
     encoders,
     images,
     long_decoders,
+    relative_encoders,
     rotary_decoders,
     t5,
 )
@@ -31,6 +32,7 @@ FAMILIES = {
     "bart": encoder_decoders.Bart(),
     "bert": encoders.Bert(),
     "big_bird": encoders.BigBird(),
+    "camembert": encoders.Camembert(),
     "distilbert": encoders.DistilBert(),
     "gemma": rotary_decoders.Gemma(),
     "gemma2": rotary_decoders.Gemma2(),
@@ -42,6 +44,7 @@ FAMILIES = {
     "marian": encoder_decoders.Marian(),
     "mbart": encoder_decoders.MBart(),
     "mistral": rotary_decoders.Mistral(),
+    "mpnet": relative_encoders.MPNet(),
     "mt5": t5.MT5(),
     "pegasus": encoder_decoders.Pegasus(),
     "qwen2": rotary_decoders.Qwen2(),
@@ -52,6 +55,7 @@ FAMILIES = {
     "transfo-xl": long_decoders.TransformerXL(),
     "umt5": t5.UMT5(),
     "vit": images.ViT(),
+    "xlm-roberta": encoders.XLMRoberta(),
 }
 # Overrides that are no arguments of a model's function.
 CHANGES = ("depth", "residual")

@@ -1,4 +1,4 @@
-"""Encoders of texts: BERT, BigBird, DistilBERT, RoBERTa and Longformer."""
+"""Encoders of texts: BERT, BigBird, DistilBERT, RoBERTa and its kin, and Longformer."""
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from keras_attn.convert.hugging_face.classifiers import (
     TAGS,
     TOKENS,
     EncoderFamily,
+    head_of,
 )
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
@@ -85,11 +86,15 @@ class Bert(EncoderFamily):
             "intermediate_dim": config.size("intermediate_size"),
             "dropout": config.number("hidden_dropout_prob", 0.1),
             "max_length": config.size("max_position_embeddings"),
-            "num_segments": config.size("type_vocab_size", 2),
+            "num_segments": self.num_segments(config),
             "activation": config.activation("hidden_act", "gelu"),
             "epsilon": config.number("layer_norm_eps", 1e-12),
             "pad_id": config.index("pad_token_id", 0),
         }
+
+    def num_segments(self, config):
+        """Return the number of segments of a text; 0 for none."""
+        return config.size("type_vocab_size", 2)
 
     def language_options(self, model):
         return {
@@ -168,10 +173,9 @@ class Roberta(Bert):
     copies = {"lm_head.decoder.weight": f"{TABLE}.weight", "lm_head.decoder.bias": "lm_head.bias"}
 
     def arguments(self, config):
-        config.require(hidden_act="gelu")  # the head's, whatever the option says
         arguments = {**super().arguments(config), "pad_id": config.index("pad_token_id", 1)}
         arguments["max_length"] -= self.first_position(config)
-        return arguments
+        return {**arguments, "head_activation": "gelu"}  # whatever `hidden_act` says
 
     def first_position(self, config):
         """Return the row of the first position in the table, which is after that of padding."""
@@ -181,6 +185,40 @@ class Roberta(Bert):
         super().copy_embeddings(checkpoint, model)
         rows = LastRows(model.position.table, self.first_position(checkpoint.config))
         checkpoint.transfer(f"{POSITIONS}.weight", rows)
+
+    def fits(self, model):
+        """Return True for an encoder with RoBERTa's id of padding, and the activations of its head.
+
+        BERT has these parts too, but another id of padding, and one activation.
+        """
+        pooler, gelu = getattr(model, "pooler", None), get_activation("gelu")
+        if head_of(model) == TOKENS:
+            has_own = read_part(model, f"{FIRST}.feed_forward.activation") is not gelu
+            return model.head.activation is gelu and (has_own or model.embedding.pad_id == 1)
+        is_tanh = pooler is None or pooler.activation is get_activation("tanh")
+        return is_tanh and model.embedding.pad_id == 1
+
+    def language_options(self, model):
+        options = super().language_options(model)
+        if model.embedding.pad_id is None:
+            raise ValueError(
+                f"A {self.name} of transformers must have an id of padding, after which positions "
+                "are counted. Received: model.embedding.pad_id=None."
+            )
+        options["max_position_embeddings"] += model.embedding.pad_id + 1
+        return options
+
+
+class XLMRoberta(Roberta):
+    """XLM-RoBERTa: RoBERTa of many languages."""
+
+    name = "XLMRoberta"
+
+
+class Camembert(Roberta):
+    """CamemBERT: RoBERTa of French."""
+
+    name = "Camembert"
 
 
 class Longformer(Roberta):
@@ -204,8 +242,9 @@ class Longformer(Roberta):
 
     def arguments(self, config):
         """Return the arguments of `models.longformer` for a configuration, but `num_global`."""
+        config.require(hidden_act="gelu")
         arguments = {**super().arguments(config), "global_projections": True}
-        del arguments["activation"]  # that of RoBERTa
+        del arguments["activation"], arguments["head_activation"]  # GELU
         arguments["window"] = self.windows(config, arguments["num_layers"])
         return arguments
 
@@ -228,18 +267,8 @@ class Longformer(Roberta):
 
     def language_options(self, model):
         """Return the options of `config.json`; each call gives the global tokens there."""
-        options = {
-            **read_options(model, OPTIONS),
-            "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
-            "attention_window": [_window(block) for block in model.encoder.blocks],
-        }
-        if model.embedding.pad_id is None:
-            raise ValueError(
-                "A Longformer of transformers must have an id of padding, after which positions "
-                "are counted. Received: model.embedding.pad_id=None."
-            )
-        options["max_position_embeddings"] += model.embedding.pad_id + 1
-        return options
+        windows = [_window(block) for block in model.encoder.blocks]
+        return {**super().language_options(model), "attention_window": windows}
 
     def build(self, config, model):
         num_global = read_part(model, f"{FIRST}.attention.num_global")

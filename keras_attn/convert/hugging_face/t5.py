@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from keras_attn import layers, models
-from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
@@ -15,7 +14,13 @@ from keras_attn.convert.hugging_face.family import (
     read_options,
     read_part,
 )
-from keras_attn.convert.hugging_face.weights import Fold, copy_part, copy_table, numbers
+from keras_attn.convert.hugging_face.weights import (
+    Fold,
+    SharedTable,
+    copy_part,
+    copy_table,
+    numbers,
+)
 
 DISTANCES = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
@@ -153,7 +158,7 @@ class T5(Family):
 
     def copy_distances(self, checkpoint, tables, side):
         """Copy the tables of distances of a side's blocks, which have one tensor."""
-        checkpoint.transfer(DISTANCES.format(side, 0), _Copies(tables))
+        checkpoint.transfer(DISTANCES.format(side, 0), SharedTable(tables))
 
     def options(self, model):
         feed_forward = read_part(model, f"{FIRST}.feed_forward")
@@ -202,20 +207,6 @@ class UMT5(T5):
         for index, table in enumerate(tables):
             fold = Fold([table], tuple(table.shape))
             checkpoint.transfer(DISTANCES.format(side, index), fold)
-
-
-class _Copies:
-    """The equal tables of distances of all blocks of a side; T5 has one for them."""
-
-    def __init__(self, tables):
-        self.variables, self.shape = tables, tuple(tables[0].shape)
-
-    def assign(self, tensor):
-        for table in self.variables:
-            assign(table, tensor)
-
-    def tensor(self):
-        return numbers(self.variables[0])
 
 
 def _tables_of(model, side):

@@ -81,6 +81,29 @@ class LastRows:
         return np.pad(numbers(self.variables[0]), ((self._first, 0), (0, 0)))
 
 
+class SharedTable:
+    """A table of a checkpoint that several variables hold, such as T5's distances in each block."""
+
+    def __init__(self, variables):
+        self.variables, self.shape = variables, tuple(variables[0].shape)
+
+    def assign(self, tensor):
+        """Assign the table to each variable."""
+        for variable in self.variables:
+            assign(variable, tensor)
+
+    def tensor(self):
+        """Return the table of the variables, which must be equal."""
+        first, *others = map(numbers, self.variables)
+        if not all(np.array_equal(first, other) for other in others):
+            raise ValueError(
+                "The tables of distances of all blocks must be equal, since the family has one: "
+                "train with `block.attention.score.terms[-1].trainable = False`. "
+                f"Received: other numbers than those of {self.variables[0].path!r}."
+            )
+        return first
+
+
 def numbers(variable):
     """Return the values of a variable as a float32 array."""
     return ops.convert_to_numpy(variable.value).astype("float32")
