@@ -33,8 +33,9 @@ FAST = ["llama", "t5"]
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
 FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer_lsh"]
-# RoBERTa becomes a BERT of other ids, mT5 a T5; the others have the parts of one that is written.
-ONE_WAY = {"roberta", "roberta_classifier", "longformer", "big_bird_features", "mt5"}
+FOLDED += ["roberta", "roberta_classifier", "mpnet"]
+# XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
+ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),

@@ -178,6 +178,11 @@ def identity(x):
     return x
 
 
+def farther(model):
+    for block in blocks(model):
+        yield block.attention.score.terms[-1], "max_distance", 512
+
+
 # A kind of mistake that could be made in several families is planted in one or two of them.
 MISTAKES = {
     "bert": {
@@ -203,9 +208,9 @@ MISTAKES = {
     },
     "camembert_classifier": {"the classes of BERT": in_model("pooler.activation", identity)},
     "mpnet": {
-        "no bias": in_each_block("attention.score.terms.1.table", np.zeros_like),
-        "j - i": in_each_block("attention.score.terms.1.table", lambda x: np.roll(x, 16, axis=0)),
-        "distances up to 512": in_each_block("attention.score.terms.1.max_distance", lambda _: 512),
+        "no bias": in_each_table(np.zeros_like),
+        "j - i": in_each_table(lambda x: np.roll(x, 16, axis=0)),
+        "distances up to 512": farther,
     },
     "longformer": {
         "a window of one key less": in_each_block("attention.pattern", narrower),
