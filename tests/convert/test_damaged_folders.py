@@ -16,6 +16,7 @@ from keras_attn.convert.hugging_face.family import build
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TABLE = "bert.embeddings.word_embeddings.weight"
+BIAS = "cls.predictions.bias"
 QUERY = "bert.encoder.layer.1.attention.self.query.bias"
 
 
@@ -184,9 +185,9 @@ DAMAGES = {
     "a table transposed": (tensors(lambda x: {TABLE: x[TABLE].T}), "has the shape (12, 29)"),
     "not a number": (tensors(lambda x: {QUERY: x[QUERY] * np.nan}), "not finite"),
     "eight bits": (tensors(lambda x: {QUERY: x[QUERY].astype("int8")}), "of dtype I8"),
-    "a tied table that differs": (
-        tensors(lambda x: {"cls.predictions.decoder.weight": x[TABLE] + 1}),
-        "differs from 'embeddings.word_embeddings.weight'",
+    "a tied bias that differs": (
+        tensors(lambda x: {f"{BIAS[:-4]}decoder.bias": x[BIAS] + 1}),
+        "differs from 'cls.predictions.bias'",
     ),
     "a name in two spellings": (
         tensors(lambda x: {QUERY.replace("bias", "beta"): x[QUERY]}),

@@ -142,6 +142,15 @@ class Checkpoint:
         """Leave out a tensor for which the model has no variable."""
         self.ignore(name)
 
+    def store_copy(self, name, fold):
+        """Leave out a copy of a tensor that is read by another name."""
+        self.ignore(name)
+
+    def replace(self, original, name):
+        """Read a tensor in place of the original, if it is there."""
+        if name in self._tensors:
+            self._tensors[original] = self._tensors.pop(name)
+
     def _read(self, name):
         return self._tensors[name][1]()
 
@@ -211,6 +220,10 @@ class StoredModel:
     def store_constant(self, name, shape, make=np.zeros):
         """Store zeros, or what `make(shape)` gives, where the model has no variable."""
         self._add(name, shape, lambda: np.asarray(make(shape), np.float32))
+
+    def store_copy(self, name, fold):
+        """Store the variables of a `Fold` by one more name."""
+        self.transfer(name, fold)
 
     def _add(self, name, shape, read):
         name = name if name.startswith(self._heads) else self._prefix + name

@@ -9,10 +9,11 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_attn import layers, models, positions
+from keras_attn import layers, models, positions, registry
+from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.family import Family, build
 from keras_attn.convert.hugging_face.tensor_files import read_json
-from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_table
+from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
 from keras_attn.ops.activations import get_activation
 
 # In folders of sentence encoders.
@@ -115,7 +116,8 @@ class EncoderFamily(Family):
         embeddings, block: names of the parts of the embeddings and of a block.
         block_prefix: str. Beginning of a block's names, with a field `{}` for its index.
         position_table: name of the table of positions.
-        copies: dict of names of tensors that are copies of others, or absent, and those others.
+        copies: dict of names of tensors that are copies of others, or absent, and those others. A
+            copy of the token table may differ from it: the head then has a table of its own.
         unread: tuple of patterns of tensors for tasks of the pretraining that nothing reads.
         stores_pooler: heads beside which the class of transformers has the pooler of features too.
         poolings: the poolings of classes that the family has.
@@ -146,6 +148,13 @@ class EncoderFamily(Family):
         """Return the layer between a text's first token and the classes, or the features."""
         return keras.layers.Dense(self.arguments(config)["hidden_dim"], "tanh", name="pooler")
 
+    @property
+    def logits(self):
+        """Name of the layer of logits that is, unless untied, a copy of the token table."""
+        table = f"{self.embeddings['embedding']}.weight"
+        names = (name for name, original in self.copies.items() if original == table)
+        return next(names, "").removesuffix(".weight")
+
     def first_position(self, config):
         """Return the row of the first position in the table of positions."""
         return 0
@@ -154,10 +163,15 @@ class EncoderFamily(Family):
         """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
         config = checkpoint.config
         checkpoint.strip(self.prefix)
-        for name, original in self.copies.items():
-            checkpoint.drop_copy(name, original)
         head = self.read_head(checkpoint)
         masked = self.build_masked(self.arguments(config), overrides, head)
+        for name, original in self.copies.items():
+            if name == f"{self.logits}.weight" and not checkpoint.is_tied(name, original):
+                masked = untied(masked)
+            elif name == f"{self.logits}.bias" and is_untied(masked):
+                checkpoint.replace(original, name)  # which no class reads then
+            else:
+                checkpoint.drop_copy(name, original)
         if isinstance(masked.position, positions.Learned):
             first, length = self.first_position(config), masked.position.max_length
             trained = config.size("max_position_embeddings") - first
@@ -208,6 +222,11 @@ class EncoderFamily(Family):
             _store_first_token(checkpoint, model, names, self.build_pooler(head, checkpoint.config))
         elif head != FEATURES or pooler is not None:
             copy_table(checkpoint, model, names)
+        if is_untied(model):
+            copy_part(checkpoint, model, "head.embedding", self.logits)
+            if f"{self.logits}.bias" in self.copies:
+                bias = model.head.bias
+                checkpoint.store_copy(f"{self.logits}.bias", Fold([bias], tuple(bias.shape)))
         if head in self.stores_pooler and pooler is None:
             for name in _poolers(self.head_names.get(FEATURES, {})):
                 width = self.arguments(checkpoint.config)["hidden_dim"]
@@ -215,7 +234,8 @@ class EncoderFamily(Family):
                 checkpoint.store_constant(f"{name}.bias", (width,))
 
     def options(self, model):
-        return {**self.language_options(model), **head_options(model, self.name)}
+        tying = {"tie_word_embeddings": False} if is_untied(model) else {}
+        return {**self.language_options(model), **head_options(model, self.name), **tying}
 
     def build(self, config, model):
         return self.build_alike(config, model, {})
@@ -224,6 +244,7 @@ class EncoderFamily(Family):
         """Return a model of the family with the head that `model` has."""
         head = head_of(model)
         masked = self.build_masked(self.arguments(config), overrides, head)
+        masked = untied(masked) if is_untied(model) else masked
         has_pooler = getattr(model, "pooler", None) is not None
         pooler = self.build_pooler(head, config) if has_pooler else None
         pooling = getattr(model, "pooling", None)
@@ -241,21 +262,45 @@ def _poolers(names):
     return [name for path, name in names.items() if path.startswith("pooler")]
 
 
+def is_untied(model):
+    """Return True for a head for masked tokens with a token table of its own."""
+    head = getattr(model, "head", None)
+    return isinstance(head, layers.MaskedTokenHead) and head.embedding is not model.embedding
+
+
+def untied(masked):
+    """Return a `MaskedLanguageModel` of the same parts whose head has a token table of its own."""
+    head, table = masked.head, masked.embedding
+    with without_values():
+        own = layers.MaskedTokenHead(
+            layers.TokenEmbedding(table.vocabulary_size, table.hidden_dim, False, None),
+            head.activation,
+            registry.copy(head.norm),
+            use_bias=head.use_bias,
+            name=head.name,
+        )
+        return models.MaskedLanguageModel(**parts_of(masked), head=own)
+
+
+def parts_of(model):
+    """Return the parts of a model but its head, as arguments of a model with another head."""
+    names = "embedding", "position", "segment", "norm", "dropout", "name"
+    encoder = model.depth if isinstance(model, models.CausalLanguageModel) else model.encoder
+    return {**{name: getattr(model, name, None) for name in names}, "encoder": encoder}
+
+
 def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=False):
-    """Return a model of the parts of a model of tokens, with another head.
+    """Return a model of the parts of another model, with another head.
 
     Args:
-        model: a `MaskedLanguageModel` or a `CausalLanguageModel`.
+        model: a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`.
         head: one of the names above.
         size: int. Number of classes or tags.
         pooling, pooler, multi_label: as `Classifier`.
     """
     if head == TOKENS:
         return model
-    is_causal = isinstance(model, models.CausalLanguageModel)
-    names = "embedding", "position", "segment", "norm", "dropout", "name"
-    parts = {name: getattr(model, name, None) for name in names}
-    parts["encoder"] = model.depth if is_causal else model.encoder
+    is_causal, parts = isinstance(model, models.CausalLanguageModel), parts_of(model)
     if head == ANSWERS:
         return models.MaskedLanguageModel(**parts, head=layers.AnswerHead(name="head"))
     if head == TAGS:
@@ -263,6 +308,7 @@ def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=
         return models.MaskedLanguageModel(**parts, head=tagger)
     return models.Classifier(
         **parts,
+        image_shape=getattr(model, "image_shape", None),
         num_classes=size,
         pooling=pooling,
         pooler=pooler,

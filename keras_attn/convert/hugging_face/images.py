@@ -1,7 +1,17 @@
 """Encoders of images: ViT."""
 
+import keras
+
 from keras_attn import models
-from keras_attn.convert.hugging_face.classifiers import class_options
+from keras_attn.convert.hugging_face.classifiers import (
+    CLASSES,
+    FEATURES,
+    has_several_labels,
+    head_of,
+    head_options,
+    read_head,
+    with_head,
+)
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     ENCODER_OPTIONS,
@@ -11,13 +21,14 @@ from keras_attn.convert.hugging_face.family import (
     read_options,
     read_part,
 )
-from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part
+from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
 
 
 class ViT(Family):
     """The Vision Transformer."""
 
     prefix = "vit."
+    head_names = {CLASSES: {"head": "classifier"}, FEATURES: {"pooler": "pooler.dense"}}
     heads = ("classifier",)
     block = {
         "attention.query": "attention.attention.query",
@@ -33,12 +44,24 @@ class ViT(Family):
     paths = {**ENCODER_OPTIONS, "patch_size": "embedding.patch_size"}
 
     def convert(self, checkpoint, overrides):
-        """Return a `Classifier` with the weights of a checkpoint."""
+        """Return a `Classifier` with the weights of a checkpoint, or one without classes."""
         checkpoint.strip("vit.")
-        num_classes = checkpoint.shape("classifier.weight")[0]
-        model = build(models.vit, self.arguments(checkpoint.config, num_classes), overrides)
+        config, num_classes = checkpoint.config, None
+        head = read_head(checkpoint, "ViT", self.head_names, FEATURES)
+        if head == CLASSES:
+            num_classes = checkpoint.shape("classifier.weight")[0]
+        vit = build(models.vit, self.arguments(config, num_classes), overrides)
+        has_pooler = head == FEATURES and checkpoint.has("pooler.dense.weight")
+        pooler = self.build_pooler(config) if has_pooler else None
+        multi_label = head == CLASSES and has_several_labels(config)
+        model = with_head(vit, head, num_classes, vit.pooling, pooler, multi_label)
         self.copy_weights(checkpoint, model)
         return model
+
+    def build_pooler(self, config):
+        """Return the layer between the first position and the features."""
+        width = config.size("pooler_output_size", config.size("hidden_size"))
+        return keras.layers.Dense(width, config.activation("pooler_act", "tanh"), name="pooler")
 
     def arguments(self, config, num_classes):
         """Return the arguments of `models.vit` for a configuration."""
@@ -60,7 +83,8 @@ class ViT(Family):
     def copy_weights(self, checkpoint, model):
         self._copy_embeddings(checkpoint, model)
         copy_part(checkpoint, model, "encoder.norm", "layernorm")
-        copy_part(checkpoint, model, "head", "classifier")
+        if model.pooler is not None or model.num_classes is not None:
+            copy_table(checkpoint, model, self.head_names[head_of(model)])
         copy_blocks(checkpoint, model.encoder.blocks, self.block, "encoder.layer.{}.")
 
     def _copy_embeddings(self, checkpoint, model):
@@ -75,14 +99,23 @@ class ViT(Family):
 
     def options(self, model):
         height, _, channels = model.image_shape
-        return {
+        options = {
             **read_options(model, self.paths),
             "image_size": height,
             "num_channels": channels,
             "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
-            "architectures": ["ViTForImageClassification"],
-            **class_options(model),
+            **head_options(model, "ViT"),
         }
+        if model.num_classes is not None:
+            return {**options, "architectures": ["ViTForImageClassification"]}
+        if model.pooler is not None:
+            names = {"pooler_output_size": "pooler.units", "pooler_act": "pooler.activation"}
+            options |= read_options(model, names)
+            options["pooler_act"] = activation_name(options["pooler_act"])
+        return options
 
     def build(self, config, model):
-        return models.vit(**self.arguments(config, model.num_classes))
+        vit = models.vit(**self.arguments(config, model.num_classes))
+        pooler = None if model.pooler is None else self.build_pooler(config)
+        size, multi_label = model.num_classes, model.multi_label
+        return with_head(vit, head_of(model), size, "first", pooler, multi_label)
