@@ -157,13 +157,14 @@ class AnswerHead(keras.layers.Dense):
     Use it as the `head` of a `MaskedLanguageModel` that reads a question and a text.
 
     Args:
-        kwargs: of `keras.layers.Dense`, such as `kernel_initializer`.
+        dtype: of the logits; by default float32 under every policy.
+        kwargs: more of `keras.layers.Dense`, such as `kernel_initializer`.
 
     Call arguments:
         x: (B, T, D).
 
     Returns:
-        Logits (B, T, 2), float32 by default.
+        Logits (B, T, 2), of the `dtype`.
 
     Raises:
         ValueError: if an argument is none of `keras.layers.Dense`.
