@@ -10,8 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
-from keras_attn.convert.hugging_face import encoder_decoders, encoders, rotary_decoders
+from keras_attn.convert.hugging_face import encoder_decoders, encoders
 from keras_attn.convert.hugging_face.config import FULL, SLIDING
+from keras_attn.convert.hugging_face.gemma import Gemma2
+from keras_attn.convert.hugging_face.rotary_decoders import RotaryDecoder
 
 _TABLE, _POSITIONS = "embeddings.word_embeddings", "embeddings.position_embeddings"
 _ENCODER = {"embeddings_layer_norm": "embeddings.LayerNorm"}
@@ -42,13 +44,12 @@ _DECODER_NAMES = {
     "final_normalization": "norm",
 }
 _DECODER_PARTS = {
-    **{f"attention.{key}": f"self_attn.{x}" for key, x in rotary_decoders.PROJECTIONS.items()},
-    "attention.qk_norm": "self_attn.q_norm",
-    "attention.key_norm": "self_attn.k_norm",
-    **rotary_decoders.FEED_FORWARD,
+    **{f"attention.{key}": f"self_attn.{x}" for key, x in RotaryDecoder.projections.items()},
+    **{f"attention.{key}": f"self_attn.{x}" for key, x in RotaryDecoder.qk_norms.items()},
+    **{f"feed_forward.{key}": x for key, x in RotaryDecoder.feed_forward.items()},
 }
-_DECODER_BLOCK = {**_DECODER_PARTS, **rotary_decoders.PRE_NORMS}
-_SANDWICH_BLOCK = {**_DECODER_PARTS, **rotary_decoders.SANDWICH_NORMS}
+_DECODER_BLOCK = {**_DECODER_PARTS, **RotaryDecoder.norms}
+_SANDWICH_BLOCK = {**_DECODER_PARTS, **Gemma2.norms}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,13 +29,15 @@ NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 FAST = ["llama", "t5"]
 # Factors become part of the weights; a pretraining's other head, a pooler that no output depends
 # on, and rows of tables that are of no position, as BART's and Longformer's, are left out, and a
-# shared table that neither side reads.
+# shared table that neither side reads. So are Phi-3's factors of texts of the other lengths.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
 FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer_lsh"]
 FOLDED += ["roberta", "roberta_classifier", "mpnet"]
+FOLDED += ["phi3"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
+ONE_WAY |= {"granite"}  # it becomes a Llama
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
@@ -45,6 +47,7 @@ OTHER = {
 OTHER_FOLDED = {
     *("architectures", "attention_type", "attention_window"),
     "decoder_start_token_id",  # absent in an mBART, whose targets begin with bos
+    "rope_parameters",
     *("query_pre_attn_scalar", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
 }
 

@@ -109,6 +109,37 @@ def without_scaling(model):
         yield block.attention.position, "scaling", None
 
 
+def scaled_windows(model):
+    """Give layers with a window the scaling of those without one."""
+    positions = [block.attention.position for block in model.depth.blocks]
+    scaling = next(x.scaling for x in positions if x.scaling is not None)
+    return [(position, "scaling", scaling) for position in positions]
+
+
+def positions_everywhere(model):
+    """Give layers without a position that of the first layer."""
+    turn = model.depth.blocks[0].attention.position
+    for block in model.depth.blocks[1:]:
+        yield block.attention, "position", lambda x, positions=None: turn(x, positions)
+
+
+def in_scalings(name, value):
+    """Change an attribute of the scalings of all positions that have one."""
+
+    def change(model):
+        scalings = [block.attention.position.scaling for block in model.depth.blocks]
+        return [(scaling, name, value) for scaling in scalings if scaling is not None]
+
+    return change
+
+
+def whole_heads(model):
+    """Turn all components of the heads, with more factors of the same kind."""
+    for position in (block.attention.position for block in model.depth.blocks):
+        yield position, "fraction", 1.0
+        yield position.scaling, "factors", [*position.scaling.factors, 4.0]
+
+
 def one_wavelength(model):
     for block in model.depth.blocks:
         yield block.attention.position, "max_wavelength", 1e6
@@ -260,6 +291,23 @@ MISTAKES = {
         ),
     },
     "gemma3": {"one wavelength": one_wavelength},
+    "olmo2": {"no norm of queries": in_each_block("attention.qk_norm", lambda _: identity)},
+    "olmo3": {
+        "YaRN in layers with a window": scaled_windows,
+        "no amplitude": in_scalings("amplitude", 1.0),
+        "beta_fast 32": in_scalings("beta_fast", 32.0),
+    },
+    "smollm3": {"positions in all layers": positions_everywhere},
+    "phi3": {
+        "all components turn": whole_heads,
+        "long factors": in_scalings("factors", [3.0, 4.0, 6.0]),
+        "no amplitude": in_scalings("amplitude", 1.0),
+        "gate and up swapped": swapped_gates,
+    },
+    "granite": {
+        "scores divided": in_each_block("attention.query_kernel", lambda x: x / np.float32(0.6)),
+        "whole residuals": in_each_block("attention.output_kernel", lambda x: x / np.float32(0.4)),
+    },
     "marian": {
         "interleaved sinusoids": in_model("position.layout", "interleaved"),
         "no bias of logits": in_model("head.bias", np.zeros_like),

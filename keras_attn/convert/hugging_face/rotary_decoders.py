@@ -1,10 +1,10 @@
-"""Llama, Mistral, Qwen and Gemma: causal decoders of one builder and one table."""
+"""Llama, Mistral, Qwen, OLMo, SmolLM, Phi-3 and Granite: causal decoders of one builder."""
 
 import math
 
 import numpy as np
 
-from keras_attn import layers, norms, patterns, residuals, scores
+from keras_attn import layers, norms, patterns, residuals
 from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS, TOKENS
 from keras_attn.convert.hugging_face.config import (
     FULL,
@@ -19,46 +19,54 @@ from keras_attn.convert.hugging_face.rotary_positions import read_rotary, rotary
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     copy,
+    copy_joined_heads,
     copy_part,
     copy_projection,
     copy_table,
     numbers,
 )
 from keras_attn.models.papers.decoder import decoder
-from keras_attn.ops.activations import gelu_tanh
 
-PRE_NORMS = {
+PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
+NORMS = {
     "attention_residual.norm": "input_layernorm",
     "feed_forward_residual.norm": "post_attention_layernorm",
 }
-SANDWICH_NORMS = {
-    "attention_residual.norm": "input_layernorm",
-    "attention_residual.output_norm": "post_attention_layernorm",
-    "feed_forward_residual.norm": "pre_feedforward_layernorm",
-    "feed_forward_residual.output_norm": "post_feedforward_layernorm",
-}
-FEED_FORWARD = {
-    "feed_forward.gate": "mlp.gate_proj",
-    "feed_forward.intermediate": "mlp.up_proj",
-    "feed_forward.output_dense": "mlp.down_proj",
-}
-PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
 
 
 class RotaryDecoder(CausalFamily):
-    """Decoders with rotary positions and gates, which `decoder` builds; by default as Llama.
+    """Decoders with rotary positions, which `decoder` builds; by default as Llama.
+
+    A family is tables of names and `choices`. A key of a table is a path, or a tuple of the paths
+    of layers that the file joins to one.
 
     Attributes:
         tied: bool. Value of `tie_word_embeddings` where the file has none.
-        norm_offset: float. `offset` of the norms.
+        epsilon: float. That of the norms where the file has none.
+        theta: float. Base of the positions where the file has none.
+        projections: table of the attention.
+        qk_norms: table of the norms of queries and keys.
+        norms: table of the norms of a block.
+        feed_forward: table of the feed-forward layer, with the beginning of its names.
+        closing_norm: str. Name of the norm after the last block.
+        paths: path in the model of each option of `config.json`.
     """
 
     prefix = "model."
     heads = ("lm_head", CLASSIFIER, "qa_outputs")
     free = (*CausalFamily.free, "max_length")  # a limit changes no output
     tied = False
-    norm_offset = 0.0
-    # The path in the model of each option of `config.json`.
+    epsilon = 1e-6
+    theta = 10000.0
+    projections = PROJECTIONS
+    qk_norms = {"qk_norm": "q_norm", "key_norm": "k_norm"}
+    norms = NORMS
+    feed_forward = {
+        "gate": "mlp.gate_proj",
+        "intermediate": "mlp.up_proj",
+        "output_dense": "mlp.down_proj",
+    }
+    closing_norm = "norm"
     paths = {
         "vocab_size": "embedding.vocabulary_size",
         "hidden_size": "embedding.hidden_dim",
@@ -70,21 +78,37 @@ class RotaryDecoder(CausalFamily):
         "rms_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
     }
 
+    def fits(self, model):
+        """Return True if a model has the parts by which the family differs from Llama."""
+        return True
+
     def choices(self, config):
         """Return arguments of `decoder` other than sizes, by which a family differs."""
-        return {"position": lambda index: read_rotary(config)}
+        return {"position": lambda index: read_rotary(config, theta=self.theta)}
 
     def biases(self, config):
         """Return the names of the projections with a bias."""
         return ()
 
-    def has_feed_forward_bias(self, config):
-        """Return True if the feed-forward layers have biases."""
-        return False
+    def norm(self, config):
+        """Return the norm of the residuals, and of queries and keys."""
+        return norms.RMSNorm(config.number("rms_norm_eps", self.epsilon))
 
     def activation(self, config):
-        """Return the activation of the gates."""
+        """Return the activation of the feed-forward layers."""
         return config.activation("hidden_act", "silu")
+
+    def feed_forward_of(self, config):
+        """Return the function from an initializer and an index to a feed-forward layer."""
+        width, activation = config.size("intermediate_size"), self.activation(config)
+        use_bias = config.flag("mlp_bias")
+
+        def feed_forward(initializer, index):
+            return layers.GatedFeedForward(
+                width, activation, use_bias, kernel_initializer=initializer
+            )
+
+        return feed_forward
 
     def query_scale(self, config, size):
         """Return the factor of the queries before the score, for a size of the heads; or None."""
@@ -96,30 +120,20 @@ class RotaryDecoder(CausalFamily):
 
     def arguments(self, config):
         """Return the arguments of `decoder` for a configuration; by default id 0 is a token."""
-        choices, use_bias = self.choices(config), bool(self.biases(config))
-        width, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
-        vocabulary_size, num_layers = config.size("vocab_size"), config.size("num_hidden_layers")
-        intermediate_dim, activation = config.size("intermediate_size"), self.activation(config)
-        gate_bias = self.has_feed_forward_bias(config)
-
-        def feed_forward(initializer):
-            return layers.GatedFeedForward(
-                intermediate_dim, activation, gate_bias, kernel_initializer=initializer
-            )
-
+        num_heads = config.size("num_attention_heads")
         return {
-            "vocabulary_size": vocabulary_size,
-            "num_layers": num_layers,
+            "vocabulary_size": config.size("vocab_size"),
+            "num_layers": config.size("num_hidden_layers"),
             "num_heads": num_heads,
-            "hidden_dim": width,
-            "feed_forward": feed_forward,
+            "hidden_dim": config.size("hidden_size"),
+            "feed_forward": self.feed_forward_of(config),
             "key_dim": None if config.get("head_dim") is None else config.size("head_dim"),
             "num_key_value_heads": config.size("num_key_value_heads", num_heads),
-            "norm": norms.RMSNorm(config.number("rms_norm_eps", 1e-6), offset=self.norm_offset),
-            "use_bias": use_bias,
+            "norm": self.norm(config),
+            "use_bias": bool(self.biases(config)),
             "pattern": "causal",
             "pad_id": None,
-            **choices,
+            **self.choices(config),
         }
 
     def convert_language_model(self, checkpoint, overrides):
@@ -131,9 +145,7 @@ class RotaryDecoder(CausalFamily):
         config = checkpoint.config
         config.max_length = overrides.get("max_length")
         arguments = self.arguments(config)
-        has_logits = self.read_head(checkpoint) == TOKENS
-        tied = config.flag("tie_word_embeddings", self.tied) or not has_logits
-        tied = tied and checkpoint.is_tied("lm_head.weight", "embed_tokens.weight")
+        tied = self.is_tied(checkpoint)
         if arguments.get("logits_cap") is not None and not tied:
             config.refuse("A cap of logits is converted with tied embeddings only.")
 
@@ -151,75 +163,84 @@ class RotaryDecoder(CausalFamily):
         self.copy_language_model(checkpoint, model)
         return model
 
+    def is_tied(self, checkpoint):
+        """Return True if the logits of a checkpoint share the token table, or it has none."""
+        tied = checkpoint.config.flag("tie_word_embeddings", self.tied)
+        tied = tied or self.read_head(checkpoint) != TOKENS
+        return tied and checkpoint.is_tied("lm_head.weight", "embed_tokens.weight")
+
     def build_language_model(self, config, model):
         return decoder(**self.arguments(config), tied=model.head is None)
 
     def copy_language_model(self, checkpoint, model):
         copy_part(checkpoint, model, "embedding", "embed_tokens")
-        copy_part(checkpoint, model, "depth.norm", "norm")
+        copy_part(checkpoint, model, "depth.norm", self.closing_norm)
         if model.head is not None:
             copy_part(checkpoint, model, "head", "lm_head")
         for index, block in enumerate(model.depth.blocks):
-            self._copy_block(checkpoint, block, f"layers.{index}.")
+            prefix = f"layers.{index}."
+            self.copy_attention(checkpoint, block.attention, f"{prefix}self_attn.")
+            copy_table(checkpoint, block, self.norms, prefix)
+            self.copy_feed_forward(checkpoint, block.feed_forward, prefix)
 
-    def _copy_block(self, checkpoint, block, prefix):
-        attention, biases = block.attention, self.biases(checkpoint.config)
+    def copy_attention(self, checkpoint, attention, prefix):
+        """Copy the projections of an attention layer, and its norms of queries and keys."""
+        biases = self.biases(checkpoint.config)
         scale = self.query_scale(checkpoint.config, attention.key_dim)
         has_qk_norm = attention.qk_norm is not None
-        for projection, name in PROJECTIONS.items():
+        for projection, name in self.projections.items():
+            if isinstance(projection, tuple):
+                copy_joined_heads(checkpoint, attention, prefix + name)
+                continue
             copy_projection(
                 checkpoint,
                 attention,
                 projection,
-                f"{prefix}self_attn.{name}",
+                prefix + name,
                 has_bias=projection in biases,
                 # With a norm of queries the norm's gain takes the scale, which it would undo.
                 scale=None if projection != "query" or has_qk_norm else scale,
             )
-        if has_qk_norm:
+        if has_qk_norm and scale is None:
+            copy_table(checkpoint, attention, self.qk_norms, prefix)
+        elif has_qk_norm:
             gain, offset = attention.qk_norm.scale, attention.qk_norm.offset
-            scales = None if scale is None else (scale,)
-            scaled = Fold([gain], tuple(gain.shape), scales=scales, offset=offset)
-            checkpoint.transfer(f"{prefix}self_attn.q_norm.weight", scaled)
-            copy(checkpoint, attention.key_norm.scale, f"{prefix}self_attn.k_norm.weight")
-        is_sandwich = isinstance(block.residual, residuals.SandwichNorm)
-        copy_table(checkpoint, block, SANDWICH_NORMS if is_sandwich else PRE_NORMS, prefix)
-        copy_table(checkpoint, block, FEED_FORWARD, prefix)
+            scaled = Fold([gain], tuple(gain.shape), scales=(scale,), offset=offset)
+            checkpoint.transfer(f"{prefix}q_norm.weight", scaled)
+            copy(checkpoint, attention.key_norm.scale, f"{prefix}k_norm.weight")
+
+    def copy_feed_forward(self, checkpoint, layer, prefix):
+        """Copy a feed-forward layer."""
+        copy_table(checkpoint, layer, self.feed_forward, prefix)
 
     def language_options(self, model):
         return {
             **read_options(model, self.paths),
-            **rotary_options(read_part(model, f"{FIRST}.attention")),
-            "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
+            **rotary_options(first_turning(model)),
+            "hidden_act": activation_name(self.activation_of(model)),
             "tie_word_embeddings": model.head is None,
             **self.more_options(model),
             "architectures": [f"{self.name}ForCausalLM"],
         }
 
+    def activation_of(self, model):
+        """Return the activation of a model's feed-forward layers."""
+        return read_part(model, f"{FIRST}.feed_forward.activation")
 
-def rotary_decoder_type(model):
-    """Return the `model_type` of the family whose features a model has; refuse other positions."""
-    attention, residual, norm, bias = (
-        read_part(model, f"{FIRST}.{path}")
-        for path in ("attention", "residual", "residual.norm", "attention.use_bias")
-    )
-    if attention.position is None:
+
+def first_turning(model):
+    """Return the first attention layer of a model with a position; refuse a model without one."""
+    attentions = [read_part(block, "attention") for block in read_part(model, "depth.blocks")]
+    turning = [x for x in attentions if getattr(x, "position", None) is not None]
+    if not turning:
+        first = attentions[0]
         raise ValueError(
             "`model` fits no family of checkpoints: a `CausalLanguageModel` must have `Learned` "
             "positions, `Rotary` ones in its attention, the score `Relative` or the depth "
-            f"`Reversible`. Received: model.position={model.position!r}, "
-            f"attention.score={attention.score!r}, model.depth={type(model.depth).__name__}."
+            f"`Reversible`. Received: model.position={model.position!r}, attention.score="
+            f"{getattr(first, 'score', None)!r}, model.depth={type(model.depth).__name__}."
         )
-    has_qk_norm = attention.qk_norm is not None
-    if type(residual) is residuals.SandwichNorm:
-        return "gemma3_text" if has_qk_norm else "gemma2"
-    if getattr(norm, "offset", 0.0):
-        return "gemma"
-    if has_qk_norm:
-        return "qwen3"
-    if bias and not np.any(numbers(attention.output_bias)):
-        return "qwen2"
-    return "llama" if model_windows(model)[0] is None else "mistral"
+    return turning[0]
 
 
 def window_pattern(window):
@@ -254,6 +275,15 @@ def all_or_no_biases(config):
     return tuple(PROJECTIONS) if config.flag("attention_bias") else ()
 
 
+def bias_options(model):
+    """Return the options of biases in all projections, and in all feed-forward layers."""
+    paths = {
+        "attention_bias": f"{FIRST}.attention.use_bias",
+        "mlp_bias": f"{FIRST}.feed_forward.use_bias",
+    }
+    return read_options(model, paths)
+
+
 class Llama(RotaryDecoder):
     """Llama 2 and 3."""
 
@@ -262,26 +292,23 @@ class Llama(RotaryDecoder):
     def biases(self, config):
         return all_or_no_biases(config)
 
-    def has_feed_forward_bias(self, config):
-        return config.flag("mlp_bias")
-
     def more_options(self, model):
-        paths = {
-            "attention_bias": f"{FIRST}.attention.use_bias",
-            "mlp_bias": f"{FIRST}.feed_forward.use_bias",
-        }
-        return read_options(model, paths)
+        return bias_options(model)
 
 
 class Mistral(RotaryDecoder):
     """Mistral: Llama with a window of keys in each layer."""
 
     name = "Mistral"
+    window = 4096  # where the file has none
+
+    def fits(self, model):
+        return model_windows(model)[0] is not None
 
     def choices(self, config):
         config.require(layer_types=None)
         # Null stands for no window, an absent key for the default.
-        window = config.values.get("sliding_window", 4096)
+        window = config.values.get("sliding_window", self.window)
         return {**super().choices(config), "pattern": window_pattern(lambda index: window)}
 
     def more_options(self, model):
@@ -292,6 +319,10 @@ class Qwen2(RotaryDecoder):
     """Qwen 2: Llama with biases and, in some layers, a window."""
 
     name, answers_prefix = "Qwen2", "transformer."
+
+    def fits(self, model):
+        attention = read_part(model, f"{FIRST}.attention")
+        return attention.use_bias and not np.any(numbers(attention.output_bias))
 
     def choices(self, config):
         has_window = config.flag("use_sliding_window")
@@ -311,6 +342,9 @@ class Qwen3(Qwen2):
 
     name = "Qwen3"
 
+    def fits(self, model):
+        return read_part(model, f"{FIRST}.attention").qk_norm is not None
+
     def choices(self, config):
         return {**super().choices(config), "has_qk_norm": True}
 
@@ -322,114 +356,154 @@ class Qwen3(Qwen2):
         return {**super().more_options(model), "attention_bias": use_bias}
 
 
-class Gemma(RotaryDecoder):
-    """Gemma 1: Llama with other norms, and the approximation of GELU by tanh."""
+class Olmo2(RotaryDecoder):
+    """OLMo 2: Llama with norms of outputs in place of inputs, and of all queries and all keys."""
 
-    name = "Gemma"
-    head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
-    default_pad_id = 0
-    tied = True
-    norm_offset = 1.0
+    name = "Olmo2"
+    head_names = {CLASSES: RotaryDecoder.head_names[CLASSES]}
+    epsilon = 1e-5
+    norms = {
+        "attention_residual.norm": "post_attention_layernorm",
+        "feed_forward_residual.norm": "post_feedforward_layernorm",
+    }
+
+    def fits(self, model):
+        return type(read_part(model, f"{FIRST}.residual")) is residuals.OutputNorm
 
     def choices(self, config):
-        config.require(use_bidirectional_attention=False)
-        return {**super().choices(config), "scaled": True}
+        choices = {"residual": "output_norm", "has_qk_norm": True, "qk_norm_axis": "heads"}
+        return {**super().choices(config), **choices}
 
     def biases(self, config):
         return all_or_no_biases(config)
 
-    def activation(self, config):
-        if config.get("hidden_activation") is not None:
-            return config.activation("hidden_activation", "gelu_pytorch_tanh")
-        if config.get("hidden_act") == "gelu":  # of the first files, which mean its approximation
-            return gelu_tanh
-        return config.activation("hidden_act", "gelu_pytorch_tanh")
-
     def more_options(self, model):
-        attention = read_part(model, f"{FIRST}.attention")
-        return {"attention_bias": attention.use_bias}
+        return {"attention_bias": read_part(model, f"{FIRST}.attention.use_bias")}
 
 
-class Gemma2(Gemma):
-    """Gemma 2: Gemma 1 with windows in every other layer, norms of the outputs, and caps."""
+class Olmo3(Olmo2):
+    """OLMo 3: OLMo 2 with windows in three of four layers, and positions by the type of a layer."""
 
-    name = "Gemma2"
-    default_logits_cap = 30.0
+    name = "Olmo3"
+    theta = 500000.0
 
-    def types(self, config):
-        """Return the type of each layer."""
-        return layer_types(config, lambda index: index % 2 == 0)
+    def fits(self, model):
+        return super().fits(model) and any(model_windows(model))
 
     def choices(self, config):
-        return {
-            **super().choices(config),
-            "score": self.score(config),
-            "pattern": window_pattern(windows(config, self.types(config))),
-            "residual": "sandwich_norm",
-            "logits_cap": _cap(config, "final_logit_softcapping", self.default_logits_cap),
-        }
-
-    def score(self, config):
-        """Return the score of the attention."""
-        cap = _cap(config, "attn_logit_softcapping", 50.0)
-        return "scaled_dot" if cap is None else scores.SoftCap(scores.DotProduct(), cap)
-
-    def activation(self, config):
-        return config.activation("hidden_activation", "gelu_pytorch_tanh")
-
-    def query_scale(self, config, size):
-        return math.sqrt(size / config.number("query_pre_attn_scalar", 256))
-
-    def more_options(self, model):
-        score = read_part(model, f"{FIRST}.attention.score")
-        cap = score.cap if isinstance(score, scores.SoftCap) else None
-        return {**self.sandwich_options(model), "attn_logit_softcapping": cap}
-
-    def sandwich_options(self, model):
-        """Return the options that Gemma 2 and 3 share."""
-        activation = read_part(model, f"{FIRST}.feed_forward.activation")
-        return {
-            **super().more_options(model),
-            **window_options(model),
-            "hidden_activation": activation_name(activation),
-            # The scale 1 / sqrt(H), which the weights of queries need not be multiplied with.
-            "query_pre_attn_scalar": read_part(model, f"{FIRST}.attention.key_dim"),
-            "final_logit_softcapping": model.embedding.logits_cap if model.head is None else None,
-        }
-
-
-class Gemma3(Gemma2):
-    """Gemma 3: Gemma 2 with norms of queries and keys, and positions by the type of a layer."""
-
-    name, classifier_name = "Gemma3", "Gemma3Text"
-    head_names = {CLASSES: Gemma.head_names[CLASSES]}
-    default_logits_cap = None
-
-    def types(self, config):
-        period = config.size("sliding_window_pattern", 6)
-        return layer_types(config, lambda index: (index + 1) % period)
-
-    def choices(self, config):
-        types = self.types(config)
+        # transformers gives another base beside new parameters to layers without a window only.
+        config.require(rope_theta=self.theta)
+        types = layer_types(config, lambda index: (index + 1) % 4)
 
         def position(index):
             if types[index] == SLIDING:
-                return read_rotary(config, SLIDING, "rope_local_base_freq", 1e4)
-            return read_rotary(config, FULL, theta=1e6)
+                return read_rotary(config, SLIDING, "", self.theta)
+            return read_rotary(config, FULL, theta=self.theta)
 
-        return {**super().choices(config), "position": position, "has_qk_norm": True}
-
-    def score(self, config):
-        return "scaled_dot"
+        pattern = window_pattern(windows(config, types))
+        return {**super().choices(config), "position": position, "pattern": pattern}
 
     def more_options(self, model):
-        options = self.sandwich_options(model)
-        by_type = {FULL: {"rope_theta": 1e6}, SLIDING: {"rope_theta": 1e4}}
-        for kind, block in zip(options["layer_types"], model.depth.blocks, strict=True):
-            by_type[kind] = rotary_options(block.attention)["rope_parameters"]
-        return {**options, "rope_parameters": by_type}
+        options = {**super().more_options(model), **window_options(model)}
+        bases = dict.fromkeys((FULL, SLIDING), self.theta)
+        return {**options, "rope_parameters": parameters_by_type(model, bases)}
 
 
-def _cap(config, name, default):
-    """Return a cap: null in the file stands for none, an absent key for the default."""
-    return config.values.get(name, default)
+def parameters_by_type(model, bases):
+    """Return the `rope_parameters` of each type of layers, of which a model may lack one."""
+    by_type = {kind: {"rope_theta": base} for kind, base in bases.items()}
+    for window, block in zip(model_windows(model), model.depth.blocks, strict=True):
+        kind = FULL if window is None else SLIDING
+        by_type[kind] = rotary_options(block.attention)["rope_parameters"]
+    return by_type
+
+
+class SmolLM3(RotaryDecoder):
+    """SmolLM 3: Llama without positions in some layers, of which those may have windows."""
+
+    name, answers_prefix = "SmolLM3", "transformer."
+    tied = True
+    theta = 2000000.0
+
+    def fits(self, model):
+        return any(block.attention.position is None for block in model.depth.blocks)
+
+    def choices(self, config):
+        turns = config.values.get("no_rope_layers")  # 1 for a layer that has positions
+        if turns is None:
+            period = config.size("no_rope_layer_interval", 4)
+            turns = [(i + 1) % period for i in range(config.size("num_hidden_layers"))]
+        elif len(config.integers("no_rope_layers")) != config.size("num_hidden_layers"):
+            config.refuse(f"`no_rope_layers` must have a number for each layer, not {turns!r}.")
+        has_window = config.flag("use_sliding_window") and config.get("sliding_window") is not None
+        types = layer_types(config, lambda index: has_window and not turns[index])
+
+        def position(index):
+            return read_rotary(config, theta=self.theta) if turns[index] else None
+
+        pattern = window_pattern(windows(config, types))
+        return {**super().choices(config), "position": position, "pattern": pattern}
+
+    def biases(self, config):
+        return all_or_no_biases(config)
+
+    def more_options(self, model):
+        turns = [int(block.attention.position is not None) for block in model.depth.blocks]
+        has_window = any(model_windows(model))
+        options = {"no_rope_layers": turns, "use_sliding_window": has_window}
+        return {**bias_options(model), **window_options(model), **options}
+
+
+class Phi3(Mistral):
+    """Phi-3 and 4: Mistral with joined layers, whose heads may turn in part."""
+
+    name = "Phi3"
+    head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
+    epsilon = 1e-5
+    window = None
+    projections = {("query", "key", "value"): "qkv_proj", "output": "o_proj"}
+    feed_forward = {
+        ("gate", "intermediate"): "mlp.gate_up_proj",
+        "output_dense": "mlp.down_proj",
+    }
+
+    def fits(self, model):
+        return first_turning(model).position.fraction != 1
+
+    def choices(self, config):
+        rope = config.options("rope_scaling") or config.options("rope_parameters") or {}
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind not in ("default", "longrope", "su"):  # transformers reads yarn as longrope
+            config.refuse(f"The rope_type {kind!r} of a Phi-3 is not converted, only longrope.")
+        defaults = {"partial_rotary_factor": 1.0, "original_max_position_embeddings": 4096}
+        return {**super().choices(config), "position": lambda _: read_rotary(config, **defaults)}
+
+
+class Granite(Llama):
+    """Granite: Llama with four factors, which become part of the weights."""
+
+    name = "Granite"
+    head_names = {}
+
+    def convert_language_model(self, checkpoint, overrides):
+        model, config = super().convert_language_model(checkpoint, overrides), checkpoint.config
+        embedding = config.number("embedding_multiplier", 1.0)
+        residual = config.number("residual_multiplier", 1.0)
+        score = config.number("attention_multiplier", 1.0)
+        logits = 1 / config.number("logits_scaling", 1.0)
+        if model.head is None:
+            logits /= embedding
+        factors = [(model.embedding.table, embedding), (model.depth.norm.scale, logits)]
+        for block in model.depth.blocks:
+            attention, output = block.attention, block.feed_forward.output_dense
+            size = math.sqrt(attention.key_dim)
+            factors += [
+                (attention.query_kernel, score * size),
+                (attention.query_bias, score * size),
+            ]
+            factors += [(attention.output_kernel, residual), (attention.output_bias, residual)]
+            factors += [(output.kernel, residual), (output.bias, residual)]
+        for variable, factor in factors:
+            if variable is not None and factor != 1:
+                variable.assign(variable * factor)
+        return model

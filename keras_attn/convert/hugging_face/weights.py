@@ -7,6 +7,7 @@ them.
 """
 
 import dataclasses
+import math
 
 import keras
 import numpy as np
@@ -20,14 +21,16 @@ from keras_attn.layers.multi_head_attention import HeadProjections
 class Fold:
     """One tensor of a checkpoint, made of the values of one or several variables.
 
-        split(transpose(tensor, axes), along the last axis)[i] = variables[i] / scales[i]
+        split(transpose(reshape(tensor, view), axes), axis)[i] = variables[i] / scales[i]
 
     Args:
-        variables: list of variables. Each is an equal part of the last axis, in a shape of its own.
+        variables: list of variables. Each is a part of `axis`, in a shape of its own.
         shape: of the tensor.
-        axes: order of the tensor's axes before it is split; None for that of the file.
+        axes: order of the axes before the split; None for that of the file.
         scales: factors of the variables; None for 1.
         offset: float. A factor multiplies value + offset, such as the gain 1 + g of a Gemma.
+        view: shape of the tensor before its axes are ordered; None for that of the file.
+        axis: int. The axis that is split.
     """
 
     variables: list
@@ -35,30 +38,46 @@ class Fold:
     axes: tuple | None = None
     scales: tuple | None = None
     offset: float = 0.0
+    view: tuple | None = None
+    axis: int = -1
 
     def assign(self, tensor):
         """Assign the values of a tensor to the variables."""
-        parts = np.split(np.transpose(tensor, self._order), len(self.variables), axis=-1)
-        for variable, part, scale in self._with_scales(parts):
+        tensor = np.transpose(np.reshape(tensor, self._view), self._order)
+        ends = np.cumsum([shape[self.axis] for shape in self._part_shapes()])[:-1]
+        for variable, part, scale in self._with_scales(np.split(tensor, ends, axis=self.axis)):
             if scale != 1:
                 part = (part + self.offset) * np.float32(scale) - self.offset
             assign(variable, np.reshape(part, variable.shape))
 
     def tensor(self):
         """Return the tensor of the variables' values, float32."""
-        shape = [self.shape[axis] for axis in self._order]
-        shape[-1] //= len(self.variables)
         parts = []
-        for variable, shape, scale in self._with_scales([shape] * len(self.variables)):
+        for variable, shape, scale in self._with_scales(self._part_shapes()):
             part = np.reshape(numbers(variable), shape)
             if scale != 1:
                 part = (part + self.offset) / np.float32(scale) - self.offset
             parts.append(part)
-        return np.transpose(np.concatenate(parts, axis=-1), np.argsort(self._order))
+        tensor = np.transpose(np.concatenate(parts, axis=self.axis), np.argsort(self._order))
+        return np.reshape(tensor, self.shape)
+
+    @property
+    def _view(self):
+        return self.shape if self.view is None else self.view
 
     @property
     def _order(self):
-        return range(len(self.shape)) if self.axes is None else self.axes
+        return range(len(self._view)) if self.axes is None else self.axes
+
+    def _part_shapes(self):
+        """Return the shape of each variable's part of the tensor, before it is split."""
+        shape = [self._view[axis] for axis in self._order]
+        shape[self.axis] = 1
+        rest = math.prod(shape)
+        shapes = [list(shape) for _ in self.variables]
+        for part, variable in zip(shapes, self.variables, strict=True):
+            part[self.axis] = math.prod(variable.shape) // rest
+        return shapes
 
     def _with_scales(self, values):
         scales = self.scales or (1.0,) * len(self.variables)
@@ -110,9 +129,15 @@ def numbers(variable):
 
 
 def copy_table(checkpoint, part, table, prefix=""):
-    """Copy the tensors of a table, with `prefix` before each name."""
+    """Copy the tensors of a table, with `prefix` before each name.
+
+    A tuple of paths is of layers that the file joins to one.
+    """
     for path, name in table.items():
-        copy_part(checkpoint, part, path, prefix + name)
+        if isinstance(path, tuple):
+            copy_joined_denses(checkpoint, [getattr(part, x) for x in path], prefix + name)
+        else:
+            copy_part(checkpoint, part, path, prefix + name)
 
 
 def copy_blocks(checkpoint, blocks, table, prefix):
@@ -164,6 +189,38 @@ def copy_projection(checkpoint, attention, projection, name, has_bias=True, scal
         checkpoint.transfer(f"{name}.bias", Fold([bias], (outputs,), scales=scales))
     elif bias is not None:
         checkpoint.require_zero(bias)
+
+
+def copy_joined_heads(checkpoint, attention, name, by_group=False):
+    """Copy one linear layer of queries, keys and values.
+
+    Its rows are those of all queries, then of all keys and of all values. `by_group=True` is for
+    rows of each group: those of its heads of queries, then of its key and its value.
+    """
+    parts = ("query", "key", "value")
+    groups, size = attention.num_key_value_heads, attention.key_dim
+    heads = attention.num_heads + 2 * groups
+    for kind, end in (("kernel", "weight"), ("bias", "bias")):
+        weights = [getattr(attention, f"{part}_{kind}") for part in parts]
+        if weights[0] is None:
+            continue
+        inputs = tuple(weights[0].shape[:-2])  # (D,) of a kernel
+        view = (groups, heads // groups, size, *inputs) if by_group else (heads, size, *inputs)
+        last = len(view) - 1
+        order = (last, *range(last)) if inputs else None
+        axis = len(inputs) + by_group
+        shape = (heads * size, *inputs)
+        checkpoint.transfer(f"{name}.{end}", Fold(weights, shape, order, view=view, axis=axis))
+
+
+def copy_joined_denses(checkpoint, denses, name):
+    """Copy one linear layer of the outputs of several, of equal inputs."""
+    kernels = [dense.kernel for dense in denses]
+    outputs = sum(dense.units for dense in denses)
+    joined = Fold(kernels, (outputs, kernels[0].shape[0]), (1, 0))
+    checkpoint.transfer(f"{name}.weight", joined)
+    if denses[0].bias is not None:
+        checkpoint.transfer(f"{name}.bias", Fold([dense.bias for dense in denses], (outputs,)))
 
 
 def matrix_shape(kernel, projection):

@@ -9,7 +9,7 @@ from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.decoders import language_model
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
-from keras_attn.convert.hugging_face.rotary_decoders import rotary_decoder_type
+from keras_attn.convert.hugging_face.rotary_decoders import first_turning
 from keras_attn.convert.hugging_face.tensor_files import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.files import atomic_directory
@@ -17,6 +17,12 @@ from keras_attn.layers.lora import check_merged
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
 from keras_attn.quantized_kernels import check_not_quantized
 from keras_attn.text import Tokenizer
+
+# Decoders with rotary positions, those with more parts of their own first.
+_ROTARY = (
+    *("gemma3_text", "gemma2", "gemma", "olmo3", "olmo2", "smollm3", "phi3"),
+    *("qwen3", "qwen2", "mistral", "llama"),
+)
 
 
 def to_hugging_face(
@@ -135,7 +141,10 @@ def _decoder_type(model):
         return "reformer"
     if isinstance(model.position, positions.Learned):
         return "gpt2"
-    return "transfo-xl" if FAMILIES["transfo-xl"].fits(model) else rotary_decoder_type(model)
+    if FAMILIES["transfo-xl"].fits(model):
+        return "transfo-xl"
+    first_turning(model)  # refuses a model without rotary positions
+    return next(name for name in _ROTARY if FAMILIES[name].fits(model))
 
 
 def _encoder_type(model):

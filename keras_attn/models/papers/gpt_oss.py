@@ -68,7 +68,7 @@ def gpt_oss(
     Reference: [OpenAI, 2025](https://arxiv.org/abs/2508.10925), section 2, table 1.
     """
 
-    def experts(normal):
+    def experts(normal, index):
         expert = ClippedGatedFeedForward(
             intermediate_dim, gelu_sigmoid, use_bias=True, kernel_initializer=normal
         )

@@ -75,7 +75,7 @@ def llama(
         num_layers,
         num_heads,
         hidden_dim,
-        lambda normal: layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal),
+        lambda normal, index: layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal),
         lambda index: position_of_heads(),
         added_position=position,
         dropout=dropout,

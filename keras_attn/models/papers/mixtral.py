@@ -56,7 +56,7 @@ def mixtral(
     Reference: [Jiang et al., 2024](https://arxiv.org/abs/2401.04088), section 2, table 1.
     """
 
-    def experts(normal):
+    def experts(normal, index):
         expert = layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal)
         return layers.MixtureOfExperts(expert, num_experts, top_k, balance_loss=balance_loss)
 
