@@ -103,10 +103,11 @@ class Gemma2(Gemma):
 
     def sandwich_options(self, model):
         """Return the options that Gemma 2 and 3 share."""
-        activation = read_part(model, f"{FIRST}.feed_forward.activation")
+        activation, own = self.activation_of(model), window_options(model)
         return {
             **super().more_options(model),
-            **window_options(model),
+            **own,
+            "sliding_window": own["sliding_window"] or 4096,  # without such layers too
             "hidden_activation": activation_name(activation),
             # The scale 1 / sqrt(H), which the weights of queries need not be multiplied with.
             "query_pre_attn_scalar": read_part(model, f"{FIRST}.attention.key_dim"),

@@ -266,7 +266,7 @@ def window_options(model):
     sizes = [width for width in widths if width is not None]
     return {
         "layer_types": [FULL if width is None else SLIDING for width in widths],
-        "sliding_window": sizes[0] if sizes else 4096,  # Gemma asks for one without such layers
+        "sliding_window": sizes[0] if sizes else None,
     }
 
 
