@@ -1,16 +1,13 @@
 """Rules of `tokenizer.json` by which a text becomes words, alike in a graph and in Python."""
 
 import base64
+import functools
 import re
+import sys
+import unicodedata
 
-from keras_attn.text.tokenizers.operations import (
-    WHITE_SPACE,
-    lower,
-    normalize,
-    replace,
-    tf,
-)
-from keras_attn.text.tokenizers.sentencepiece_model import operation, processor, write_normalizer
+from keras_attn.text.tokenizers.character_map import CharacterMap, character_class
+from keras_attn.text.tokenizers.operations import WHITE_SPACE, lower, normalize, replace
 
 SPACE = "\u2581"  # which SentencePiece writes for a space
 _NUL = "\U0010fffe"  # no character, so that no piece has it
@@ -72,7 +69,7 @@ class TextRules:
         """Return the pairs of an expression and its replacement for one rule."""
         kind = rule["type"]
         if kind == "StripAccents":
-            return [(r"\p{M}", "")]
+            return [(_all_marks(), "")]
         if kind == "Prepend":
             self.adds_space = self.adds_space or rule["prepend"] == SPACE
             return [("^(?s:(.))", _literal(rule["prepend"]) + r"\1")]
@@ -112,6 +109,13 @@ class TextRules:
         return [*ends, (f"{_CLASS}+{SPACE}?", SPACE), *start]
 
 
+@functools.cache
+def _all_marks():
+    """Return a class of all combining characters, alike in all engines."""
+    characters = map(chr, range(sys.maxunicode + 1))
+    return character_class({c for c in characters if unicodedata.category(c)[0] == "M"})
+
+
 def _literal(text):
     """Return a text as a replacement, in which a backslash is no sign."""
     return text.replace("\\", "\\\\")
@@ -126,17 +130,3 @@ def _expression(pattern):
         raise ValueError(f"it replaces {expression!r}, which a graph may read in another way.")
     in_set = re.sub(r"\[[^\]]*\]", lambda s: s[0].replace(r"\s", WHITE_SPACE), expression)
     return in_set.replace(r"\s", _CLASS)
-
-
-class CharacterMap:
-    """Replace characters by a map that SentencePiece has compiled."""
-
-    def __init__(self, charsmap):
-        self._model_proto = write_normalizer(charsmap)
-        self._processor = processor(self._model_proto)
-
-    def __call__(self, text):
-        if tf is not None and tf.is_tensor(text):
-            pieces = operation(self._model_proto, "string").tokenize(text)
-            return tf.strings.reduce_join(pieces, axis=1)
-        return "".join(self._processor.encode(text, out_type=str))
