@@ -7,6 +7,7 @@ SentencePiece nor TensorFlow Text.
 import importlib
 
 _MODULES = {
+    "AddedTokens": "tokenizers.added_tokens",
     "ByteLevelBPE": "tokenizers.byte_level_bpe",
     "Characters": "tokenizers.characters",
     "Manifest": "corpus.manifest",

@@ -7,12 +7,12 @@ from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
 from keras_attn.convert.hugging_face.tokenizer_json import (
     NoGraph,
     build,
-    check_added,
     read_json_rules,
     special_ids,
+    with_added,
 )
 from keras_attn.ops.checks import check_paths
-from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
+from keras_attn.text import AddedTokens, ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
 
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
 _BPE = ("vocab.json", "merges.txt")
@@ -74,6 +74,7 @@ def read_tokenizer(folder, vocabulary_size=None):
 
 def _check_ids(tokenizer, vocabulary_size, files):
     """Refuse a tokenizer by which texts become ids that the model lacks."""
+    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of `AddedTokens`
     special = tokenizer.get_config().get("special_tokens") or {}
     lacking = range(vocabulary_size or tokenizer.vocabulary_size, tokenizer.vocabulary_size)
     if beyond := [i for i in lacking if i not in special.values()]:
@@ -86,6 +87,9 @@ def _check_ids(tokenizer, vocabulary_size, files):
 
 def _with_ids(tokenizer, vocabulary_size):
     """Return the tokenizer with a special token for each id that only the model has."""
+    if isinstance(tokenizer, AddedTokens):
+        inner = _with_ids(tokenizer.tokenizer, vocabulary_size)
+        return AddedTokens(inner, tokenizer.get_config()["tokens"])
     config = tokenizer.get_config()
     lacking = range(tokenizer.vocabulary_size, vocabulary_size or 0)
     if not lacking or "special_tokens" not in config:
@@ -155,12 +159,22 @@ def _added_tokens(files, settings):
         names += more.values() if isinstance(more, dict) else more
     special = [name.get("content") if isinstance(name, dict) else name for name in names]
     older = _json(files / "added_tokens.json")
-    return [{"id": i, "content": token, "special": token in special} for token, i in older.items()]
+    return [
+        {"id": i, "content": token, "special": token in special, "normalized": token not in special}
+        for token, i in sorted(older.items(), key=lambda item: item[1])
+    ]
+
+
+def _check_added(added):
+    """Refuse an added word, which Hugging Face cuts out of a text before the model reads it."""
+    for token in added:
+        if not token.get("special", True):
+            raise NoGraph(f"it cuts the added token {token['content']!r} out of texts.")
 
 
 def _marian(files, settings):
     vocabularies = [_json(files / name) for name in ("vocab.json", "target_vocab.json")]
-    check_added(_added_tokens(files, settings))
+    _check_added(_added_tokens(files, settings))
     models = [(files / name).read_bytes() for name in _MARIAN[:2]]
     return Marian(*models, *filter(None, vocabularies))
 
@@ -179,9 +193,10 @@ def _wordpiece(files, settings):
     if not settings.get("tokenize_chinese_chars", True):
         raise NoGraph("it does not split Chinese characters.")
     pieces = _text(files / "vocab.txt").removesuffix("\n").split("\n")
-    check_added(_added_tokens(files, settings))
-    lower_case, strip = settings.get("do_lower_case", True), settings.get("strip_accents")
-    return build(WordPiece, pieces, lower_case, strip)
+    added = _added_tokens(files, settings)
+    words = [token["content"] for token in added if token["id"] >= len(pieces)]
+    rules = settings.get("do_lower_case", True), settings.get("strip_accents")
+    return with_added(build(WordPiece, pieces, *rules, added_tokens=words), added)
 
 
 def _byte_level(files, settings):
@@ -194,12 +209,12 @@ def _byte_level(files, settings):
     merges = [line for line in merges if line and not line.startswith("#version")]
     _check_merges(merges, vocabulary, files)
     added = _added_tokens(files, settings)
-    ids, special = special_ids(vocabulary, added, settings, defaults)
+    ids, special, more = special_ids(vocabulary, added, settings, defaults)
     template = None
     if defaults is _ROBERTA[2]:
         start, end = (ids["bos_id"],), (ids["eos_id"],)
         template = Template(start, end * 2, end)
-    return build(
+    tokenizer = build(
         ByteLevelBPE,
         vocabulary,
         merges,
@@ -209,7 +224,9 @@ def _byte_level(files, settings):
         template=template,
         normal_form=normal_form,
         add_space=bool(settings.get("add_prefix_space")),
+        added_tokens=more,
     )
+    return with_added(tokenizer, added)
 
 
 def _check_merges(merges, vocabulary, files):
@@ -227,7 +244,7 @@ def _check_merges(merges, vocabulary, files):
 def _sentencepiece(model, files, settings):
     name = _class_name(files, settings)
     tokenizer = SentencePiece(model)
-    check_added(_added_tokens(files, settings))
+    _check_added(_added_tokens(files, settings))
     if name in ("T5", "Mt5", "MT5"):
         count, end = settings.get("extra_ids", 100), tokenizer.vocabulary_size
         special = {f"<extra_id_{i}>": end + count - 1 - i for i in range(count)}

@@ -1,6 +1,6 @@
 """The rules in a `tokenizer.json`, as a tokenizer that computes in the graph."""
 
-from keras_attn.text import ByteLevelBPE, Metaspace, Template, WordPiece
+from keras_attn.text import AddedTokens, ByteLevelBPE, Metaspace, Template, WordPiece
 from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS
 from keras_attn.text.tokenizers.rules import steps_of
 
@@ -44,41 +44,58 @@ def build(make, *arguments, **options):
         raise NoGraph(str(error)) from error
 
 
-def check_added(added):
-    """Raise `NoGraph` for an added word, which Hugging Face cuts out of a text before all rules.
+def with_added(tokenizer, added):
+    """Return a tokenizer before which the added tokens are cut out of a text.
 
-    So it does with a word of the model's vocabulary, inside longer words too. A mark that is
-    special or not normalised, such as Qwen's `<tool_call>`, stays plain text.
+    Special tokens stay plain text.
 
     Args:
-        added: list of the added tokens, dicts of `content`, `special` and `normalized`.
+        tokenizer: a `Tokenizer` whose vocabulary has the tokens.
+        added: list of the added tokens, as `tokenizer.json` has them.
     """
-    for token in added:
-        is_mark = token.get("special", True) or not token.get("normalized", True)
-        if not is_mark:
-            raise NoGraph(f"it cuts the added token {token['content']!r} out of texts.")
+    names = "content", "id", "lstrip", "rstrip", "single_word", "normalized"
+    words = [
+        {name: token[name] for name in names if name in token}
+        for token in added
+        if not token.get("special", True)
+    ]
+    if not words:
+        return tokenizer
+    rules = tokenizer.get_config()
+    steps = [*steps_of(rules.get("normalizer")), *steps_of(rules.get("pre_tokenizer"))]
+    for step in steps:
+        if step["type"] == "Prepend" or step.get("prepend_scheme") == "first":
+            raise NoGraph(
+                f"it cuts the added token {words[0]['content']!r} out of texts, and puts a space "
+                "in front of the first part only."
+            )
+    return build(AddedTokens, tokenizer, words)
 
 
 def special_ids(vocabulary, added, settings, defaults=()):
-    """Return the ids of padding, first and last token, and those of all special tokens.
+    """Return the ids of padding, first and last token, of special tokens and of added ones.
 
     Args:
-        vocabulary: dict of the id of each token; added tokens of text are put into it.
-        added: list of the added tokens, dicts of `id`, `content`, `special` and `normalized`.
+        vocabulary: dict of the id of each token of the model.
+        added: list of the added tokens, dicts of `id`, `content` and `special`.
         settings: dict. `tokenizer_config.json`.
         defaults: dict of the texts of "pad", "bos" and "eos" where `settings` names none.
+
+    Returns:
+        A dict of `pad_id`, `bos_id` and `eos_id`, one of the ids of special tokens by their texts,
+        and one of the added tokens that the vocabulary lacks.
     """
-    check_added(added)
     special = {token["content"]: token["id"] for token in added if token.get("special", True)}
-    vocabulary.update((token["content"], token["id"]) for token in added)
+    tokens = {**vocabulary, **{token["content"]: token["id"] for token in added}}
     ids = {}
     for name in ("pad", "bos", "eos"):
         token = settings.get(f"{name}_token", dict(defaults).get(name))
         token = token["content"] if isinstance(token, dict) else token
-        ids[f"{name}_id"] = vocabulary.get(token)
-        if token in vocabulary:
-            special[token] = vocabulary[token]
-    return ids, special
+        ids[f"{name}_id"] = tokens.get(token)
+        if token in tokens:
+            special[token] = tokens[token]
+    more = {token: i for token, i in tokens.items() if token not in {**vocabulary, **special}}
+    return ids, special, more
 
 
 def _model_type(model):
@@ -103,22 +120,33 @@ def _json_wordpiece(content, settings):
     if settings.get("tokenizer_class") not in _ANY_CLASS:
         own = {rule: name for rule, name in _BERT_SETTINGS.items() if name in settings}
         normalizer.update((rule, settings[name]) for rule, name in own.items())
-    expected = {
-        "unk_token": "[UNK]",
-        "continuing_subword_prefix": "##",
-        "max_input_chars_per_word": 100,
-    }
+    expected = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     _check(model, expected)
     _check(normalizer, {"clean_text": True, "handle_chinese_chars": True})
+    added = content["added_tokens"]
+    ids, special, more = special_ids(model["vocab"], added, settings)
+    if beyond := [token for token in special if token not in model["vocab"]]:
+        raise NoGraph(f"its token {beyond[0]!r} is not in its vocabulary.")
     pieces = sorted(model["vocab"], key=model["vocab"].get)
-    check_added(content["added_tokens"])
-    if any(token["content"] not in model["vocab"] for token in content["added_tokens"]):
-        raise NoGraph("it has tokens besides its vocabulary.")
-    if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
+    words = sorted(more, key=more.get)
+    if [{**model["vocab"], **more}[token] for token in pieces + words] != [
+        *range(len(pieces) + len(words))
+    ]:
         raise NoGraph("its vocabulary has gaps.")
+    names = _wordpiece_names(pieces, ids, model["unk_token"])
     template = _read_template(content)
     lower_case, strip = normalizer["lowercase"], normalizer["strip_accents"]
-    return build(WordPiece, pieces, lower_case, strip, template)
+    tokenizer = build(WordPiece, pieces, lower_case, strip, template, names, words)
+    return with_added(tokenizer, added)
+
+
+def _wordpiece_names(pieces, ids, unknown):
+    """Return the texts of padding, unknown words, the first and the last token."""
+    if {"[PAD]", "[CLS]", "[SEP]"} <= set(pieces):  # BERT's, whose settings name no first token
+        return "[PAD]", unknown, "[CLS]", "[SEP]"
+    if None in ids.values():
+        raise NoGraph("its settings do not name its padding, first and last token.")
+    return pieces[ids["pad_id"]], unknown, pieces[ids["bos_id"]], pieces[ids["eos_id"]]
 
 
 def _json_byte_level(content, settings):
@@ -127,9 +155,9 @@ def _json_byte_level(content, settings):
     if (form := _kind(content["normalizer"])) not in (None, "NFC"):
         raise NoGraph(f"it combines BPE of bytes and {form}.")
     vocabulary = dict(model["vocab"])
-    ids, special = special_ids(vocabulary, content["added_tokens"], settings)
+    ids, special, more = special_ids(vocabulary, content["added_tokens"], settings)
     pattern, add_space = _pattern(content["pre_tokenizer"])
-    return build(
+    tokenizer = build(
         ByteLevelBPE,
         vocabulary,
         _merges(model),
@@ -140,7 +168,9 @@ def _json_byte_level(content, settings):
         normal_form=_kind(content["normalizer"]),
         add_space=add_space,
         ignore_merges=bool(model.get("ignore_merges")),
+        added_tokens=more,
     )
+    return with_added(tokenizer, content["added_tokens"])
 
 
 def _pattern(rules):
@@ -172,21 +202,23 @@ def _json_metaspace(content, settings):
             raise NoGraph("its ignore_merges is True.")
         vocabulary, merges = dict(model["vocab"]), _merges(model)
         tokens, unk_id = vocabulary, vocabulary.get(model["unk_token"])
-    ids, special = special_ids(dict(tokens), added, settings)
+    ids, special, more = special_ids(tokens, added, settings)
     if ids["bos_id"] is None:
         ids["bos_id"] = ids["pad_id"]  # with which T5 starts its targets
-    return build(
+    tokenizer = build(
         Metaspace,
         vocabulary,
         merges,
         content["normalizer"],
         content["pre_tokenizer"],
         special,
+        added_tokens=more,
         byte_fallback=bool(model.get("byte_fallback")),
         unk_id=unk_id,
         template=_read_template(content),
         **ids,
     )
+    return with_added(tokenizer, added)
 
 
 def _check_bpe(model):

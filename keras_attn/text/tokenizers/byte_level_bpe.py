@@ -75,6 +75,8 @@ class ByteLevelBPE(Tokenizer):
         merges: list of "a b", the pairs in the order in which they were learned.
         pattern: "gpt2", "llama3" or "qwen2". The expression that splits a text into words.
         special_tokens: dict of the ids of more tokens. No text becomes one; `decode` drops them.
+        added_tokens: dict of the ids of more tokens, which `AddedTokens` cuts out of texts; `decode`
+            writes them.
         pad_id, bos_id, eos_id: ints or None. Ids of the special tokens.
         template: a `Template`, the special tokens around a text. None for none.
         normal_form: "NFC" or None. Normal form of Unicode to bring a text to.
@@ -120,6 +122,7 @@ class ByteLevelBPE(Tokenizer):
         normal_form=None,
         add_space=False,
         ignore_merges=False,
+        added_tokens=None,
     ):
         super().__init__()
         check_choice(PATTERNS, pattern=pattern)
@@ -129,7 +132,8 @@ class ByteLevelBPE(Tokenizer):
             "a dict that holds the letter of every byte",
             vocabulary=f"{len(vocabulary)} tokens",
         )
-        ids = collections.Counter({**vocabulary, **(special_tokens or {})}.values())
+        more = {**(added_tokens or {}), **(special_tokens or {})}
+        ids = collections.Counter({**vocabulary, **more}.values())
         repeated = [i for i, count in ids.items() if count > 1]
         check_that(not repeated, "a dict of one id a token", vocabulary=f"{repeated[:5]} repeated")
         # Not a dict: TensorFlow would wrap its content, and search it for variables.
@@ -145,6 +149,7 @@ class ByteLevelBPE(Tokenizer):
             normal_form=normal_form,
             add_space=add_space,
             ignore_merges=ignore_merges,
+            added_tokens=dict(added_tokens or {}),
         )
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, None, bos_id, eos_id
         self.template = self._arguments.template
@@ -165,13 +170,14 @@ class ByteLevelBPE(Tokenizer):
         return vars(self._arguments).copy()
 
     def vocabulary(self):
-        tokens = {**self._arguments.vocabulary, **self._arguments.special_tokens}
+        own = self._arguments
+        tokens = {**own.vocabulary, **own.added_tokens, **own.special_tokens}
         texts = {i: token for token, i in tokens.items()}
         return [texts.get(i, f"<no token {i}>") for i in range(self.vocabulary_size)]
 
     def _pieces(self):
         """Yield the text, the score and the type of each id, then of the unknown piece."""
-        special = self._arguments.special_tokens
+        special = {**self._arguments.added_tokens, **self._arguments.special_tokens}
         scores = {letter: 0.0 for letter in LETTERS}  # no merge makes one letter
         for rank, merge in enumerate(self._arguments.merges):
             scores.setdefault(merge.replace(" ", ""), -float(rank))
@@ -180,6 +186,9 @@ class ByteLevelBPE(Tokenizer):
             is_read = token in scores and token not in special
             yield token, scores.get(token, 0.0), NORMAL if is_read else CONTROL
         yield f"<unknown {self.vocabulary_size}>", 0.0, UNKNOWN
+
+    def _normalized(self, text):
+        return self._splitter.normalized(valid(text))
 
     def _split(self, text):
         words = self._splitter.split(text)
@@ -256,9 +265,12 @@ class WordSplitter:
 
     def _prepared(self, text):
         text = replace(valid(text), [(f"[{_BORDER}{_NUL}]", "\ufffd")])
-        if self._normal_form is not None:
-            text = normalize(text, self._normal_form)
+        text = self.normalized(text)
         return replace(text, [("^([^ ])", r" \1")]) if self._add_space else text
+
+    def normalized(self, text):
+        """Return a string tensor or a str in the normal form."""
+        return text if self._normal_form is None else normalize(text, self._normal_form)
 
     def split(self, text):
         """Return the words of a string tensor (B,), ragged (B, words), for `as_letters`."""

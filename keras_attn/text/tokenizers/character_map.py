@@ -1,4 +1,4 @@
-"""Replacement of characters by a compiled map, as Hugging Face's library applies SentencePiece's."""
+"""Replacement of characters by SentencePiece's compiled map, as Hugging Face's library does it."""
 
 import functools
 import sys

@@ -6,6 +6,7 @@ from keras_attn.text.tokenizers.vocabularies import class_name_of
 
 # Imported on use: a class reads its package, and the layer of a tokenizer is below all classes.
 _MODULES = {
+    "AddedTokens": "added_tokens",
     "ByteLevelBPE": "byte_level_bpe",
     "Characters": "characters",
     "Marian": "marian",

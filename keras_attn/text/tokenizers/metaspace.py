@@ -49,6 +49,8 @@ class Metaspace(Tokenizer):
         merges: list of "a b", the pairs in the order in which they were learned; None for unigrams.
         normalizer, pre_tokenizer: dicts of a `tokenizer.json`, or None.
         special_tokens: dict of the ids of more tokens. No text becomes one; `decode` drops them.
+        added_tokens: dict of the ids of more tokens, which `AddedTokens` cuts out of texts; `decode`
+            writes them.
         byte_fallback: bool. Write unknown characters by the pieces "<0x00>" to "<0xFF>".
         pad_id, unk_id, bos_id, eos_id: ints or None. Ids of the special tokens.
         template: a `Template`, the special tokens around a text. None for none.
@@ -84,6 +86,7 @@ class Metaspace(Tokenizer):
         pre_tokenizer=None,
         special_tokens=None,
         *,
+        added_tokens=None,
         byte_fallback=False,
         pad_id=None,
         unk_id=None,
@@ -99,6 +102,7 @@ class Metaspace(Tokenizer):
             normalizer=normalizer,
             pre_tokenizer=pre_tokenizer,
             special_tokens=dict(special_tokens or {}),
+            added_tokens=dict(added_tokens or {}),
             byte_fallback=byte_fallback,
             pad_id=pad_id,
             unk_id=unk_id,
@@ -141,7 +145,8 @@ class Metaspace(Tokenizer):
             "distinct pieces of one id each",
             vocabulary=f"{len(pairs)} pieces",
         )
-        return {**tokens, **{i: token for token, i in self._arguments.special_tokens.items()}}
+        more = {**self._arguments.added_tokens, **self._arguments.special_tokens}
+        return {**tokens, **{i: token for token, i in more.items()}}
 
     def get_config(self):
         return vars(self._arguments).copy()
@@ -172,6 +177,9 @@ class Metaspace(Tokenizer):
                 yield token, scores.get(token, 0.0), NORMAL if is_read else CONTROL
         if own.unk_id is None:
             yield f"<unknown {self.vocabulary_size}>", 0.0, UNKNOWN
+
+    def _normalized(self, text):
+        return self._rules.normalized(valid(text))
 
     def _split(self, text):
         text = self._rules(valid(text))

@@ -63,6 +63,9 @@ class WordPiece(Tokenizer):
         strip_accents: bool. Delete accents; None does so if `lower_case`.
         template: a `Template`, the special tokens around texts. None for BERT's,
             [CLS] a [SEP] and [CLS] a [SEP] b [SEP].
+        special_pieces: list of the texts of the padding, unknown, first and last token, if they
+            are others than BERT's.
+        added_tokens: list of the texts of the next ids, which `AddedTokens` cuts out of texts.
 
     Raises:
         ValueError: if `vocabulary` repeats a piece or lacks one of the four.
@@ -84,34 +87,47 @@ class WordPiece(Tokenizer):
 
     packages = ("regex",)
 
-    def __init__(self, vocabulary, lower_case=True, strip_accents=None, template=None):
+    def __init__(
+        self,
+        vocabulary,
+        lower_case=True,
+        strip_accents=None,
+        template=None,
+        special_pieces=_SPECIAL_TOKENS,
+        added_tokens=(),
+    ):
         super().__init__()
-        pieces = list(vocabulary)
-        if len(set(pieces)) < len(pieces) or not set(_SPECIAL_TOKENS) <= set(pieces):
+        self._special_pieces, self._num_pieces = np.array(special_pieces, object), len(vocabulary)
+        pieces = [*vocabulary, *added_tokens]
+        if len(set(pieces)) < len(pieces) or not set(special_pieces) <= set(pieces):
             raise ValueError(
-                f"`vocabulary` must be distinct pieces, {', '.join(_SPECIAL_TOKENS)} among them. "
+                f"`vocabulary` must be distinct pieces, {', '.join(special_pieces)} among them. "
                 f"Received: {len(pieces)} pieces, {len(set(pieces))} distinct, "
-                f"without {sorted(set(_SPECIAL_TOKENS) - set(pieces))}."
+                f"without {sorted(set(special_pieces) - set(pieces))}."
             )
         # An array: TensorFlow would wrap a list, and search it for variables.
         self._vocabulary = np.array(pieces, object)
         self.vocabulary_size = len(pieces)
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = map(pieces.index, _SPECIAL_TOKENS)
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = map(pieces.index, special_pieces)
         end = (self.eos_id,)
         as_bert = Template((self.bos_id,), end, end, second_segment=1)
         self.template = as_bert if template is None else Template.of(template)
         self._lower_case, self._strip_accents = lower_case, strip_accents
-        self._operation = _operation(pieces) if tf is not None else None
+        # No word holds U+FFFD.
+        read = [*vocabulary, *(REPLACEMENT + token for token in added_tokens)]
+        self._operation = _operation(read, special_pieces[1]) if tf is not None else None
 
     def vocabulary(self):
         return self._vocabulary.tolist()
 
     def get_config(self):
         return {
-            "vocabulary": self.vocabulary(),
+            "vocabulary": self.vocabulary()[: self._num_pieces],
             "lower_case": self._lower_case,
             "strip_accents": self._strip_accents,
             "template": self.template,
+            "special_pieces": self._special_pieces.tolist(),
+            "added_tokens": self.vocabulary()[self._num_pieces :],
         }
 
     def _normalized(self, text):
@@ -145,7 +161,7 @@ class WordPiece(Tokenizer):
 
     @functools.cached_property
     def _ids(self):
-        return {piece: i for i, piece in enumerate(self._vocabulary)}
+        return {piece: i for i, piece in enumerate(self._vocabulary[: self._num_pieces])}
 
     @functools.cached_property
     def _surfaces(self):
@@ -154,13 +170,14 @@ class WordPiece(Tokenizer):
         return np.array([text.encode() for text in texts], object)
 
     def _surface(self, piece):
-        if piece in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"):
+        padding, unknown, *ends = self._special_pieces
+        if piece in (padding, *ends, "[MASK]", "<mask>"):
             return ""
         if piece.startswith("##"):
             return piece[2:]
         if piece in (".", "?", "!", ","):
             return piece
-        return f" {REPLACEMENT if piece == '[UNK]' else piece}"
+        return f" {REPLACEMENT if piece == unknown else piece}"
 
     def _join(self, pieces):
         surfaces = tf.gather(tf.constant(self._surfaces), pieces)
@@ -170,7 +187,12 @@ class WordPiece(Tokenizer):
         return b"".join(self._surfaces[ids]).decode().removeprefix(" ")
 
 
-def _operation(pieces):
+def _operation(pieces, unknown):
     make = load_tensorflow_text().FastWordpieceTokenizer
     with tf.init_scope():  # its model is a tensor, which must not belong to a graph
-        return make(pieces, max_bytes_per_word=_BYTES_PER_WORD, token_out_type=tf.int32)
+        return make(
+            pieces,
+            unknown_token=unknown,
+            max_bytes_per_word=_BYTES_PER_WORD,
+            token_out_type=tf.int32,
+        )
