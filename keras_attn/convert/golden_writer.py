@@ -10,7 +10,8 @@ import numpy as np
 
 LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
 # Families whose classifiers are causal.
-DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma")
+DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma", "gpt_oss", "granite", "mixtral", "olmo")
+DECODERS += ("phi", "smollm3")
 
 
 def sample_inputs(config):

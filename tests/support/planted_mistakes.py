@@ -298,6 +298,12 @@ MISTAKES = {
         "beta_fast 32": in_scalings("beta_fast", 32.0),
     },
     "smollm3": {"positions in all layers": positions_everywhere},
+    "phi": {
+        "all components turn": in_each_block("attention.position.fraction", lambda _: 1.0),
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+        "no norm of queries": in_each_block("attention.qk_norm", lambda _: identity),
+    },
     "phi3": {
         "all components turn": whole_heads,
         "long factors": in_scalings("factors", [3.0, 4.0, 6.0]),

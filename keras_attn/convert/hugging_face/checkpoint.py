@@ -88,6 +88,10 @@ class Checkpoint:
             return True
         return np.allclose(self._read(name), make(self.shape(name)), rtol=0, atol=1e-6)
 
+    def untie(self, name, original):
+        """Give a tensor that is absent the values of another one."""
+        self._tensors[name] = self._tensors[original]
+
     def has(self, name):
         """Return True if the folder has a tensor."""
         return name in self._tensors

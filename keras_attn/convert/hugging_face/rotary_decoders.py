@@ -47,7 +47,12 @@ class RotaryDecoder(CausalFamily):
         projections: table of the attention.
         qk_norms: table of the norms of queries and keys.
         norms: table of the norms of a block.
+        by_group: bool. True if joined projections have the rows of one group of heads after those
+            of another.
         feed_forward: table of the feed-forward layer, with the beginning of its names.
+        embedding: str. Name of the token table.
+        blocks: str. Beginning of the names of a block, with a field `{}` for its index.
+        attention: str. Beginning of the names of an attention layer in its block.
         closing_norm: str. Name of the norm after the last block.
         paths: path in the model of each option of `config.json`.
     """
@@ -66,6 +71,10 @@ class RotaryDecoder(CausalFamily):
         "intermediate": "mlp.up_proj",
         "output_dense": "mlp.down_proj",
     }
+    by_group = False
+    embedding = "embed_tokens"
+    blocks = "layers.{}."
+    attention = "self_attn."
     closing_norm = "norm"
     paths = {
         "vocab_size": "embedding.vocabulary_size",
@@ -167,19 +176,23 @@ class RotaryDecoder(CausalFamily):
         """Return True if the logits of a checkpoint share the token table, or it has none."""
         tied = checkpoint.config.flag("tie_word_embeddings", self.tied)
         tied = tied or self.read_head(checkpoint) != TOKENS
-        return tied and checkpoint.is_tied("lm_head.weight", "embed_tokens.weight")
+        tied = tied and checkpoint.is_tied("lm_head.weight", f"{self.embedding}.weight")
+        if tied and checkpoint.has("lm_head.bias"):  # which a table has not
+            checkpoint.untie("lm_head.weight", f"{self.embedding}.weight")
+            return False
+        return tied
 
     def build_language_model(self, config, model):
         return decoder(**self.arguments(config), tied=model.head is None)
 
     def copy_language_model(self, checkpoint, model):
-        copy_part(checkpoint, model, "embedding", "embed_tokens")
+        copy_part(checkpoint, model, "embedding", self.embedding)
         copy_part(checkpoint, model, "depth.norm", self.closing_norm)
         if model.head is not None:
             copy_part(checkpoint, model, "head", "lm_head")
         for index, block in enumerate(model.depth.blocks):
-            prefix = f"layers.{index}."
-            self.copy_attention(checkpoint, block.attention, f"{prefix}self_attn.")
+            prefix = self.blocks.format(index)
+            self.copy_attention(checkpoint, block.attention, prefix + self.attention)
             copy_table(checkpoint, block, self.norms, prefix)
             self.copy_feed_forward(checkpoint, block.feed_forward, prefix)
 
@@ -190,7 +203,7 @@ class RotaryDecoder(CausalFamily):
         has_qk_norm = attention.qk_norm is not None
         for projection, name in self.projections.items():
             if isinstance(projection, tuple):
-                copy_joined_heads(checkpoint, attention, prefix + name)
+                copy_joined_heads(checkpoint, attention, prefix + name, self.by_group)
                 continue
             copy_projection(
                 checkpoint,

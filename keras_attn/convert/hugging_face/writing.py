@@ -20,7 +20,7 @@ from keras_attn.text import Tokenizer
 
 # Decoders with rotary positions, those with more parts of their own first.
 _ROTARY = (
-    *("gemma3_text", "gemma2", "gemma", "olmo3", "olmo2", "smollm3", "phi3"),
+    *("phi", "gemma3_text", "gemma2", "gemma", "olmo3", "olmo2", "smollm3", "phi3"),
     *("qwen3", "qwen2", "mistral", "llama"),
 )
 

@@ -1,0 +1,75 @@
+"""Phi: decoders whose attention and feed-forward network read the same input."""
+
+from keras_attn import layers, norms
+from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.decoders import FIRST
+from keras_attn.convert.hugging_face.family import read_part
+from keras_attn.convert.hugging_face.rotary_decoders import RotaryDecoder
+from keras_attn.convert.hugging_face.rotary_positions import read_rotary
+
+
+class ParallelDecoder(RotaryDecoder):
+    """Decoders of parallel blocks without gates, whose norms have biases; by default as Phi.
+
+    Attributes:
+        epsilon_option: str. Option of the epsilon of the norms.
+    """
+
+    epsilon = 1e-5
+    epsilon_option = "layer_norm_eps"
+    norms = {"attention_residual.norm": "input_layernorm"}  # of both sublayers
+    feed_forward = {"intermediate": "mlp.fc1", "output_dense": "mlp.fc2"}
+    closing_norm = "final_layernorm"
+
+    def fits(self, model):
+        return isinstance(read_part(model, FIRST), layers.ParallelBlock)
+
+    def choices(self, config):
+        return {**super().choices(config), "block_type": layers.ParallelBlock}
+
+    def biases(self, config):
+        return ("query", "key", "value", "output")
+
+    def norm(self, config):
+        return norms.LayerNorm(config.number(self.epsilon_option, self.epsilon))
+
+    def feed_forward_of(self, config):
+        width, activation = config.size("intermediate_size"), self.activation(config)
+
+        def feed_forward(initializer, index):
+            return layers.FeedForward(width, activation, kernel_initializer=initializer)
+
+        return feed_forward
+
+    def language_options(self, model):
+        options = super().language_options(model)
+        return {**options, self.epsilon_option: options.pop("rms_norm_eps")}
+
+
+class Phi(ParallelDecoder):
+    """Phi 1, 1.5 and 2."""
+
+    name = "Phi"
+    head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
+    projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "dense"}
+    qk_norms = {"qk_norm": "q_layernorm", "key_norm": "k_layernorm"}
+
+    def choices(self, config):
+        return {
+            **super().choices(config),
+            "position": lambda index: read_rotary(config, partial_rotary_factor=0.5),
+            "has_qk_norm": config.flag("qk_layernorm"),
+            "head_bias": True,
+        }
+
+    def activation(self, config):
+        return config.activation("hidden_act", "gelu_new")
+
+    def more_options(self, model):
+        attention = read_part(model, f"{FIRST}.attention")
+        return {
+            "hidden_act": activation_name(self.activation_of(model), tanh="gelu_new"),
+            "partial_rotary_factor": attention.position.fraction,
+            "qk_layernorm": attention.qk_norm is not None,
+        }
