@@ -235,8 +235,14 @@ def summary(family, rows):
     compared = [row for row in rows if "difference" in row and row["refused_by"] is None]
     generated = [row["generated"] for row in compared if "generated" in row]
     written = [row for row in compared if "back" in row]
+    by_class = {
+        name: [row["difference"] for row in compared if row["class"] == name]
+        for name in family.classes
+    }
     return {
-        "classes": list(family.classes),
+        "by_class": {
+            name: [len(found), max(found, default=None)] for name, found in by_class.items()
+        },
         "options": sorted(family.options),
         "cases": len([row for row in rows if row["refused_by"] is None]),
         "compared": len(compared),

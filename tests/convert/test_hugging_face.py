@@ -32,7 +32,7 @@ FAST = ["llama", "t5"]
 # shared table that neither side reads. So are Phi-3's factors of texts of the other lengths.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
-FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer_lsh"]
+FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer", "reformer_lsh"]
 FOLDED += ["roberta", "roberta_classifier", "mpnet"]
 FOLDED += ["phi3"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.

@@ -464,6 +464,9 @@ class Reformer(Family):
             self._copy_block(checkpoint, block, f"encoder.layers.{index}.")
         copy(checkpoint, model.head.kernel, "lm_head.decoder.weight", transpose=True)
         copy(checkpoint, model.head.bias, "lm_head.bias")
+        # Version 5 adds this one alone, and draws it at random where it is missing.
+        bias = Fold([model.head.bias], tuple(model.head.bias.shape))
+        checkpoint.store_copy("lm_head.decoder.bias", bias)
 
     def _copy_positions(self, checkpoint, position):
         if isinstance(position, positions.Learned):

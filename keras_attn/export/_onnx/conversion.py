@@ -151,10 +151,9 @@ def _most_ids(model, functions, what, max_length):
         return max(1, max_length - 1)  # its example has one token in its past
     if what == "greedy":
         return math.inf  # it reads a part of a longer one
-    reader = model if functions is None else functions
-    has_targets = not getattr(model, "reads_prompt", True)
-    most = getattr(reader, "max_source_length" if has_targets else "max_length", None)
-    return math.inf if most is None else most
+    name = "max_length" if getattr(model, "reads_prompt", True) else "max_source_length"
+    bounds = [getattr(reader, name, None) for reader in (functions, model)]
+    return min((bound for bound in bounds if bound is not None), default=math.inf)
 
 
 def _convert(function, file):

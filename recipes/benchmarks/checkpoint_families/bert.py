@@ -37,16 +37,25 @@ def classes(name, *endings):
 
 HEADS_OF_ALL = ("ForMaskedLM", "Model", "ForSequenceClassification")
 HEADS_OF_ALL += ("ForTokenClassification", "ForQuestionAnswering")
+
+
+def answers(name):
+    """Return the numbers of labels that a class of answers has no place for."""
+    return tuple({"class": f"{name}ForQuestionAnswering", "num_labels": n} for n in (1, 5))
+
+
 ROBERTA = {**OPTIONS, "pad_token_id": (1, 3, 0)}
 del ROBERTA["hidden_act"]
 FAMILIES = {
     "bert": Family(
+        excluded=answers("Bert"),
         classes=classes("Bert", *HEADS_OF_ALL, "ForPreTraining"),
         sizes=SIZES,
         options=OPTIONS,
         refused=(DECODER, ("hidden_act", {"hidden_act": "gelu_10"})),
     ),
     "big_bird": Family(
+        excluded=answers("BigBird"),
         classes=classes("BigBird", *HEADS_OF_ALL, "ForPreTraining"),
         sizes=SIZES,
         options={
@@ -58,6 +67,7 @@ FAMILIES = {
         refused=(DECODER, ("use_bias", {"use_bias": False})),
     ),
     "distilbert": Family(
+        excluded=answers("DistilBert"),
         classes=classes("DistilBert", *HEADS_OF_ALL),
         sizes=tuple(
             {
@@ -78,19 +88,21 @@ FAMILIES = {
         },
     ),
     "longformer": Family(
-        classes=classes("Longformer", *HEADS_OF_ALL),
+        # Answers ask for separators, which make tokens global.
+        classes=classes("Longformer", *HEADS_OF_ALL[:-1]),
         sizes=SIZES,
         options={
             **ROBERTA,
             "attention_window": (
                 lambda size: [4] * size[LAYERS],
-                lambda size: [6, 4, 10, 8][: size[LAYERS]],
+                lambda size: [8, 4, 8, 4][: size[LAYERS]],
                 6,
             ),
         },
         refused=(("hidden_act", {"hidden_act": "relu"}),),
     ),
     "roberta": Family(
+        excluded=answers("Roberta"),
         classes=classes("Roberta", *HEADS_OF_ALL),
         sizes=SIZES,
         options=ROBERTA,
