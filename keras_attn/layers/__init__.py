@@ -20,6 +20,7 @@ from keras_attn.layers.lora import add_lora, load_lora, merge_lora, save_lora
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
+from keras_attn.layers.pooling import Pool, Projection, Truncate
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import AnswerHead, MaskedTokenHead, TokenHead
@@ -45,13 +46,16 @@ __all__ = [
     "ParallelBlock",
     "PatchEmbedding",
     "PixelEmbedding",
+    "Pool",
     "PositionedBlock",
+    "Projection",
     "SegmentEmbedding",
     "SeparableConvTransition",
     "TokenEmbedding",
     "TokenHead",
     "TrajectoryEmbedding",
     "TransformerBlock",
+    "Truncate",
     "add_lora",
     "load_lora",
     "merge_lora",

@@ -5,10 +5,11 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.segments import segment_positions
+from keras_attn.layers.pooling import EndIsPadding, Pool
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
-from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.dropout import Dropout
 
 
@@ -108,13 +109,15 @@ class Classifier(Model):
             features.
         position: name or object of the position axis; None for none.
         image_shape: (height, width, channels) of images; None for texts.
-        pooling: "first" for the output at the first position, "last" for that at the last token,
-            which a causal encoder needs, or "mean" for the mean at all positions but padding. For
-            "last" padding is at the end only: its id before another token is a token.
+        pooling: a name of `layers.Pool`, a list of them, or a `Pool`. "first" is the output at the
+            first position, "last" that at the last token, which a causal encoder needs, "mean" the
+            mean of all tokens. For "last" padding is at the end only: its id before another token
+            is a token.
         dropout: float. Dropout rate of the embeddings.
         segment: a `SegmentEmbedding`; None for a model without `segment_ids`.
         norm: the normalisation of the embeddings; None for none.
-        pooler: a layer from (B, D), such as BERT's dense layer; None for none.
+        pooler: a layer from (B, D), such as BERT's dense layer, or a `keras.Sequential` of several;
+            None for none.
         use_bias: bool. If True, the classes have the bias b.
         multi_label: bool. If True, an input may have several classes at once, or none: exports give
             sigmoids of the logits in place of their softmax.
@@ -123,6 +126,8 @@ class Classifier(Model):
         images: (B, height, width, channels), with an `image_shape`.
         token_ids: int32 (B, T) without one, padded with the embedding's `pad_id`.
         segment_ids: optional with a `segment`, int32 (B, T); by default all 0.
+        prompt_lengths: optional with a `Pool(include_prompt=False)`, int32 (B,): of the tokens
+            before each text, that at its start included.
 
     Returns:
         Logits (B, K), or features (B, D) without classes, float32.
@@ -189,13 +194,17 @@ class Classifier(Model):
             inputs = {"images": keras.Input(image_shape, name="images")}
         (x,) = inputs.values()
         x = assembly.embed(embedding, position, x)
-        if pooling == "last":
+        pool = Pool.of(pooling, embedding.dtype_policy)
+        if pool.padding_at_end:
             x = EndIsPadding(dtype=embedding.dtype_policy, name="end")(x)
         if segment is not None:
             inputs["segment_ids"] = assembly.token_input("segment_ids", optional=True)
             x = segment(x, inputs["segment_ids"])
         x = assembly.drop_symbolic(drop, x if norm is None else norm(x))
-        x = Pool(pooling, dtype=embedding.dtype_policy, name="pool")(encoder(x))
+        if not pool.include_prompt:
+            lengths = keras.Input((), dtype="int32", name="prompt_lengths", optional=True)
+            inputs["prompt_lengths"] = lengths
+        x = pool(encoder(x), inputs.get("prompt_lengths"))
         x = x if pooler is None else pooler(x)
         # Outputs of a model are float32 under any policy. Zeros: at first all classes are alike.
         head = None
@@ -219,65 +228,3 @@ class Classifier(Model):
     def max_length(self):
         """Maximum number of tokens; None for no limit."""
         return assembly.max_num_positions(self.position, self.encoder)
-
-
-@registry.register
-class Pool(registry.MaskedLayer):
-    """Reduce (B, T, D) to (B, D), by one position or by the mean of all but padding."""
-
-    def __init__(self, pooling, **kwargs):
-        super().__init__(**kwargs)
-        check_choice(("first", "last", "mean"), pooling=pooling)
-        self.pooling = pooling
-
-    def call(self, x, mask=None):
-        if self.pooling == "first":
-            # A sum over a slice: `x[:, 0]` fails for texts without tokens.
-            return ops.sum(x[:, :1], axis=1)
-        dtype = keras.backend.result_type(x.dtype, "float32")
-        real = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
-        real = ops.cast(last_of(real) if self.pooling == "last" else real, dtype)
-        total = ops.einsum("bt,btd->bd", real, ops.cast(x, dtype))
-        count = ops.maximum(ops.sum(real, axis=1, keepdims=True), 1)
-        return ops.cast(total / count, x.dtype)
-
-    def compute_mask(self, inputs, previous_mask=None):
-        return None
-
-    def compute_output_shape(self, x_shape, mask_shape=None):
-        return x_shape[0], x_shape[2]
-
-
-def fill(mask):
-    """Return a padding mask (B, T) that is True up to the last True; None stays None."""
-    if mask is None:
-        return None
-    following = ops.flip(ops.cumsum(ops.cast(ops.flip(mask, axis=1), "int32"), axis=1), axis=1)
-    return following > 0
-
-
-def last_of(mask):
-    """Return a mask (B, T) of the last token, or of the first position of a row of padding.
-
-    `mask` is one that `fill` returned.
-    """
-    count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-    return ops.arange(ops.shape(mask)[1], dtype="int32") == ops.maximum(count - 1, 0)
-
-
-@registry.register
-class EndIsPadding(registry.MaskedLayer):
-    """Return the embeddings (B, T, D) of tokens with a mask that is True up to the last real token.
-
-    Many causal models have no id of padding of their own and use one that texts may have too, such
-    as that of the last token.
-    """
-
-    def call(self, x):
-        return ops.copy(x)  # Keras leaves the mask of a tensor that is returned itself.
-
-    def compute_mask(self, x, previous_mask=None):
-        return fill(previous_mask)
-
-    def compute_output_shape(self, x_shape):
-        return x_shape

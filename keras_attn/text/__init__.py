@@ -17,6 +17,7 @@ _MODULES = {
     "Permutation": "batches.permutation",
     "SegmentStreams": "batches.segment_streams",
     "SentencePiece": "tokenizers.sentencepiece",
+    "SentenceTokenizer": "tokenizers.sentence_tokenizer",
     "Template": "tokenizers.template",
     "TokenBatches": "batches.token_batches",
     "TokenFiles": "corpus.token_files",

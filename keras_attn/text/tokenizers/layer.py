@@ -10,7 +10,6 @@ from keras_attn.compat.keras_masks import set_keras_mask
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.tokenizers.loading import from_bytes
 from keras_attn.text.tokenizers.operations import tf
-from keras_attn.text.tokenizers.template import Template
 
 
 @registry.register
@@ -65,9 +64,5 @@ class TokenizerLayer(keras.layers.Layer):
     @classmethod
     def from_config(cls, config):
         changes = dict(config["tokenizer"])
-        tokenizer = from_bytes(base64.b64decode(changes.pop("base64")))
-        if "template" in changes:
-            changes["template"] = Template.of(changes["template"])
-        for name, value in changes.items():
-            setattr(tokenizer, name, value)
+        tokenizer = from_bytes(base64.b64decode(changes.pop("base64")), changes)
         return cls(**{**config, "tokenizer": tokenizer})

@@ -2,6 +2,7 @@
 
 import importlib
 
+from keras_attn.text.tokenizers.template import Template
 from keras_attn.text.tokenizers.vocabularies import class_name_of
 
 # Imported on use: a class reads its package, and the layer of a tokenizer is below all classes.
@@ -12,13 +13,22 @@ _MODULES = {
     "Marian": "marian",
     "Metaspace": "metaspace",
     "SentencePiece": "sentencepiece",
+    "SentenceTokenizer": "sentence_tokenizer",
     "WordPiece": "wordpiece",
 }
 
 
-def from_bytes(content):
-    """Return the `Tokenizer` of the content of a file that its `save` wrote."""
-    return class_of(content).from_bytes(content)
+def from_bytes(content, changes=None):
+    """Return the `Tokenizer` of the content of a file that its `save` wrote.
+
+    Args:
+        content: bytes.
+        changes: dict that `changed_attributes` gave; of a template it may hold the fields.
+    """
+    tokenizer = class_of(content).from_bytes(content)
+    for name, value in (changes or {}).items():
+        setattr(tokenizer, name, Template.of(value) if name == "template" else value)
+    return tokenizer
 
 
 def class_of(content):

@@ -47,6 +47,7 @@ class Tokenizer(_Module):
         pad_id, unk_id, bos_id, eos_id: ints or None. Ids of padding, of unknown text, of the first
             and of the last token. Without `pad_id` rows are padded with `eos_id`.
         template: a `Template`. The special tokens around a text or a pair.
+        max_length: int. Most tokens that `encode` returns for a text; None for no limit.
         default_special_tokens: tuple of str. The texts of these four ids in a vocabulary that this
             library learns.
 
@@ -59,6 +60,7 @@ class Tokenizer(_Module):
     eos_id = 3
     default_special_tokens = ("<pad>", "<unk>", "<s>", "</s>")
     template = Template(middle=(3,), end=(3,))
+    max_length = None
     packages = ()  # that a subclass tokenizes with in Python
 
     @property
