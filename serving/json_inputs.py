@@ -40,11 +40,14 @@ def read_signature_name(document):
     return readable(name)
 
 
-def read_inputs(document, dtypes):
+def read_inputs(document, dtypes, optional=()):
     """Return the tensors of a parsed predict request by name, and True if it is in row form.
 
-    `dtypes` has the `tf.DType` of each input by name.
+    `dtypes` has the `tf.DType` of each input by name. A request may leave out the `optional` ones,
+    in all of its rows.
     """
+    names = _named_inputs(document)
+    dtypes = {n: dtype for n, dtype in dtypes.items() if n in names or n not in optional}
     if "instances" in document and "inputs" in document:
         only_one = "expecting only one of 'inputs' or 'instances' keys to exist "
         raise format_error(document, f"Not formatted correctly {only_one}")
@@ -58,6 +61,13 @@ def read_inputs(document, dtypes):
     if "inputs" in document:
         return _read_columns(document["inputs"], dtypes), False
     raise invalid_argument("Missing 'inputs' or 'instances' key")
+
+
+def _named_inputs(document):
+    """Return the names of the inputs in a request, of the first row in row form."""
+    value = document.get("instances", document.get("inputs"))
+    value = value[0] if isinstance(value, list) and value else value
+    return value.keys() if is_object(value) else ()
 
 
 def is_object(value):

@@ -52,6 +52,11 @@ def input_dtypes(servable, signature_name):
     return {alias: tf.as_dtype(inputs[alias].dtype) for alias in sorted(inputs)}
 
 
+def optional_inputs(servable, signature_name):
+    """Return the names of a signature's inputs that a request may leave out."""
+    return set(servable.signatures[signature_name or DEFAULT_SIGNATURE].defaults)
+
+
 def name_version(model_spec, servable, signature_name):
     """Fill the `ModelSpec` of an answer: the version and the signature that gave it, if any."""
     model_spec.name, model_spec.version.value = servable.name, servable.version

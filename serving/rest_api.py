@@ -27,7 +27,7 @@ from .inference import classify, regress
 from .json_inputs import read_inputs, read_signature_name
 from .json_text import decimals, dump, dump_error, parse_object, write_outputs
 from .model_service import SIGNATURE_DEF, model_metadata, model_status
-from .predict import input_dtypes, predict
+from .predict import input_dtypes, optional_inputs, predict
 from .request_context import RequestContext, Workers, catch_errors
 from .streaming import StreamRequest, stream_tokens
 from .tensors import check_tensors
@@ -188,7 +188,8 @@ class RestApi:
     def _predict(self, spec, document, request_context):
         name = spec.signature_name
         with self._manager.use(spec) as servable:
-            inputs, row = read_inputs(document, input_dtypes(servable, name))
+            dtypes, optional = input_dtypes(servable, name), optional_inputs(servable, name)
+            inputs, row = read_inputs(document, dtypes, optional)
             check_tensors(inputs, self._limits)
             outputs = predict(servable, name, inputs, request_context=request_context)
         return write_outputs(outputs, row)

@@ -20,6 +20,7 @@ from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.compiled_decoding import Buckets
 from keras_attn.export.signatures.encoders import (
     ClassPredictor,
+    SentenceEmbedder,
     TextClassifier,
     TextTagger,
     TokenEncoder,
@@ -40,6 +41,7 @@ __all__ = [
     "LiteRTInspection",
     "Measurement",
     "SegmentSteps",
+    "SentenceEmbedder",
     "TextClassifier",
     "TextGenerator",
     "TextModel",

@@ -55,8 +55,10 @@ def _parser():
     )
     model.add_argument("model", help="the model's .keras file")
     tokenizer.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
-    for name, default in (("--max-length", 64), ("--max-source-length", 1024)):
-        lengths.add_argument(name, type=int, default=default, help="default: %(default)s")
+    lengths.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
+    lengths.add_argument(
+        "--max-source-length", type=int, help="default: that of the tokenizer, or 1024"
+    )
     lengths.add_argument(
         "--eos-id",
         type=int,

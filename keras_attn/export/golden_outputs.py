@@ -4,6 +4,7 @@ They are TensorFlow Serving's warm-up records, `PredictionLog`s. The stock serve
 requests; `keras_attn.export.inspect` and the embedded server also compare the outputs.
 """
 
+import inspect
 import os
 
 import numpy as np
@@ -127,11 +128,20 @@ def stable_outputs(model, function, inputs):
     return first if all(np.array_equal(first[key], second[key]) for key in first) else {}
 
 
+def default_inputs(function):
+    """Return the inputs that a client of a `tf.function` may leave out, tensors by name."""
+    parameters = inspect.signature(function.python_function).parameters
+    defaults = {name: each.default for name, each in parameters.items()}
+    return {name: default for name, default in defaults.items() if tf.is_tensor(default)}
+
+
 def _example_inputs(function, tokens, tokenizer):
     """Return tensors by name, in the order of the function's arguments."""
-    inputs = {}
+    inputs, defaults = {}, default_inputs(function)
     for spec in function.input_signature:
-        if spec.dtype == tf.string:
+        if spec.name in defaults:
+            inputs[spec.name] = defaults[spec.name]
+        elif spec.dtype == tf.string:
             # The last tokens that have a text: among the first are most special tokens.
             texts = np.asarray(tokenizer.tokens(np.arange(tokenizer.vocabulary_size)))
             ids = [i for i, text in enumerate(texts) if text.strip() and _REPLACED not in text]

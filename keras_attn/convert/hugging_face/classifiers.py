@@ -4,23 +4,14 @@
 names no class that is known.
 """
 
-import pathlib
-
 import keras
 import numpy as np
 
 from keras_attn import layers, models, positions, registry
 from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.family import Family, build
-from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
 from keras_attn.ops.activations import get_activation
-
-# In folders of sentence encoders.
-MODULES, POOLING = "modules.json", "1_Pooling/config.json"
-# `Normalize` divides a vector by its norm, which leaves its direction.
-_READ_MODULES = ("Transformer", "Pooling", "Normalize")
-_POOLINGS = {"cls": "first", "mean": "mean"}
 
 # What a model predicts.
 TOKENS, CLASSES, TAGS, ANSWERS = "tokens", "classes", "tags", "answers"
@@ -191,19 +182,17 @@ class EncoderFamily(Family):
     def add_head(self, checkpoint, masked, head):
         """Return a model of the parts of a `MaskedLanguageModel`, with the head of a checkpoint."""
         config, names = checkpoint.config, self.head_names.get(head, {})
-        pooler, pooling, size = None, "first", None
+        pooler, size = None, None
         if head in (CLASSES, TAGS):
             size = checkpoint.shape(f"{[*names.values()][-1]}.weight")[0]
-        if head == FEATURES and (of_sentence := _read_pooling(config)) is not None:
-            pooling = of_sentence
-        elif _poolers(names) and (head != FEATURES or has_names(checkpoint, names)):
+        if _poolers(names) and (head != FEATURES or has_names(checkpoint, names)):
             pooler = self.build_pooler(head, config)
         features = _poolers(self.head_names.get(FEATURES, {}))
         for name in features:
             if pooler is None or name not in names.values():
                 checkpoint.ignore(f"{name}.*")
         multi_label = head == CLASSES and has_several_labels(config)
-        return with_head(masked, head, size, pooling, pooler, multi_label)
+        return with_head(masked, head, size, "first", pooler, multi_label)
 
     def copy_weights(self, checkpoint, model):
         self.copy_embeddings(checkpoint, model)
@@ -252,9 +241,6 @@ class EncoderFamily(Family):
         size = model.head.units if head in (CLASSES, TAGS) else None
         multi_label = getattr(model, "multi_label", False)
         return with_head(masked, head, size, pooling if is_free else "first", pooler, multi_label)
-
-    def files(self, model):
-        return pooling_files(model)
 
 
 def _poolers(names):
@@ -379,50 +365,3 @@ def label_options(num_classes):
         "id2label": {str(index): name for index, name in enumerate(names)},
         "label2id": {name: index for index, name in enumerate(names)},
     }
-
-
-def pooling_files(model):
-    """Return the files that name the pooling of a sentence encoder, by their names."""
-    if getattr(model, "num_classes", 0) is not None or model.pooler is not None:
-        return {}
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for i, (path, name) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling")])
-    ]
-    # As versions before 5.4 write it, with the false flag: without it they take the mean as well.
-    flags = {
-        "pooling_mode_cls_token": model.pooling == "first",
-        "pooling_mode_mean_tokens": model.pooling == "mean",
-    }
-    width = model.embedding.hidden_dim
-    return {MODULES: modules, POOLING: {"word_embedding_dimension": width, **flags}}
-
-
-def _read_pooling(config):
-    """Return the pooling of a sentence encoder; None for another encoder."""
-    if config.folder is None:
-        return None
-    if pathlib.Path(config.folder, MODULES).is_file():
-        for module in read_json(config.folder, MODULES, list):
-            kind = module.get("type") if isinstance(module, dict) else None
-            name = str(kind).rpartition(".")[2]
-            if name not in _READ_MODULES:
-                config.refuse(
-                    f"The module {name!r} of {MODULES} is not converted, only "
-                    f"{', '.join(_READ_MODULES)}."
-                )
-    if not pathlib.Path(config.folder, POOLING).is_file():
-        return None
-    modes = _pooling_modes(read_json(config.folder, POOLING))
-    if len(modes) != 1 or modes[0] not in _POOLINGS:
-        config.refuse(f"The pooling {modes!r} of {POOLING} is not converted.")
-    return _POOLINGS[modes[0]]
-
-
-def _pooling_modes(options):
-    """Return the names of the poolings: in one option from version 5.4 on, before in flags."""
-    modes = options.get("pooling_mode")
-    if modes is None:
-        flags = [name for name, on in options.items() if on and name.startswith("pooling_mode_")]
-        return [flag.removeprefix("pooling_mode_").partition("_token")[0] for flag in flags]
-    return [modes] if isinstance(modes, str) else list(modes)

@@ -23,6 +23,7 @@ from keras_attn.convert.hugging_face import (
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.family import output_vocabulary_size
+from keras_attn.convert.hugging_face.sentence_encoders import SentenceEncoder, padding_id
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.ops.checks import check_choice, check_paths, check_that
@@ -131,15 +132,25 @@ def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
     model = convert(checkpoint, family, overrides)
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
-    return model, read_tokenizer(folder, output_vocabulary_size(model))
+    tokenizer = read_tokenizer(folder, output_vocabulary_size(model))
+    sentence_encoder = SentenceEncoder.of(config)
+    if sentence_encoder is not None:
+        tokenizer = sentence_encoder.tokenizer(tokenizer, model)
+    return model, tokenizer
 
 
 def convert(checkpoint, family, overrides):
     """Return the model of a checkpoint, all of whose tensors it takes, with the overrides."""
     later = {name: overrides[name] for name in CHANGES if name in overrides}
-    model = family.convert(checkpoint, {k: v for k, v in overrides.items() if k not in later})
+    options = {k: v for k, v in overrides.items() if k not in later}
+    sentence_encoder = SentenceEncoder.of(checkpoint.config)
+    if sentence_encoder is not None and isinstance(family, decoders.CausalFamily):
+        options = {"pad_id": padding_id(checkpoint.config.folder), **options}
+    model = family.convert(checkpoint, options)
     checkpoint.finish()
     initialize(model.variables)  # of which `build` made no values
+    if sentence_encoder is not None:
+        model = sentence_encoder.build(model)
     return change(model, **later)
 
 

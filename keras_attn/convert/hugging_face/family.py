@@ -66,10 +66,6 @@ class Family:
         """Return the prefix in the class of transformers: the class without a head has none."""
         return self.prefix if getattr(model, "num_classes", 1) is not None else ""
 
-    def files(self, model):
-        """Return the contents of more JSON files, by their names."""
-        return {}
-
 
 def build(function, arguments, overrides):
     """Call a function that builds a model; refuse overrides that are no arguments of it.

@@ -10,13 +10,14 @@ from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.decoders import language_model
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
 from keras_attn.convert.hugging_face.rotary_decoders import first_turning
+from keras_attn.convert.hugging_face.sentence_encoders import sentence_files, without_pooling
 from keras_attn.convert.hugging_face.tensor_files import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
 from keras_attn.quantized_kernels import check_not_quantized
-from keras_attn.text import Tokenizer
+from keras_attn.text import SentenceTokenizer, Tokenizer
 
 # Decoders with rotary positions, those with more parts of their own first.
 _ROTARY = (
@@ -81,6 +82,10 @@ def to_hugging_face(
         raise ValueError(
             f"`folder` must not exist yet: choose another path. Received: {os.fspath(folder)!r}."
         )
+    files, folders = sentence_files(model, tokenizer)
+    model = without_pooling(model)
+    if isinstance(tokenizer, SentenceTokenizer):
+        tokenizer = tokenizer.tokenizer
     model_type = _model_type(model)
     family = FAMILIES[model_type]
     options = {
@@ -95,7 +100,6 @@ def to_hugging_face(
     check_fit(model, reference, model_type, family.free)
     stored = StoredModel(config, family.prefix_of(model), family.heads)
     family.copy_weights(stored, model)
-    files = family.files(model)
     if tokenizer is not None:
         _check_vocabulary(model, tokenizer)
         files = {**files, **tokenizer_files(tokenizer, model_type)}
@@ -103,7 +107,9 @@ def to_hugging_face(
         files["generation_config.json"] = dict(generation_config)
     files[FILE] = options  # last: without it nothing loads a folder
     with atomic_directory(folder) as temporary:
-        write_tensors(temporary, stored.tensors, shard_size)
+        for name, tensors in {"": stored.tensors, **folders}.items():
+            os.makedirs(os.path.join(temporary, name), exist_ok=True)
+            write_tensors(os.path.join(temporary, name), tensors, shard_size)
         for name, content in files.items():
             write_file(temporary, name, content)
     return model_type

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_attn.export._saved_model.quantization import FORMATS, quantized
 from keras_attn.export.checks import check_backend
 from keras_attn.export.decoding_record import Decoding, write_decoding
-from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
+from keras_attn.export.golden_outputs import default_inputs, prediction_log, write_warmup_records
 from keras_attn.export.saved_model_files import write_compilation
 from keras_attn.export.servable_ops import MUST_COMPILE, unservable_ops
 from keras_attn.export.signatures.compiled_decoding import (
@@ -33,7 +33,7 @@ def saved_model(
     tokenizer=None,
     strategy=None,
     max_length=64,
-    max_source_length=1024,
+    max_source_length=None,
     quantize=None,
     version=None,
     stream=False,
@@ -80,6 +80,14 @@ def saved_model(
 
     With one class `regress` gives a value (float32, [B]) in place of these outputs, without classes
     `embed` gives features (float32, [B, D]).
+
+    Sentence encoder, which is a `Classifier` without classes, with a `SentenceTokenizer`:
+
+        embed: text (string, [B]), optional prompt (string, [B] or [1]) -> features (float32,
+            [B, D])
+        embed_query, embed_document: text -> features
+        embed_pair: text, second_text -> features
+        ids: token_ids, lengths -> features
 
     Masked language model whose head gives classes, with a tokenizer and `labels`:
 
@@ -150,8 +158,9 @@ def saved_model(
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy, by default "greedy"; images are sampled.
         max_length: int. Most tokens to generate.
-        max_source_length: int. Most source tokens to read, limited by the model's positions. A
-            longer source is truncated; of a longer prompt the last tokens are read.
+        max_source_length: int. Most source tokens to read, limited by the model's positions; by
+            default the tokenizer's `max_length`, or 1024. A longer source is truncated; of a longer
+            prompt the last tokens are read.
         quantize: "int8" stores large weights of two axes or more in eight bits: the variables take
             a quarter of the bytes, and outputs change slightly. "int4" stores them in four bits,
             with a scale for each 32: a seventh. The compute dtype stays.
@@ -195,6 +204,8 @@ def saved_model(
     if isinstance(model, StatefulSegments):
         model = model.model
     check_backend()
+    if max_source_length is None:
+        max_source_length = getattr(tokenizer, "max_length", None) or 1024
     check_choice((None, *FORMATS), quantize=quantize)
     buckets = check_compilation(compile, buckets)
     check_merged(model)
@@ -230,7 +241,10 @@ def saved_model(
         resources.quantized = variables
         with new_version(path, version) as (temporary, directory):
             # Each function is traced once: `save` would trace a `tf.function` again.
-            traced = {name: f.get_concrete_function() for name, f in functions.signatures.items()}
+            traced = {
+                name: f if default_inputs(f) else f.get_concrete_function()
+                for name, f in functions.signatures.items()
+            }
             # A server computes no gradients, whose functions can be half the file.
             without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
             tf.saved_model.save(resources, temporary, traced, without_gradients)

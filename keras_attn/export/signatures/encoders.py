@@ -13,11 +13,13 @@ from keras_attn.export.signatures.model_functions import (
     halting_of_ids,
     ids_function,
     ids_method,
+    ids_signature,
     mask_ids,
     text_function,
     text_method,
 )
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
+from keras_attn.text import SentenceTokenizer
 from keras_attn.text.tokenizers.operations import valid
 
 
@@ -73,9 +75,19 @@ class ClassPredictor(ModelFunctions):
         self.kind = "classify" if model.multi_label else self.kind
         if model.image_shape is None:
             read = self.reader(model)
-            self.classify = ids_function(
-                lambda token_ids, lengths: classify(read(token_ids, lengths))
-            )
+            if _reads_prompt_lengths(model):
+                specs = [*ids_signature(), tf.TensorSpec([None], tf.int32, "prompt_lengths")]
+                self.classify = tf.function(
+                    lambda token_ids, lengths, prompt_lengths: classify(
+                        {"token_ids": read(token_ids, lengths), "prompt_lengths": prompt_lengths}
+                    ),
+                    specs,
+                    autograph=False,
+                )
+            else:
+                self.classify = ids_function(
+                    lambda token_ids, lengths: classify(read(token_ids, lengths))
+                )
             self._halting = halting_of_ids(model, read)
             if self._halting is not None:
                 self.halting = ids_function(self._halting)
@@ -87,6 +99,10 @@ class ClassPredictor(ModelFunctions):
     def signatures(self):
         own = {self.kind: self.classify, "serving_default": self.classify}
         return {**own, **self.halting_signatures}
+
+
+def _reads_prompt_lengths(model):
+    return "prompt_lengths" in model.input
 
 
 _PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "second_text")]
@@ -181,6 +197,79 @@ class TextClassifier(ClassPredictor):
             inputs["segment_ids"] = segment_ids
         outputs = self.predict(inputs)
         return name_classes(outputs, self._labels) if "probabilities" in outputs else outputs
+
+
+class SentenceEmbedder(TextClassifier):
+    """Tokenizer and sentence encoder as one graph, from a text behind its prompt to a vector.
+
+        prompt + text -> ids -> features
+
+    `embed` reads the name of a prompt for each text, or one name for all. Without it, in pairs and
+    in the default signature a text has the tokenizer's default prompt; in `embed_query` and
+    `embed_document` the prompt of that name.
+
+    Args:
+        model: a `keras_attn.models.Classifier` of token ids without classes.
+        tokenizer: a `keras_attn.text.SentenceTokenizer`.
+        max_length: int. Most tokens of a text to read; by default that of the tokenizer.
+
+    Raises:
+        ValueError: as `TextClassifier`.
+        InvalidArgumentError: if there is no prompt of a name.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+        >>> block = TransformerBlock(MultiHeadAttention(2, 4), FeedForward(16))
+        >>> tokenizer = keras_attn.text.SentenceTokenizer(
+        ...     keras_attn.text.Characters("abc"), 5, {"query": "c"})
+        >>> model = keras_attn.models.Classifier(
+        ...     keras_attn.layers.TokenEmbedding(7, 8), keras_attn.depth.Stack([block]), None,
+        ...     pooling="mean")
+        >>> embedder = keras_attn.export.SentenceEmbedder(model, tokenizer)
+        >>> embedder.signatures["embed"](["ab", "cab"], ["query"])["features"].shape
+        TensorShape([2, 8])
+
+    Reference: [Reimers and Gurevych, 2019](https://arxiv.org/abs/1908.10084), section 3.
+    """
+
+    @classmethod
+    def fits(cls, model, options):
+        has_prompts = isinstance(options.tokenizer, SentenceTokenizer)
+        return has_prompts and super().fits(model, options) and model.num_classes is None
+
+    @classmethod
+    def from_options(cls, model, options):
+        return cls(model, options.tokenizer, options.max_source_length)
+
+    def __init__(self, model, tokenizer, max_length=None):
+        super().__init__(model, tokenizer, max_length=max_length or tokenizer.max_length or 1024)
+        self._reads_prompt_lengths = _reads_prompt_lengths(model)
+        names = tf.TensorSpec([None], tf.string, "prompt")
+        no_name = tf.constant([""])  # the default prompt
+        self.embed = tf.function(
+            lambda text, prompt=no_name: self._features(text, prompt),
+            [tf.TensorSpec([None], tf.string, "text"), names],
+            autograph=False,
+        )
+        self.embed_query = text_function(lambda text: self._features(text, "query"))
+        self.embed_document = text_function(lambda text: self._features(text, "document"))
+
+    @property
+    def signatures(self):
+        more = {"embed_query": self.embed_query, "embed_document": self.embed_document}
+        return {**super().signatures, **more, "embed": self.embed}
+
+    @text_method
+    def text(self, text):
+        """Map strings [B] to their `features` [B, D]."""
+        return self._features(text, None)
+
+    def _features(self, text, prompt):
+        ids = self.tokenizer.encode(text, self._max_length, prompt=prompt)
+        if self._reads_prompt_lengths:
+            ids += (self.tokenizer.prompt_lengths(text, prompt),)
+        return self.classify(*ids)  # one function that all signatures share
 
 
 def name_classes(outputs, labels):

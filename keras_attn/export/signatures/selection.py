@@ -2,6 +2,7 @@
 
 from keras_attn.export.signatures.encoders import (
     ClassPredictor,
+    SentenceEmbedder,
     TextClassifier,
     TextTagger,
     TokenEncoder,
@@ -17,6 +18,7 @@ from keras_attn.ops.checks import check_that
 # The first that fits a model is taken, so those for a case stand before the general ones.
 SIGNATURES = (
     TextModel,
+    SentenceEmbedder,
     TextClassifier,
     TextTagger,
     TokenStream,
