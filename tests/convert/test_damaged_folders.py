@@ -301,8 +301,8 @@ DAMAGES = {
         "A DistilBertForMultipleChoice is not converted",
     ),
     "a layer after the pooling": (
-        with_modules('[{"type": "sentence_transformers.models.Dense"}]'),
-        "The module 'Dense' of modules.json is not converted",
+        with_modules('[{"type": "sentence_transformers.models.LSTM"}]'),
+        "The module 'LSTM' of modules.json is not converted",
     ),
     "modules in an object": (with_modules("{}"), "'modules.json' is cut or damaged"),
     **{

@@ -226,7 +226,7 @@ def test_a_sentence_encoder_of_first_tokens_has_no_pooler(pooling, tmp_path):
     folder = checkpoint_folders.write_folder(tmp_path, config, weights)
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
-    names = ("Transformer", "Pooling", "Normalize")
+    names = ("Transformer", "Pooling")
     modules = [{"type": f"sentence_transformers.models.{name}"} for name in names]
     (folder / "modules.json").write_text(json.dumps(modules))
     model, _ = from_hugging_face(folder)

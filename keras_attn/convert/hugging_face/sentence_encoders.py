@@ -8,7 +8,6 @@ import keras
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint, StoredModel
-from keras_attn.convert.hugging_face.decoders import language_model
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, read_json
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import copy_part
@@ -85,11 +84,11 @@ class SentenceEncoder:
 
     def build(self, model):
         """Return the `Classifier` without classes whose encoder is that of a model."""
-        parts, is_causal = _parts_of(model)
+        parts = _parts_of(model)
         return models.Classifier(
             **parts,
             num_classes=None,
-            pooling=self._pooling(is_causal),
+            pooling=self._pooling(_is_causal(parts["encoder"])),
             pooler=self._pooler(),
             name=model.name,
         )
@@ -265,10 +264,7 @@ def _name_and_path(config, index, module):
 
 
 def _parts_of(model):
-    """Return the parts of a `Classifier` that a model has, and True for a causal one."""
-    is_causal = (
-        isinstance(model, models.CausalLanguageModel) or getattr(model, "pooling", 0) == "last"
-    )
+    """Return the parts of a `Classifier` that a model has, but its pooling and its head."""
     encoder = getattr(model, "depth", None) or getattr(model, "encoder", None)
     if encoder is None or getattr(model, "memory", None) is not None or hasattr(model, "decoder"):
         raise ValueError(
@@ -276,7 +272,7 @@ def _parts_of(model):
             f"Received: a {type(model).__name__}."
         )
     names = ("embedding", "position", "segment", "norm", "dropout")
-    return {"encoder": encoder, **{n: getattr(model, n, None) for n in names}}, is_causal
+    return {"encoder": encoder, **{name: getattr(model, name, None) for name in names}}
 
 
 def _copy_projection(checkpoint, layer):
@@ -314,23 +310,28 @@ def is_sentence_encoder(model):
 
 
 def without_pooling(model):
-    """Return the model of a sentence encoder's first module; another model as it is."""
+    """Return the features of a sentence encoder's first module; another model as it is."""
     if not is_sentence_encoder(model):
         return model
+    names = ("embedding", "encoder", "position", "segment", "norm", "dropout", "name")
+    parts = {name: getattr(model, name) for name in names}
+    pooling = "last" if _is_causal(model.encoder) else "first"
+    return models.Classifier(**parts, num_classes=None, pooling=pooling)
+
+
+def _is_causal(encoder):
     try:
-        check_causal(model.encoder)
+        check_causal(encoder)
     except ValueError:
-        names = ("embedding", "encoder", "position", "segment", "norm", "dropout", "name")
-        return models.Classifier(**{n: getattr(model, n) for n in names}, num_classes=None)
-    return language_model(model)
+        return False
+    return True
 
 
 def sentence_files(model, tokenizer):
     """Return the contents of JSON files, and the tensors of folders, of a sentence encoder."""
     if not is_sentence_encoder(model):
         return {}, {}
-    width = model.embedding.hidden_dim
-    files = {f"{POOLING}/config.json": _pooling_options(model.get_layer("pool"), width)}
+    files = {f"{POOLING}/config.json": _pooling_options(model.get_layer("pool"))}
     settings, tensors, paths = {}, {}, [("", "Transformer"), (POOLING, "Pooling")]
     for layer in _layers_of(model.pooler):
         if "truncate_dim" in settings:
@@ -377,8 +378,9 @@ def _module_name(layer):
     return names[type(layer)]
 
 
-def _pooling_options(pool, width):
-    names, options = pool.names, {"word_embedding_dimension": width}
+def _pooling_options(pool):
+    names = pool.names
+    options = {"word_embedding_dimension": pool.output.shape[-1] // len(names)}
     if [name for name in _POOLINGS if name in names] == names:
         # As versions before 5.4 write it, with the false flags: without it they take the mean too.
         options |= {flag: name in names for name, (flag, _) in _POOLINGS.items()}
