@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_attn import export, models
 from keras_attn.export.__main__ import main
 from keras_attn.export._saved_model.quantization import (
+    FORMATS,
     MIN_SIZE,
     restore_int4,
     round_to_int4,
@@ -32,15 +33,10 @@ def variables(directory):
     return sum(map(os.path.getsize, glob.glob(os.path.join(directory, "variables", "*.data*"))))
 
 
-def rounded_by(weight, axis):
-    """Round each index of the axis by itself; its greatest magnitude is 127 steps."""
-    rounded = np.zeros_like(weight, "float64")
-    for index in range(weight.shape[axis]):
-        part = np.take(weight, index, axis).astype("float64")
-        step = np.abs(part).max() / 127
-        place = (slice(None),) * (axis % weight.ndim) + (index,)
-        rounded[place] = np.round(part / step) * step
-    return rounded
+def rounded_by(matrix, axis):
+    """Round each row (axis 0) or column by itself; its greatest magnitude is 127 steps."""
+    steps = np.abs(matrix).max(axis=1 - axis, keepdims=True).astype("float64") / 127
+    return np.round(matrix / steps) * steps
 
 
 def rounded_model(model, kind="int8"):
@@ -50,12 +46,8 @@ def rounded_model(model, kind="int8"):
     for weight in again.weights:
         if len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE:
             array = np.asarray(weight)
-            if kind == "int4":
-                arrays = map(tf.constant, round_to_int4(array))
-                weight.assign(restore_int4(*arrays, array.shape))
-                continue
-            choices = [rounded_by(array, axis) for axis in (0, -1)]
-            weight.assign(min(choices, key=lambda choice: np.square(choice - array).sum()))
+            to_arrays, restore = FORMATS[kind]
+            weight.assign(restore(*map(tf.constant, to_arrays(array)), array.shape))
     return again
 
 
@@ -70,18 +62,27 @@ def model():
     return model
 
 
-@pytest.mark.parametrize("shape", [(7, 11), (5, 3, 4), (4, 3, 5), (1, 9)])
-def test_rounding_is_by_the_better_axis(shape):
-    """A row and a column are much larger than the rest and have scales of their own."""
-    weight = oracles.random(*shape)
-    weight[0], weight[..., 0] = 40 * weight[0], 3 * weight[..., 0]
-    integers, scale = round_to_int8(weight)
-    assert integers.dtype == np.int8 and scale.dtype == np.float32
-    choices = [rounded_by(weight, axis) for axis in (0, -1)]
-    best = min(choices, key=lambda choice: np.square(choice - weight).sum())
-    np.testing.assert_allclose(integers * scale, best, rtol=1e-5, atol=1e-6)
-    assert (np.abs(integers * scale - weight) <= 0.501 * scale).all()
-    np.testing.assert_array_equal(round_to_int8(np.zeros(shape, "float32"))[0], np.zeros(shape))
+@pytest.mark.parametrize("shape, rows", [((23, 31), 23), ((29, 3, 8), 29), ((5, 4, 31), 20)])
+def test_a_large_row_and_a_large_column_have_steps_of_their_own(shape, rows):
+    """The error is below half a step, and below that of steps for rows or for columns alone."""
+    matrix = oracles.random(rows, np.prod(shape) // rows)
+    matrix[0], matrix[:, 0] = 40 * matrix[0], 30 * matrix[:, 0]
+    integers, row_scales, column_scales = round_to_int8(matrix.reshape(shape))
+    assert integers.dtype == np.int8 and integers.shape == matrix.shape
+    assert row_scales.dtype == np.float16 and column_scales.dtype == np.float32
+    steps = row_scales.astype("float64") * column_scales
+    assert (np.abs(integers * steps - matrix) <= 0.501 * steps).all()
+    error, by_rows, by_columns = (
+        np.square(rounded - matrix).sum()
+        for rounded in (integers * steps, rounded_by(matrix, 0), rounded_by(matrix, 1))
+    )
+    assert error < 0.5 * min(by_rows, by_columns)
+
+
+@pytest.mark.parametrize("weight", [np.zeros((7, 11)), np.eye(7, 11), 1e-30 * np.ones((7, 11))])
+def test_rows_and_columns_of_zeros_stay_zero(weight):
+    integers, rows, columns = round_to_int8(weight.astype("float32"))
+    np.testing.assert_allclose(integers * (rows * columns), weight, rtol=1e-3, atol=1e-30)
 
 
 @pytest.mark.parametrize("shape", [(7, 11), (5, 3, 64), (1, 31)])

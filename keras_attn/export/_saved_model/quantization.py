@@ -1,6 +1,7 @@
 """Quantisation of an export's large weights to eight or four bits."""
 
 import contextlib
+import math
 import uuid
 
 import numpy as np
@@ -21,13 +22,13 @@ def quantized(model, kind):
 
         q = round(w / s),   w' = s q
 
-    The file holds q and the scales s, as the format in `rounding` computes them; w' is computed
+    The file holds q and the scales s, as the functions in `FORMATS` compute them; w' is computed
     once, when the export is loaded. A loaded export is therefore as fast and as large in memory as
     one that was not quantised.
 
     Yields:
-        The copy, which can be exported until the context ends, and the list of variables q and s to
-        save beside its other weights.
+        The copy, which can be exported until the context ends, and the list of variables of q and s
+        to save beside its other weights.
 
     Reference: [Jacob et al., 2017](https://arxiv.org/abs/1712.05877), section 2.1, with a zero
         point of 0.
@@ -45,9 +46,9 @@ def quantized(model, kind):
     for weight in copy.weights:
         is_large = len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE
         if weight.dtype == "float32" and is_large:
-            pair = [tf.Variable(x) for x in to_arrays(ops.convert_to_numpy(weight))]
-            variables += pair
-            matrices.append(DequantizedMatrix(pair, tuple(weight.shape), restore))
+            arrays = [tf.Variable(x) for x in to_arrays(ops.convert_to_numpy(weight))]
+            variables += arrays
+            matrices.append(DequantizedMatrix(arrays, tuple(weight.shape), restore))
             replace_value(weight, matrices[-1])
     try:
         yield copy, variables
@@ -96,25 +97,39 @@ _SHARES_OF_RANGE = (1.0, 0.93, 0.86, 0.79)
 
 
 def round_to_int8(weight):
-    """Return the int8 array and its float32 scales, which broadcast to it.
+    """Return an int8 matrix and its scales: float16 of the rows, float32 of the columns.
 
-        q = round(w / s),   s = max |w| / 127
+        q_ij = round(w_ij / (r_i c_j)),   c_j = max_i |w_ij| / (127 r_i)
 
-    with one s for each index of the first or of the last axis, whichever is nearer to w.
+    r is the root mean square of each row, its largest magnitude or 1, whichever gives the smallest
+    squared error. So neither a large row nor a large column makes the steps of the others larger.
+    The matrix has the axes of the weight, split where rows and columns are fewest: a kernel of
+    attention (D, N, H) has D rows, one (N, H, D) has D columns.
     """
-    candidates = []
-    for scale_axis in (0, weight.ndim - 1):
-        axes = tuple(axis for axis in range(weight.ndim) if axis != scale_axis)
-        scale = np.maximum(np.abs(weight).max(axis=axes, keepdims=True), 1e-30) / 127
-        integers = np.round(weight / scale)
-        error = np.square(integers * scale - weight).sum()
-        candidates.append((error, integers.astype("int8"), scale.astype("float32")))
-    return min(candidates, key=lambda candidate: candidate[0])[1:]
+    shape = weight.shape
+    splits = [(math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape))]
+    matrix = weight.reshape(min(splits, key=sum))
+    magnitudes, best = np.abs(matrix), None
+    for rows in (
+        np.sqrt(np.square(matrix).mean(axis=1, keepdims=True)),
+        magnitudes.max(axis=1, keepdims=True),
+        np.ones((len(matrix), 1)),
+    ):
+        # At most 1, and at least what float16 holds with all its bits.
+        rows = np.maximum(rows / max(rows.max(), 1e-30), 2**-14).astype("float16")
+        columns = np.maximum((magnitudes / rows).max(axis=0, keepdims=True), 1e-30) / 127
+        scale = rows * columns.astype("float32")
+        integers = np.round(matrix / scale)
+        error = np.square(integers * scale - matrix).sum()
+        if best is None or error < best[0]:
+            best = error, integers.astype("int8"), rows, columns.astype("float32")
+    return best[1:]
 
 
-def restore_int8(integers, scale, shape):
+def restore_int8(integers, rows, columns, shape):
     """Return the float32 tensor of the arrays of `round_to_int8`."""
-    return tf.reshape(tf.cast(integers, scale.dtype) * scale, shape)
+    scale = tf.cast(rows, columns.dtype) * columns
+    return tf.reshape(tf.cast(integers, columns.dtype) * scale, shape)
 
 
 def round_to_int4(weight):
