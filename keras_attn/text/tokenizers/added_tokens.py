@@ -10,15 +10,12 @@ from keras_attn.text.tokenizers.loading import from_bytes
 from keras_attn.text.tokenizers.operations import (
     WHITE_SPACE,
     load_regex,
-    load_tensorflow_text,
-    replace,
     tf,
     valid,
 )
 from keras_attn.text.tokenizers.tokenizer import Tokenizer
 
-_NUL = "\ud800"  # no text has it; `regex_split` ends a text at NUL
-_NUL_BYTES = _NUL.encode(errors="surrogatepass")
+_BORDER = "\ud800".encode(errors="surrogatepass")  # no valid text has these bytes
 _SPACES = f"[{WHITE_SPACE}]+"
 _WORD = "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\u200c\u200d]"
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
@@ -42,14 +39,14 @@ class AddedTokens(Tokenizer):
 
     Raises:
         ValueError: if the tokenizer lacks the id of a token, or a token is empty.
-        ImportError: if, on TensorFlow, tensorflow-text is not installed, or, where Python
-            tokenizes, regex.
+        ImportError: if, where Python tokenizes, regex is not installed.
 
     Example:
         >>> from keras_attn.text import AddedTokens, ByteLevelBPE
         >>> from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
         >>> vocabulary = {token: i for i, token in enumerate([*LETTERS, "<tool>"])}
-        >>> tokenizer = AddedTokens(ByteLevelBPE(vocabulary, []), [{"content": "<tool>", "id": 256}])
+        >>> tokens = [{"content": "<tool>", "id": 256}]
+        >>> tokenizer = AddedTokens(ByteLevelBPE(vocabulary, []), tokens)
         >>> tokenizer.encode(["a<tool>"])[0].numpy().tolist()
         [[97, 256]]
 
@@ -169,11 +166,9 @@ class _Cutter:
 
     def cut(self, text):
         """Return the pieces of a string tensor (B,), ragged, and their ids, -1 for other texts."""
-        text = tf.strings.regex_replace(text, r"\x00", _NUL_BYTES)
-        pieces = load_tensorflow_text().regex_split(text, self._expression, "(?s).*")
-        pieces = pieces.with_flat_values(
-            tf.strings.regex_replace(pieces.flat_values, r"\x{D800}", b"\0")
-        )
+        text = tf.strings.regex_replace(text, self._expression, _BORDER + rb"\0" + _BORDER)
+        pieces = tf.strings.split(text, _BORDER)
+        pieces = tf.ragged.boolean_mask(pieces, pieces != "")
         ids = self._ids.lookup(pieces.flat_values)
         if self._has["single_word"]:
             pieces, ids = self._without_parts_of_words(pieces, ids)

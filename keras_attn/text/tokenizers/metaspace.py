@@ -49,8 +49,8 @@ class Metaspace(Tokenizer):
         merges: list of "a b", the pairs in the order in which they were learned; None for unigrams.
         normalizer, pre_tokenizer: dicts of a `tokenizer.json`, or None.
         special_tokens: dict of the ids of more tokens. No text becomes one; `decode` drops them.
-        added_tokens: dict of the ids of more tokens, which `AddedTokens` cuts out of texts; `decode`
-            writes them.
+        added_tokens: dict of the ids of more tokens, which `AddedTokens` cuts out of texts;
+            `decode` writes them.
         byte_fallback: bool. Write unknown characters by the pieces "<0x00>" to "<0xFF>".
         pad_id, unk_id, bos_id, eos_id: ints or None. Ids of the special tokens.
         template: a `Template`, the special tokens around a text. None for none.
