@@ -10,8 +10,8 @@ import keras
 
 from keras_attn.convert.generation_config import generation_options
 from keras_attn.convert.golden import write_golden
+from keras_attn.convert.hugging_face.classifiers import TAGS, head_of, read_labels
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
-from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.generation.tokens import end_tokens, vocabulary_size
 from keras_attn.models import Classifier
@@ -125,7 +125,9 @@ def _check_parent(path):
 def _export_options(folder, model, tokenizer):
     """Return the arguments of `export.saved_model` for a model that reads texts."""
     if isinstance(model, Classifier) and model.image_shape is None:
-        return {"tokenizer": tokenizer, "labels": _labels(folder, model, tokenizer)}
+        return {"tokenizer": tokenizer, "labels": _labels(folder, model.num_classes, tokenizer)}
+    if head_of(model) == TAGS and (labels := _labels(folder, model.head.units, tokenizer)):
+        return {"tokenizer": tokenizer, "labels": labels}
     if not hasattr(model, "reads_prompt"):
         return {}
     options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)
@@ -139,12 +141,10 @@ def _export_options(folder, model, tokenizer):
     return {"tokenizer": tokenizer, **options}
 
 
-def _labels(folder, model, tokenizer):
+def _labels(folder, size, tokenizer):
     """Return the names of all classes; None if the folder lacks one, or there is no tokenizer."""
-    names = read_json(folder, "config.json").get("id2label", {})
-    labels = [names.get(str(index)) for index in range(model.num_classes or 0)]
-    has_names = tokenizer is not None and labels and None not in labels
-    return labels if has_names else None
+    labels = read_labels(folder)
+    return labels if tokenizer is not None and len(labels or ()) == size else None
 
 
 def write_golden_outputs(folder):

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_attn import layers, models, positions, registry
 from keras_attn.compat.unallocated import without_values
+from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.family import Family, build
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
 from keras_attn.ops.activations import get_activation
@@ -346,22 +347,58 @@ def head_options(model, name):
     }
     options = {"architectures": [f"{name}{endings[head]}"]}
     if head == TAGS:
-        return {**options, **label_options(model.head.units)}
+        return {**options, **label_options(_default_labels(model.head.units))}
     return {**options, **class_options(model)} if head == CLASSES else options
 
 
 def class_options(model):
     """Return the options of the classes of a `Classifier`: their names, and what they are."""
-    options = label_options(model.num_classes)
+    options = label_options(_default_labels(model.num_classes))
     if model.multi_label:
         return {**options, "problem_type": MULTI_LABEL}
     return {**options, "problem_type": "regression"} if model.num_classes == 1 else options
 
 
-def label_options(num_classes):
-    """Return the options for the number of classes, which are names of the classes."""
-    names = [f"LABEL_{index}" for index in range(num_classes)]
+def label_options(labels):
+    """Return the options for the names of the classes, or of the tags."""
     return {
-        "id2label": {str(index): name for index, name in enumerate(names)},
-        "label2id": {name: index for index, name in enumerate(names)},
+        "id2label": {str(index): name for index, name in enumerate(labels)},
+        "label2id": {name: index for index, name in enumerate(labels)},
     }
+
+
+def _default_labels(size):
+    return [f"LABEL_{index}" for index in range(size)]
+
+
+def read_labels(folder):
+    """Read the names of the classes or tags of a checkpoint of Hugging Face.
+
+    They are the `labels` of `export.saved_model` and of `to_hugging_face`. Files without names of
+    their own have "LABEL_0", "LABEL_1" and so on.
+
+    Args:
+        folder: path of a folder that `save_pretrained` wrote, or a copy of one from the Hub.
+
+    Returns:
+        A list of strings in the order of the logits, or None if `config.json` lacks one of them.
+
+    Raises:
+        ValueError: if `config.json` is missing or damaged.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> from keras_attn import convert
+        >>> folder = tempfile.mkdtemp()
+        >>> options = {"model_type": "bert", "id2label": {"0": "no", "1": "yes"}}
+        >>> _ = pathlib.Path(folder, "config.json").write_text(json.dumps(options))
+        >>> convert.read_labels(folder)
+        ['no', 'yes']
+
+    Differs from the paper: none.
+
+    Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
+    """
+    names = Config(folder).options("id2label") or {}
+    labels = [names.get(str(index)) for index in range(len(names))]
+    return labels if labels and all(isinstance(label, str) for label in labels) else None

@@ -5,6 +5,7 @@ import os
 from keras_attn import models, positions
 from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
+from keras_attn.convert.hugging_face.classifiers import label_options
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.decoders import language_model
@@ -27,7 +28,12 @@ _ROTARY = (
 
 
 def to_hugging_face(
-    model, folder, tokenizer=None, generation_config=None, shard_size=5_000_000_000
+    model,
+    folder,
+    tokenizer=None,
+    generation_config=None,
+    shard_size=5_000_000_000,
+    labels=None,
 ):
     """Write a model to a folder that `from_pretrained` of transformers loads, with equal outputs.
 
@@ -45,6 +51,8 @@ def to_hugging_face(
         generation_config: dict, the content of `generation_config.json`; None for no such file.
         shard_size: int. Bytes of the largest file of weights; above it they become several files
             with an index.
+        labels: list of the names of the classes, or of the tags, in their order; by default
+            "LABEL_0", "LABEL_1" and so on.
 
     Returns:
         The `model_type` of the folder.
@@ -52,7 +60,8 @@ def to_hugging_face(
     Raises:
         ValueError: if something is at `folder`, a part of the model differs from the family's, a
             weight is not finite, or the model has adapters; if the tokenizer has more ids than the
-            model, no files that transformers reads, or padding as its token before targets.
+            model, no files that transformers reads, or padding as its token before targets; if
+            `labels` has another number of names than the model has classes or tags.
 
     Example:
         >>> import os, tempfile
@@ -94,6 +103,8 @@ def to_hugging_face(
         **_ids(model, tokenizer, family.pad_id),
         **family.options(model),
     }
+    if labels is not None:
+        options |= _named(labels, len(options.get("id2label", ())))
     config = Config(folder, options)
     with without_values():
         reference = family.build(config, model)
@@ -169,6 +180,14 @@ def _encoder_decoder_type(model):
     if getattr(model.position, "layout", None) == "tensor2tensor":
         return "m2m_100"
     return "pegasus" if is_pre_norm else "marian"
+
+
+def _named(labels, size):
+    """Return the options for the names of a number of classes."""
+    wanted = f"a list of {size} different strings" if size else "None for a model without classes"
+    are_names = isinstance(labels, (list, tuple)) and all(isinstance(x, str) for x in labels)
+    check_that(are_names and size == len(set(labels)) == len(labels), wanted, labels=labels)
+    return label_options(labels)
 
 
 def _check_vocabulary(model, tokenizer):
