@@ -1,6 +1,7 @@
 """Convert a checkpoint of Hugging Face, or a model to one; write golden outputs beside it."""
 
 import argparse
+import json
 import os
 import sys
 import warnings
@@ -16,6 +17,9 @@ from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.generation.tokens import end_tokens, vocabulary_size
 from keras_attn.models import Classifier
 
+# The files of a run of `recipes.fine_tune` beside its model.
+_RUN_FILES = {"labels": "labels.json", "tokenizer": "tokenizer.model"}
+
 
 def main(arguments=None):
     """Run the command line; return the exit status."""
@@ -27,6 +31,8 @@ def main(arguments=None):
         parser.error(f"{options.folder} writes no SavedModel: leave --export out")
     if (options.model_type or options.ignore) and options.folder in ("golden", "to-hugging-face"):
         parser.error(f"{options.folder} takes neither --model-type nor --ignore")
+    if options.target is None and (options.labels or options.tokenizer):
+        parser.error("--labels and --tokenizer are options of to-hugging-face")
     if options.export == "":
         parser.error("--export must be the path of a directory. Received: --export ''")
     try:
@@ -40,7 +46,7 @@ def main(arguments=None):
 
 def _run(options):
     if options.target is not None:
-        return write_folder(options.out, options.target)
+        return write_folder(options.out, options.target, options.labels, options.tokenizer)
     if options.folder == "golden":
         return write_golden_outputs(options.out)
     reading = {"model_type": options.model_type, "ignore": options.ignore}
@@ -80,6 +86,12 @@ def _parser():
         help="leave out tensors whose names match a pattern, such as 'cls.species.*'; "
         "may be repeated",
     )
+    for name, content in (("labels", "the names of the classes"), ("tokenizer", "a tokenizer")):
+        parser.add_argument(
+            f"--{name}",
+            metavar="FILE",
+            help=f"of to-hugging-face, {content}; by default {_RUN_FILES[name]} beside MODEL.keras",
+        )
     return parser
 
 
@@ -153,14 +165,48 @@ def write_golden_outputs(folder):
     return 0
 
 
-def write_folder(path, folder):
-    """Convert a `.keras` file to a folder of Hugging Face."""
+def write_folder(path, folder, labels=None, tokenizer=None):
+    """Convert a `.keras` file to a folder of Hugging Face.
+
+    Args:
+        path: of the file.
+        folder: path to write to.
+        labels: path of a JSON file of the names of the classes, a list or an object with a list
+            `labels`; None for `labels.json` beside the model, if it is there.
+        tokenizer: path of a file that a tokenizer's `save` wrote; None for `tokenizer.model` beside
+            the model, if it is there.
+    """
     if not path.endswith(".keras") or not os.path.isfile(path):
         raise ValueError(f"The file to read must exist and end in .keras. Received: path={path!r}.")
     if not zipfile.is_zipfile(path):  # of such a file Keras says that it is not there
         raise ValueError(f"The file to read is cut, or no `.keras` file. Received: path={path!r}.")
-    print(f"{folder}: a checkpoint of {to_hugging_face(keras.models.load_model(path), folder)}")
+    arguments = {}
+    if (file := _run_file(path, "labels", labels)) is not None:
+        arguments["labels"] = _read_names(file)
+    if (file := _run_file(path, "tokenizer", tokenizer)) is not None:
+        from keras_attn import text  # needs the packages of the tokenizers
+
+        arguments["tokenizer"] = text.load(file)
+    model_type = to_hugging_face(keras.models.load_model(path), folder, **arguments)
+    names = " with ".join(["", " and ".join(name for name, x in arguments.items() if x)])
+    print(f"{folder}: a checkpoint of {model_type}{names if any(arguments.values()) else ''}")
     return 0
+
+
+def _run_file(model, name, path):
+    """Return the path of a file of a run; None for one that is neither given nor beside a model."""
+    beside = os.path.join(os.path.dirname(model), _RUN_FILES[name])
+    return path or (beside if os.path.isfile(beside) else None)
+
+
+def _read_names(path):
+    """Return the list of names in a JSON file; None where a run has no classes."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            content = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"The file of labels is no JSON. Received: {path!r}.") from error
+    return content.get("labels") if isinstance(content, dict) else content
 
 
 if __name__ == "__main__":
