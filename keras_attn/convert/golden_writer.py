@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
-# Families whose classifiers are causal.
+# Families whose classes of transformers are all causal.
 DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma", "gpt_oss", "granite", "mixtral", "olmo")
 DECODERS += ("phi", "smollm3")
 
@@ -26,7 +26,7 @@ def sample_inputs(config):
     if is_causal(config):
         ids = random.randint(0, vocabulary, (2, length))
         ids[:, 3] = 0  # a token in most of these models
-        ids = pad_causal(ids, config) if classifies(config) else ids
+        ids = pad_causal(ids, config) if reads_last(config) else ids
         return {"token_ids": ids, **sample_memory(config, random)}
     ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
     if config.is_encoder_decoder:
@@ -57,7 +57,7 @@ def pad(ids, pad_id):
 
 
 def pad_causal(ids, config):
-    """Return rows for a classifier, which reads the last token but padding; one without padding."""
+    """Return rows whose last token but padding is read; one row without padding."""
     if config.pad_token_id is None:
         return ids[:1]
     ids = pad(ids, config.pad_token_id)
@@ -68,13 +68,23 @@ def pad_causal(ids, config):
 def is_causal(config):
     """Return True for a model whose tokens see those before them."""
     endings = ("CausalLM", "LMHeadModel", "ModelWithLMHead")
-    is_decoder = classifies(config) and config.model_type.startswith(DECODERS)
+    is_decoder = config.model_type.startswith(DECODERS)
     return is_decoder or any(name.endswith(endings) for name in config.architectures or [])
 
 
-def classifies(config):
-    """Return True for a model that gives classes of texts."""
-    return any(name.endswith("SequenceClassification") for name in config.architectures or [])
+def reads_last(config):
+    """Return True for a decoder whose classes or features are those of the last token."""
+    names = [x for x in config.architectures or [] if not x.endswith("LMHeadModel")]
+    is_of_texts = any(name.endswith(("SequenceClassification", "Model")) for name in names)
+    return is_of_texts and config.model_type.startswith(DECODERS)
+
+
+def last_tokens(inputs, config):
+    """Return the index of each row's last token but padding, where it is read; else None."""
+    if not reads_last(config):
+        return None
+    ids = inputs["token_ids"]
+    return ids.shape[1] - 1 - np.argmax((ids != config.pad_token_id)[:, ::-1], axis=1)
 
 
 def their_inputs(inputs, config):
@@ -107,8 +117,11 @@ def real_outputs(inputs, outputs, config):
     return mask
 
 
-def main_output(outputs):
-    """Return logits, also those of answers, or the features of a model without a head."""
+def main_output(outputs, last=None):
+    """Return logits, also those of answers, or the features of a model without a head.
+
+    Features are those of the tokens `last`, by default of the pooler or the first token.
+    """
     import torch
 
     if "start_logits" in outputs:
@@ -116,6 +129,8 @@ def main_output(outputs):
     for name in ("logits", "prediction_logits", "prediction_scores"):
         if name in outputs:
             return outputs[name]
+    if last is not None:
+        return outputs.last_hidden_state[np.arange(len(last)), last]
     pooled = outputs.get("pooler_output")
     return outputs.last_hidden_state[:, 0] if pooled is None else pooled
 
@@ -155,7 +170,7 @@ def write(model, config, file):
     inputs = sample_inputs(config)
     with torch.no_grad():
         arguments = {k: torch.tensor(v) for k, v in their_inputs(inputs, config).items()}
-        outputs = main_output(model.eval()(**arguments)).numpy()
+        outputs = main_output(model.eval()(**arguments), last_tokens(inputs, config)).numpy()
     width = outputs.shape[-1]
     columns = np.unique(np.linspace(0, width - 1, min(width, MAX_COLUMNS)).astype("int64"))
     np.savez_compressed(

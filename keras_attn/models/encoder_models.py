@@ -20,7 +20,7 @@ class MaskedLanguageModel(Model):
         logits = Head(Encoder(LN(E[x] + P + S)))
 
     A functional `keras.Model`, called with a dict of its inputs. The features below the head are
-    `models.Part(model.input, model.get_layer("encoder").output)`.
+    `models.Part(model.input, model.encoder_output)`.
 
     Args:
         embedding: a `TokenEmbedding`; None for that of the `head`.
@@ -68,7 +68,9 @@ class MaskedLanguageModel(Model):
             x = segment(x, inputs["segment_ids"])
         x = assembly.drop_symbolic(drop, x if norm is None else norm(x))
         logits = embedding.logits if head is None else divide_outputs(head)
-        super().__init__(inputs=inputs, outputs=logits(encoder(x)), **kwargs)
+        states = encoder(x)
+        super().__init__(inputs=inputs, outputs=logits(states), **kwargs)
+        self.encoder_output = states
         self.embedding, self.position, self.segment = embedding, position, segment
         self.norm, self.encoder, self.head = norm, encoder, head
         self.dropout, self.drop = dropout, drop
@@ -204,7 +206,8 @@ class Classifier(Model):
         if not pool.include_prompt:
             lengths = keras.Input((), dtype="int32", name="prompt_lengths", optional=True)
             inputs["prompt_lengths"] = lengths
-        x = pool(encoder(x), inputs.get("prompt_lengths"))
+        states = encoder(x)
+        x = pool(states, inputs.get("prompt_lengths"))
         x = x if pooler is None else pooler(x)
         # Outputs of a model are float32 under any policy. Zeros: at first all classes are alike.
         head = None
@@ -218,6 +221,7 @@ class Classifier(Model):
             )
         outputs = ops.cast(x, "float32") if head is None else divide_outputs(head)(x)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.encoder_output = states
         self.embedding, self.encoder, self.num_classes = embedding, encoder, num_classes
         self.position, self.image_shape, self.pooling = position, image_shape, pooling
         self.dropout, self.head = dropout, head

@@ -27,14 +27,14 @@ from keras_attn.layers.adapted_projections import projections
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 # A causal model and an encoder-decoder.
 FAST = ["llama", "t5"]
-# Factors become part of the weights; a pretraining's other head, a pooler that no output depends
-# on, and rows of tables that are of no position, as BART's and Longformer's, are left out, and a
+# Factors become part of the weights; a pretraining's other head, a pooler or a bias that no
+# output depends on, and rows of tables that are of no position, as BART's and Longformer's, are left out, and a
 # shared table that neither side reads. So are Phi-3's factors of texts of the other lengths.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
 FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer", "reformer_lsh"]
 FOLDED += ["roberta", "roberta_classifier", "mpnet"]
-FOLDED += ["phi3"]
+FOLDED += ["phi3", "bert_untied", "big_bird_tags"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
 ONE_WAY |= {"granite"}  # it becomes a Llama

@@ -36,7 +36,7 @@ def descend(model, config, folder):
         inputs = {k.removeprefix("input_"): x for k, x in file.items() if k.startswith("input_")}
         mask = file["mask"]
     tensors = {k: torch.tensor(x) for k, x in golden_writer.their_inputs(inputs, config).items()}
-    outputs = golden_writer.main_output(model(**tensors))
+    outputs = golden_writer.main_output(model(**tensors), golden_writer.last_tokens(inputs, config))
     factors = np.random.RandomState(1).standard_normal(outputs.shape).astype("float32")
     (outputs * torch.tensor(factors * mask[..., None])).sum().backward()
     with torch.no_grad():

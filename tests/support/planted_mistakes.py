@@ -201,6 +201,11 @@ def pooled(kind):
     return lambda model: [(model.get_layer("pool"), "pooling", kind)]
 
 
+def own_table(path):
+    """Score tokens by the table of the embeddings, whose rows are those at a path."""
+    return lambda model: in_model(path, lambda _: model.embedding.table.numpy())(model)
+
+
 def exact_gelu(x):
     return keras.activations.gelu(x, approximate=False)
 
@@ -222,6 +227,8 @@ MISTAKES = {
         "kernel not transposed": in_each_block("attention.output_kernel", transposed),
         "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
     },
+    "bert_answers": {"ends are starts": in_model("head.kernel", lambda x: x[:, ::-1])},
+    "bert_untied": {"the table of the tokens": own_table("head.embedding.table")},
     "bert_classifier": {"a linear pooler": in_model("pooler.activation", identity)},
     "distilbert": {
         "segments of BERT": in_model("segment.table", lambda x: x + np.arange(12) / 12),
@@ -270,6 +277,7 @@ MISTAKES = {
         "heads tiled": tiled,
         "gate and up swapped": swapped_gates,
     },
+    "llama_features": {"the first token": pooled("first")},
     "llama_classifier": {
         "the first token": pooled("first"),
         "the mean of all tokens": pooled("mean"),
@@ -370,6 +378,7 @@ MISTAKES = {
         "clusters in the authors' order": in_model("head.cluster_table", lambda x: x[::-1]),
         "the first projection shared": in_model("head.projections", []),
     },
+    "vit_features": {"a linear pooler": in_model("pooler.activation", identity)},
     "vit": {
         "patches by channel": in_model(
             "embedding.kernel",

@@ -12,7 +12,6 @@ from keras_attn.export.checks import check_float32, check_reads
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.files import atomic_directory
 from keras_attn.layers.lora import check_merged
-from keras_attn.models import Classifier
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
 from keras_attn.quantized_kernels import check_not_quantized
 from keras_attn.text import Tokenizer
@@ -240,10 +239,7 @@ def _features(library, model, directory, rows, named):
         both = zip(inputs["segment_ids"].tolist(), rows, strict=True)
         segments = [row[: len(ids)] for row, ids in both]
     output = library.Encoder(directory).forward_batch(named, token_type_ids=segments)
-    states = model.encoder.output
-    if isinstance(model, Classifier):  # whose encoder may be that of another model, too
-        states = keras.tree.flatten(model.get_layer("pool").input)[0]  # without its mask
-    hidden = ops.convert_to_numpy(keras.Model(model.input, states)(inputs))
+    hidden = ops.convert_to_numpy(keras.Model(model.input, model.encoder_output)(inputs))
     outputs = [("hidden states", hidden[mask], output.last_hidden_state, mask)]
     if getattr(model, "pooler", None) is not None:
         pooled = ops.convert_to_numpy(model(inputs))

@@ -71,7 +71,7 @@ def _greedy(model, max_length, max_source_length, eos_id, bos_id):
 
 
 def _masked(model, *ends):
-    both = keras.Model(model.input, [model.encoder.output, model.output])
+    both = keras.Model(model.input, [model.encoder_output, model.output])
     absent, pad_id = dict.fromkeys(model.input), check_padding(model)
 
     def encoder(token_ids, lengths):

@@ -421,7 +421,7 @@ class TokenEncoder(ModelFunctions):
 
     def __init__(self, model):
         super().__init__(model)
-        features = keras.Model(model.input, model.encoder.output)
+        features = keras.Model(model.input, model.encoder_output)
         absent, read = dict.fromkeys(model.input), self.reader(model)
         self._features = lambda *ids: features({**absent, "token_ids": read(*ids)})
         self._logits = lambda *ids: model({"token_ids": read(*ids)})

@@ -69,7 +69,7 @@ def sample_inputs(config):
 
 def pads_causal(config):
     """Return True for a language model of texts that may end with padding."""
-    return golden_writer.is_causal(config) and not golden_writer.classifies(config)
+    return golden_writer.is_causal(config) and not golden_writer.reads_last(config)
 
 
 def real_length(ids):
@@ -86,7 +86,8 @@ def compute(model, config, inputs):
         arguments["attention_mask"] = mask
     with torch.no_grad():
         arguments = {name: torch.tensor(value) for name, value in arguments.items()}
-        outputs = golden_writer.main_output(model(**arguments)).numpy()
+        last = golden_writer.last_tokens(inputs, config)
+        outputs = golden_writer.main_output(model(**arguments), last).numpy()
     real = golden_writer.real_outputs(inputs, outputs, config)
     return outputs, real & (mask == 1) if is_padded else real
 
