@@ -27,9 +27,9 @@ from keras_attn.layers.adapted_projections import projections
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 # A causal model and an encoder-decoder.
 FAST = ["llama", "t5"]
-# Factors become part of the weights; a pretraining's other head, a pooler or a bias that no
-# output depends on, and rows of tables that are of no position, as BART's and Longformer's, are left out, and a
-# shared table that neither side reads. So are Phi-3's factors of texts of the other lengths.
+# Factors become part of the weights; a pretraining's other head, a pooler or a bias that no output
+# depends on, and rows of tables that are of no position, as BART's and Longformer's, are left out,
+# and a shared table that neither side reads. So are Phi-3's factors of texts of the other lengths.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
 FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer", "reformer_lsh"]
