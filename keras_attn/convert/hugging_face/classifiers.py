@@ -299,7 +299,7 @@ def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=
         num_classes=size,
         pooling=pooling,
         pooler=pooler,
-        use_bias=not is_causal,
+        use_bias=not (is_causal and head == CLASSES),
         multi_label=multi_label,
     )
 
