@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
+SEGMENTED = ("albert", "bert", "big_bird", "deberta-v2", "electra")  # which read segments
 # Families whose classes of transformers are all causal.
 DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma", "gpt_oss", "granite", "mixtral", "olmo")
 DECODERS += ("phi", "smollm3")
@@ -34,7 +35,7 @@ def sample_inputs(config):
         start = config.decoder_start_token_id
         targets[:, 0] = config.bos_token_id if start is None else start  # None in an mBART
         return {"source_ids": ids, "target_ids": targets}
-    if config.model_type in ("bert", "big_bird"):
+    if config.model_type in SEGMENTED and config.type_vocab_size > 0:
         segments = random.randint(0, config.type_vocab_size, ids.shape)
         return {"token_ids": ids, "segment_ids": segments}
     return {"token_ids": ids}
@@ -128,7 +129,8 @@ def main_output(outputs, last=None):
         return torch.stack([outputs["start_logits"], outputs["end_logits"]], -1)
     for name in ("logits", "prediction_logits", "prediction_scores"):
         if name in outputs:
-            return outputs[name]
+            one_a_token = type(outputs).__name__ == "ElectraForPreTrainingOutput"
+            return outputs[name][..., None] if one_a_token else outputs[name]
     if last is not None:
         return outputs.last_hidden_state[np.arange(len(last)), last]
     pooled = outputs.get("pooler_output")

@@ -25,6 +25,7 @@ from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import AnswerHead, MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
+from keras_attn.layers.transformed_head import HeadTransform, TransformedHead
 from keras_attn.layers.transformer_block import ParallelBlock, TransformerBlock
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "FeedForward",
     "GatedFeedForward",
     "GlobalAttention",
+    "HeadTransform",
     "KNNAttention",
     "MaskedTokenHead",
     "MixtureOfExperts",
@@ -54,6 +56,7 @@ __all__ = [
     "TokenEmbedding",
     "TokenHead",
     "TrajectoryEmbedding",
+    "TransformedHead",
     "TransformerBlock",
     "Truncate",
     "add_lora",

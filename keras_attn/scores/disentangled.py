@@ -39,7 +39,7 @@ class Disentangled(DistanceScore):
     Use it for encoders that read whole texts, such as masked language models.
 
     Args:
-        num_buckets: int. Number of buckets on each side, an even one.
+        num_buckets: int. Number of buckets on each side, an even one with `max_distance`.
         max_distance: int. All distances from this one on share a bucket; None for as many distances
             as buckets, each with its own.
         directions: "both", or one of "content_to_position", which has K alone, and
@@ -49,8 +49,8 @@ class Disentangled(DistanceScore):
         As the base class `DistanceScore`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
 
     Raises:
-        ValueError: if `num_buckets` < 4 or odd, `max_distance` < `num_buckets` / 2 + 2, or
-            `directions` is unknown.
+        ValueError: if `num_buckets` < 1, with a `max_distance` also if it is below 4 or odd, or
+            `max_distance` < `num_buckets` / 2 + 2; if `directions` is unknown.
 
     Example:
         >>> from keras_attn import layers, scores
@@ -70,9 +70,10 @@ class Disentangled(DistanceScore):
     def __init__(self, num_buckets=256, max_distance=512, directions="both", **kwargs):
         super().__init__(**kwargs)
         check_choice(("both", _TO_POSITION, _TO_CONTENT), directions=directions)
-        check_sizes(4, num_buckets=num_buckets)
-        check_that(num_buckets % 2 == 0, "an even number", num_buckets=num_buckets)
+        check_sizes(num_buckets=num_buckets)
         if max_distance is not None:
+            check_sizes(4, num_buckets=num_buckets)
+            check_that(num_buckets % 2 == 0, "an even number", num_buckets=num_buckets)
             check_sizes(num_buckets // 2 + 2, max_distance=max_distance)
         self.num_buckets = num_buckets
         self.max_distance = max_distance

@@ -27,6 +27,11 @@ def sizes(**options):
 
 
 OWN = {
+    "albert": (
+        models.bert,
+        {"vocabulary_size": 13, "max_length": 7, "depth": depth.Recurrent, "embedding_dim": 5},
+    ),
+    "modernbert": (models.modern_bert, {"vocabulary_size": 13, "window": 4}),
     "big_bird": (models.bert, {"vocabulary_size": 13, "max_length": 7, "scaled": True}),
     "longformer": (
         models.longformer,

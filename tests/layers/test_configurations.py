@@ -106,6 +106,10 @@ VALUES = [
         activation="gelu",
         norm=norms.LayerNorm(0.5),
     ),
+    layers.TransformedHead(
+        layers.HeadTransform(7, "relu", norms.LayerNorm(0.5), False, "ones"),
+        layers.AnswerHead(name="head"),
+    ),
     layers.EmbeddingProjection(7, norms.LayerNorm(0.5), kernel_initializer="ones"),
     layers.DifferentialAttention(4, 3, 2, pattern="causal", num_key_value_heads=2),
     layers.GlobalAttention(3, 4, 2, num_global=2, pattern=patterns.Local(3) | patterns.Global(2)),

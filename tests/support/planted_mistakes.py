@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 
 import keras
 import numpy as np
@@ -88,7 +89,7 @@ def swapped_pairs(model):
 
 
 def swapped_gates(model):
-    for block in model.depth.blocks:
+    for block in blocks(model):
         gate, intermediate = block.feed_forward.gate, block.feed_forward.intermediate
         yield block.feed_forward, "gate", intermediate
         yield block.feed_forward, "intermediate", gate
@@ -219,6 +220,39 @@ def farther(model):
         yield block.attention.score.terms[-1], "max_distance", 512
 
 
+def groups_in_turn(model):
+    """Run a layer of each group in turn."""
+    repeated = [group.block for group in model.encoder.blocks]
+    steps = itertools.cycle([block.apply for block in repeated])
+    for block in repeated:
+        yield block, "apply", lambda x, call: next(steps)(x, call)
+
+
+def convolved_padding(model):
+    convolution = model.encoder.blocks[0].convolution
+    call = convolution.call
+    yield convolution, "call", lambda x, padding_mask=None: call(x)
+
+
+def other_convolution(model):
+    yield model.encoder.blocks[0].convolution, "kernel", lambda x: x[::-1]
+
+
+def in_distances(name, value):
+    """Change the tables of distances or a size of the scores."""
+
+    def change(model):
+        for block in blocks(model):
+            yield block.attention.score, name, value
+
+    return change
+
+
+def backwards(table):
+    """Read the row of j - i for that of i - j."""
+    return np.roll(table[::-1], 1, axis=0)
+
+
 # A kind of mistake that could be made in several families is planted in one or two of them.
 MISTAKES = {
     "bert": {
@@ -250,6 +284,45 @@ MISTAKES = {
         "j - i": in_each_table(lambda x: np.roll(x, 16, axis=0)),
         "distances up to 512": farther,
     },
+    "albert": {
+        "exact GELU": in_each_block("block.feed_forward.activation", lambda _: exact_gelu),
+        "groups in turn": groups_in_turn,
+    },
+    "electra": {
+        "the head's activation is that of the layers": in_model(
+            "head.activation", keras.activations.relu
+        ),
+    },
+    "electra_discriminator": {
+        "GELU whatever the layers have": in_model("head.transform.activation", exact_gelu),
+    },
+    "electra_classifier": {"the pooler of BERT": in_model("pooler.activation", np.tanh)},
+    "deberta_v2": {
+        "keys of j - i": in_distances("key_table", backwards),
+        "queries of j - i": in_distances("query_table", backwards),
+        "a distance in each bucket": in_distances("max_distance", None),
+        "distances up to 512": in_distances("max_distance", 512),
+        "padding is convolved": convolved_padding,
+        "a convolution from right to left": other_convolution,
+    },
+    "deberta_v2_classifier": {
+        "the scale of two directions": in_each_block(
+            "attention.query_kernel", lambda x: x * np.float32(2 / 3) ** 0.5
+        ),
+        "the pooler of BERT": in_model("pooler.activation", np.tanh),
+    },
+    "modernbert": {
+        "interleaved pairs": in_each_block("attention.position.layout", lambda _: "interleaved"),
+        "one wavelength": in_each_block("attention.position.max_wavelength", lambda _: 160000.0),
+        "windows in other layers": swapped_pairs,
+        "gate and up swapped": swapped_gates,
+    },
+    "modernbert_classifier": {
+        "the first token": pooled("first"),
+        "no norm before the classes": in_model("pooler.norm", identity),
+        "the norms of BERT": in_each_block("feed_forward_residual.norm.epsilon", lambda _: 1e-12),
+    },
+    "modernbert_tags": {"no activation": in_model("head.transform.activation", identity)},
     "longformer": {
         "a window of one key less": in_each_block("attention.pattern", narrower),
         "windows in other layers": swapped_pairs,

@@ -10,11 +10,13 @@ from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.layers import (
     AdaptiveEmbedding,
     AdaptiveSoftmax,
+    AnswerHead,
     ConvolutionBlock,
     CrossAttentionBlock,
     EmbeddingProjection,
     FeedForward,
     GatedFeedForward,
+    HeadTransform,
     MaskedTokenHead,
     MixtureOfExperts,
     MultiHeadAttention,
@@ -25,6 +27,7 @@ from keras_attn.layers import (
     SegmentEmbedding,
     SeparableConvTransition,
     TokenEmbedding,
+    TransformedHead,
     TransformerBlock,
 )
 from keras_attn.norms import DyT, RMSNorm
@@ -77,6 +80,10 @@ OURS = {
     ),
     "block beside a convolution": lambda: (
         ConvolutionBlock(MultiHeadAttention(2, 3), FeedForward(7), groups=2, dropout=0.1),
+        X,
+    ),
+    "transformed head": lambda: (
+        TransformedHead(HeadTransform(7, norm="layer_norm"), AnswerHead()),
         X,
     ),
     "embedding projection": lambda: (EmbeddingProjection(11), X),

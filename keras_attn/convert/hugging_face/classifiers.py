@@ -17,6 +17,7 @@ from keras_attn.ops.activations import get_activation
 # What a model predicts.
 TOKENS, CLASSES, TAGS, ANSWERS = "tokens", "classes", "tags", "answers"
 FEATURES = "features"
+REPLACED = "replaced tokens"  # a logit for each token, of ELECTRA
 # Ends of the names of classes of transformers; "Model" is the end of some others, too.
 HEADS = {
     "ForMaskedLM": TOKENS,
@@ -56,10 +57,12 @@ def head_of(model):
     """Return the head that a model has, one of the names above."""
     if isinstance(model, models.Classifier):
         return FEATURES if model.num_classes is None else CLASSES
-    if isinstance(getattr(model, "head", None), layers.AnswerHead):
+    head = getattr(model, "head", None)
+    head = head.head if isinstance(head, layers.TransformedHead) else head
+    if isinstance(head, layers.AnswerHead):
         return ANSWERS
     is_tagger = isinstance(model, models.MaskedLanguageModel)
-    return TAGS if is_tagger and isinstance(model.head, keras.layers.Dense) else TOKENS
+    return TAGS if is_tagger and isinstance(head, keras.layers.Dense) else TOKENS
 
 
 def read_head(checkpoint, name, head_names, unnamed):
@@ -104,7 +107,8 @@ class EncoderFamily(Family):
     Attributes:
         name: str. Beginning of the names of the classes of transformers.
         head_names: dict by head of the names of its parts by their paths in the model. A head that
-            is absent is refused. The path "pooler" is that of a dense layer at the first token.
+            is absent is refused. The path "pooler" is that of a dense layer at the first token,
+            "head.transform" that of one at each token, before tags or answers.
         embeddings, block: names of the parts of the embeddings and of a block.
         block_prefix: str. Beginning of a block's names, with a field `{}` for its index.
         position_table: name of the table of positions.
@@ -137,7 +141,7 @@ class EncoderFamily(Family):
         return build(models.bert, arguments, overrides)
 
     def build_pooler(self, head, config):
-        """Return the layer between a text's first token and the classes, or the features."""
+        """Return the layer between the encoder and classes or other heads, or the features."""
         return keras.layers.Dense(self.arguments(config)["hidden_dim"], "tanh", name="pooler")
 
     @property
@@ -150,6 +154,14 @@ class EncoderFamily(Family):
     def first_position(self, config):
         """Return the row of the first position in the table of positions."""
         return 0
+
+    def pooling_of_classes(self, config):
+        """Return the pooling of a classifier."""
+        return "first"
+
+    def head_of(self, model):
+        """Return the head that a model has."""
+        return head_of(model)
 
     def convert(self, checkpoint, overrides):
         """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
@@ -184,8 +196,9 @@ class EncoderFamily(Family):
         """Return a model of the parts of a `MaskedLanguageModel`, with the head of a checkpoint."""
         config, names = checkpoint.config, self.head_names.get(head, {})
         pooler, size = None, None
-        if head in (CLASSES, TAGS):
+        if head in (CLASSES, TAGS, REPLACED):
             size = checkpoint.shape(f"{[*names.values()][-1]}.weight")[0]
+        pooling = self.pooling_of_classes(config) if head == CLASSES else "first"
         if _poolers(names) and (head != FEATURES or has_names(checkpoint, names)):
             pooler = self.build_pooler(head, config)
         features = _poolers(self.head_names.get(FEATURES, {}))
@@ -193,20 +206,24 @@ class EncoderFamily(Family):
             if pooler is None or name not in names.values():
                 checkpoint.ignore(f"{name}.*")
         multi_label = head == CLASSES and has_several_labels(config)
-        return with_head(masked, head, size, "first", pooler, multi_label)
+        return with_head(masked, head, size, pooling, pooler, multi_label)
 
     def copy_weights(self, checkpoint, model):
         self.copy_embeddings(checkpoint, model)
-        copy_blocks(checkpoint, model.encoder.blocks, self.block, self.block_prefix)
+        self.copy_blocks(checkpoint, model)
         self.copy_head(checkpoint, model)
 
     def copy_embeddings(self, checkpoint, model):
         """Copy the tables and the norm of the embeddings, in either direction."""
         copy_table(checkpoint, model, self.embeddings)
 
+    def copy_blocks(self, checkpoint, model):
+        """Copy the tensors of all blocks, in either direction."""
+        copy_blocks(checkpoint, model.encoder.blocks, self.block, self.block_prefix)
+
     def copy_head(self, checkpoint, model):
         """Copy the tensors of the head, in either direction."""
-        head, pooler = head_of(model), getattr(model, "pooler", None)
+        head, pooler = self.head_of(model), getattr(model, "pooler", None)
         names = self.head_names.get(head, {})
         if head == CLASSES and pooler is None and _poolers(names):
             _store_first_token(checkpoint, model, names, self.build_pooler(head, checkpoint.config))
@@ -232,21 +249,22 @@ class EncoderFamily(Family):
 
     def build_alike(self, config, model, overrides):
         """Return a model of the family with the head that `model` has."""
-        head = head_of(model)
+        head = self.head_of(model)
         masked = self.build_masked(self.arguments(config), overrides, head)
         masked = untied(masked) if is_untied(model) else masked
         has_pooler = getattr(model, "pooler", None) is not None
+        has_pooler |= isinstance(model.head, layers.TransformedHead)
         pooler = self.build_pooler(head, config) if has_pooler else None
         pooling = getattr(model, "pooling", None)
         is_free = pooling in self.poolings or (head == FEATURES and not has_pooler)
-        size = model.head.units if head in (CLASSES, TAGS) else None
+        size = model.head.units if head in (CLASSES, TAGS, REPLACED) else None
         multi_label = getattr(model, "multi_label", False)
         return with_head(masked, head, size, pooling if is_free else "first", pooler, multi_label)
 
 
 def _poolers(names):
-    """Return the names of a head's poolers."""
-    return [name for path, name in names.items() if path.startswith("pooler")]
+    """Return the names of the layers between the encoder and a head."""
+    return [name for path, name in names.items() if path.startswith(("pooler", "head.transform"))]
 
 
 def is_untied(model):
@@ -283,16 +301,18 @@ def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=
         model: a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`.
         head: one of the names above.
         size: int. Number of classes or tags.
-        pooling, pooler, multi_label: as `Classifier`.
+        pooling, pooler, multi_label: as `Classifier`; before other heads, the pooler is applied to
+            each token.
     """
     if head == TOKENS:
         return model
     is_causal, parts = isinstance(model, models.CausalLanguageModel), parts_of(model)
-    if head == ANSWERS:
-        return models.MaskedLanguageModel(**parts, head=layers.AnswerHead(name="head"))
-    if head == TAGS:
-        tagger = keras.layers.Dense(size, kernel_initializer="zeros", dtype="float32", name="head")
-        return models.MaskedLanguageModel(**parts, head=tagger)
+    if head in (ANSWERS, TAGS, REPLACED):
+        zeros = {"kernel_initializer": "zeros", "dtype": "float32"}
+        layer = layers.AnswerHead() if head == ANSWERS else keras.layers.Dense(size, **zeros)
+        layer = layer if pooler is None else layers.TransformedHead(pooler, layer)
+        layer.name = "head"
+        return models.MaskedLanguageModel(**parts, head=layer)
     return models.Classifier(
         **parts,
         image_shape=getattr(model, "image_shape", None),

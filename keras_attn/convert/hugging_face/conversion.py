@@ -15,9 +15,11 @@ from keras_attn.convert.hugging_face import (
     gemma,
     images,
     long_decoders,
+    modernbert,
     parallel_decoders,
     relative_encoders,
     rotary_decoders,
+    shared_encoders,
     t5,
 )
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
@@ -32,11 +34,14 @@ from keras_attn.sublayers import attributes
 
 # By `model_type`.
 FAMILIES = {
+    "albert": shared_encoders.Albert(),
     "bart": encoder_decoders.Bart(),
     "bert": encoders.Bert(),
     "big_bird": encoders.BigBird(),
     "camembert": encoders.Camembert(),
+    "deberta-v2": relative_encoders.DebertaV2(),
     "distilbert": encoders.DistilBert(),
+    "electra": shared_encoders.Electra(),
     "gemma": gemma.Gemma(),
     "gemma2": gemma.Gemma2(),
     "gemma3_text": gemma.Gemma3(),
@@ -48,6 +53,7 @@ FAMILIES = {
     "marian": encoder_decoders.Marian(),
     "mbart": encoder_decoders.MBart(),
     "mistral": rotary_decoders.Mistral(),
+    "modernbert": modernbert.ModernBert(),
     "mpnet": relative_encoders.MPNet(),
     "mt5": t5.MT5(),
     "olmo2": rotary_decoders.Olmo2(),

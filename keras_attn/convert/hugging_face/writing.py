@@ -167,7 +167,8 @@ def _decoder_type(model):
 def _encoder_type(model):
     if getattr(model, "image_shape", None) is not None:
         return "vit"
-    names = "longformer", "mpnet", "roberta", "distilbert", "big_bird"
+    names = ("longformer", "albert", "modernbert", "mpnet", "deberta-v2", "electra", "roberta")
+    names += ("distilbert", "big_bird")
     return next((name for name in names if FAMILIES[name].fits(model)), "bert")
 
 
