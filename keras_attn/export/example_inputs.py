@@ -13,7 +13,8 @@ def example_input(spec, batch, length, num_tokens, random):
         random: a generator of NumPy.
 
     Returns:
-        An array. Lengths differ, the first is `length`; a scalar is 1, but for "batch_size".
+        An array. Lengths differ, the first is `length`, and those of prompts are half of them; a
+        scalar is 1, but for "batch_size".
     """
     sizes = [batch, *(length if n is None else n for n in spec.shape[1:])][: spec.shape.rank]
     if spec.name == "noise":
@@ -24,7 +25,8 @@ def example_input(spec, batch, length, num_tokens, random):
     if spec.shape.rank == 0:
         return np.array(batch if spec.name == "batch_size" else 1, "int32")
     if spec.shape.rank == 1:
-        return (length - np.arange(batch) % length).astype("int32")
+        lengths = (length - np.arange(batch) % length).astype("int32")
+        return lengths // 2 if spec.name == "prompt_lengths" else lengths
     if spec.shape.rank == 2:
         return random.integers(1, num_tokens, sizes, "int32", endpoint=True)
     return random.integers(0, 2, sizes, "int32")  # values of images

@@ -148,7 +148,7 @@ def _example_inputs(function, tokens, tokenizer):
             inputs[spec.name] = tokenizer.decode(np.array([ids[:-4:-1]], np.int32))
         else:
             value = example_array(spec.shape, spec.dtype.name, max(1, tokens // 2))
-            if spec.shape.rank == 1:
+            if spec.shape.rank == 1 and spec.name != "prompt_lengths":
                 value = value * LENGTH  # lengths: the whole row is valid
             inputs[spec.name] = tf.cast(value, spec.dtype)
     return inputs

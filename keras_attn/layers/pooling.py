@@ -1,6 +1,7 @@
 """Pooling: from the outputs at all positions of a text to one vector, and layers of that vector."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn import registry
@@ -103,10 +104,11 @@ def _last(x, real, order):
 
 
 def _max(x, real, order):
-    x = ops.where(ops.expand_dims(real, -1) > 0, x, float("-inf"))
-    # One position more: a text may have none.
-    largest = ops.max(ops.pad(x, [[0, 0], [0, 1], [0, 0]], constant_values=float("-inf")), axis=1)
-    return ops.where(ops.isfinite(largest), largest, 0.0)
+    # Finite, as no converter mistakes it; and one position more, since a text may have none.
+    least = float(np.finfo("float32").min)
+    x = ops.where(ops.expand_dims(real, -1) > 0, x, least)
+    largest = ops.max(ops.pad(x, [[0, 0], [0, 1], [0, 0]], constant_values=least), axis=1)
+    return ops.where(_count(real) > 0, largest, 0.0)
 
 
 def _mean(x, real, order):

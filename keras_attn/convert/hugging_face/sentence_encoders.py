@@ -315,8 +315,9 @@ def without_pooling(model):
         return model
     names = ("embedding", "encoder", "position", "segment", "norm", "dropout", "name")
     parts = {name: getattr(model, name) for name in names}
-    pooling = "last" if _is_causal(model.encoder) else "first"
-    return models.Classifier(**parts, num_classes=None, pooling=pooling)
+    if _is_causal(model.encoder):
+        return models.Classifier(**parts, num_classes=None, pooling="last", use_bias=False)
+    return models.Classifier(**parts, num_classes=None)
 
 
 def _is_causal(encoder):
