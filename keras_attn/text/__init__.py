@@ -9,6 +9,7 @@ import importlib
 _MODULES = {
     "AddedTokens": "tokenizers.added_tokens",
     "ByteLevelBPE": "tokenizers.byte_level_bpe",
+    "Bytes": "tokenizers.byte_values",
     "Characters": "tokenizers.characters",
     "Manifest": "corpus.manifest",
     "Marian": "tokenizers.marian",

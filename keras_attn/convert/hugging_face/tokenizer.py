@@ -12,12 +12,21 @@ from keras_attn.convert.hugging_face.tokenizer_json import (
     with_added,
 )
 from keras_attn.ops.checks import check_paths
-from keras_attn.text import AddedTokens, ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
+from keras_attn.text import (
+    AddedTokens,
+    ByteLevelBPE,
+    Bytes,
+    Marian,
+    SentencePiece,
+    Template,
+    WordPiece,
+)
 
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
 _BPE = ("vocab.json", "merges.txt")
 _SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 _FILES = (*_MARIAN, *_SENTENCEPIECE, "tokenizer.json", "vocab.txt", "merges.txt")
+_OF_BYTES = ("ByT5", "Perceiver")
 # The pattern, the normal form and the default special tokens of each class.
 _GPT2 = ("gpt2", None, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
 _ROBERTA = ("gpt2", None, {"bos": "<s>", "eos": "</s>", "pad": "<pad>"})
@@ -57,7 +66,8 @@ def read_tokenizer(folder, vocabulary_size=None):
     files = pathlib.Path(folder)
     if not files.is_dir():
         raise ValueError(f"There is no folder. Received: folder={str(folder)!r}.")
-    if not any((files / name).is_file() for name in _FILES):
+    is_of_bytes = _class_name(files, _json(files / "tokenizer_config.json")) in _OF_BYTES
+    if not is_of_bytes and not any((files / name).is_file() for name in _FILES):
         return None
     try:
         tokenizer = _read(files)
@@ -106,6 +116,8 @@ def _read(files):
     }
     if _has_all(files, _MARIAN):
         return _marian(files, settings)
+    if (name := _class_name(files, settings)) in _OF_BYTES:
+        return _bytes(name, files, settings)
     if (files / "tokenizer.json").is_file():
         return _json_tokenizer(files, settings)
     model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
@@ -177,6 +189,21 @@ def _marian(files, settings):
     _check_added(_added_tokens(files, settings))
     models = [(files / name).read_bytes() for name in _MARIAN[:2]]
     return Marian(*models, *filter(None, vocabularies))
+
+
+def _bytes(name, files, settings):
+    """Return the tokenizer of a class that has no vocabulary, ByT5's or Perceiver's."""
+    # The files call the special tokens below the bytes no special ones.
+    added = [token for token in _added_tokens(files, settings) if token["id"] >= 259]
+    _check_added([t for t in added if not t["content"].startswith("<extra_id_")])
+    if name == "Perceiver":
+        special = ["[PAD]", "[BOS]", "[EOS]", "[MASK]", "[CLS]", "[SEP]"]
+        ids = {"pad_id": 0, "unk_id": None, "bos_id": 4, "eos_id": 5}
+        return Bytes(special, template=Template((4,), (5,), (5,)), **ids)
+    count = settings.get("extra_ids", 125)
+    above = {token["id"]: token["content"] for token in added if token["id"] >= 259}
+    more = [above.get(259 + i, f"<extra_id_{i}>") for i in range(max(count, len(above)))]
+    return Bytes(more_tokens=more, bos_id=0)  # targets start with padding
 
 
 def _json_tokenizer(files, settings):

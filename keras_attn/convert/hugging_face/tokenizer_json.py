@@ -1,7 +1,7 @@
 """The rules in a `tokenizer.json`, as a tokenizer that computes in the graph."""
 
 from keras_attn.text import AddedTokens, ByteLevelBPE, Metaspace, Template, WordPiece
-from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS
+from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS, STEPS
 from keras_attn.text.tokenizers.rules import steps_of
 
 # Of each rule of BERT's normaliser, the setting of the class of tokenizers.
@@ -9,6 +9,15 @@ _BERT_SETTINGS = {
     "lowercase": "do_lower_case",
     "strip_accents": "strip_accents",
     "handle_chinese_chars": "tokenize_chinese_chars",
+}
+# Other texts of expressions that `ByteLevelBPE` knows: with a set in a set, and without steps back,
+# of which nothing here would need one.
+_SAME = {
+    r" ?[^(\s|[.,!?…。，、।۔،])]+": "bloom",
+    (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+    ): "llama3",
 }
 # The classes that compute by the file alone.
 _ANY_CLASS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -174,20 +183,36 @@ def _json_byte_level(content, settings):
 
 
 def _pattern(rules):
-    """Return the name of the pattern that splits words, and True if a space is put in front."""
-    steps = rules["pretokenizers"] if _kind(rules) == "Sequence" else [rules]
-    kinds = [_kind(step) for step in steps]
-    if kinds == ["ByteLevel"] and steps[0].get("use_regex", True):
-        return "gpt2", steps[0]["add_prefix_space"]
-    if kinds == ["Split", "ByteLevel"] and not steps[1].get("use_regex", True):
-        _check(steps[0], {"behavior": "Isolated", "invert": False})
-        _check(steps[1], {"add_prefix_space": False})
-        expression = steps[0]["pattern"].get("Regex")
-        for name, known in PATTERNS.items():
-            if expression == known:
-                return name, False
+    """Return the names of the steps that split words, and True if a space is put in front."""
+    names, adds_space = [], False
+    for rule in steps_of(rules):
+        if rule["type"] == "ByteLevel":
+            adds_space = rule.get("add_prefix_space", True)
+            if adds_space and names:
+                raise NoGraph("it puts a space in front of each word that another rule has split.")
+            names += (["gpt2"] if rule.get("use_regex", True) else []) + ["bytes"]
+        else:
+            names.append(_step_name(rule))
+    if names[-1] == "bytes":
+        names.pop()
+    return names[0] if len(names) == 1 else names, adds_space
+
+
+def _step_name(rule):
+    """Return the name of a step that splits words."""
+    if rule["type"] == "Digits":
+        return "digits" if rule["individual_digits"] else "runs of digits"
+    if rule["type"] == "Punctuation":
+        _check(rule, {"behavior": "Contiguous"})
+        return "punctuation"
+    if rule["type"] != "Split":
+        raise NoGraph(f"it splits words by {rule['type']}.")
+    _check(rule, {"behavior": "Isolated", "invert": False})
+    expression = rule["pattern"].get("Regex", rule["pattern"].get("String"))
+    names = {**{known: name for name, known in {**PATTERNS, **STEPS}.items()}, **_SAME}
+    if expression not in names:
         raise NoGraph(f"its pattern of words is not known: {expression!r}.")
-    raise NoGraph(f"it splits words by {kinds}.")
+    return names[expression]
 
 
 def _json_metaspace(content, settings):

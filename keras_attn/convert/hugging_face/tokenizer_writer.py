@@ -1,7 +1,15 @@
 """Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
-from keras_attn.text import ByteLevelBPE, Marian, Metaspace, SentencePiece, Template, WordPiece
-from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS
+from keras_attn.text import (
+    AddedTokens,
+    ByteLevelBPE,
+    Marian,
+    Metaspace,
+    SentencePiece,
+    Template,
+    WordPiece,
+)
+from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS, STEPS
 
 _SENTENCEPIECE = {
     "llama": "LlamaTokenizer",
@@ -22,6 +30,17 @@ def tokenizer_files(tokenizer, model_type):
     Raises:
         ValueError: if no files give transformers the ids of the tokenizer.
     """
+    if isinstance(tokenizer, AddedTokens):
+        files = tokenizer_files(tokenizer.tokenizer, model_type)
+        words = [{"special": False, **_NO_CHANGES, **t} for t in tokenizer.get_config()["tokens"]]
+        content = files.pop("tokenizer.json", None)
+        if content is None:
+            raise ValueError(
+                "The added tokens of `tokenizer` need a `tokenizer.json`, which its kind has not. "
+                f"Received: tokenizer={tokenizer.tokenizer!r}."
+            )
+        content["added_tokens"] = sorted(content["added_tokens"] + words, key=lambda t: t["id"])
+        return {"tokenizer.json": content, "tokenizer_config.json": files["tokenizer_config.json"]}
     writers = {
         WordPiece: _wordpiece,
         ByteLevelBPE: _byte_level,
@@ -39,8 +58,10 @@ def tokenizer_files(tokenizer, model_type):
 
 
 def _wordpiece(tokenizer):
-    config, pieces = tokenizer.get_config(), tokenizer.vocabulary()
-    names = {"[PAD]": "pad", "[UNK]": "unk", "[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask"}
+    config = tokenizer.get_config()
+    pieces = config["vocabulary"]
+    names = dict(zip(config["special_pieces"], ("pad", "unk", "cls", "sep"), strict=True))
+    names |= {token: name for token, name in _NAMES.items() if name == "mask"}
     special = {token: pieces.index(token) for token in names if token in pieces}
     end = (tokenizer.eos_id,)
     is_bert = tokenizer.template == Template((tokenizer.bos_id,), end, end, second_segment=1)
@@ -56,7 +77,7 @@ def _wordpiece(tokenizer):
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
-            "unk_token": "[UNK]",
+            "unk_token": config["special_pieces"][1],
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
             "vocab": {piece: index for index, piece in enumerate(pieces)},
@@ -69,6 +90,8 @@ def _wordpiece(tokenizer):
         "strip_accents": config["strip_accents"],
         **{f"{names[token]}_token": token for token in special},
     }
+    if not is_bert:
+        settings |= _special_settings(tokenizer)
     return {
         "tokenizer.json": _with_specials(content, tokenizer, special),
         "tokenizer_config.json": settings,
@@ -79,21 +102,14 @@ def _wordpiece(tokenizer):
 def _byte_level(tokenizer):
     config = tokenizer.get_config()
     merges = [merge.split(" ") for merge in config["merges"]]
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": config["add_space"],
-        "trim_offsets": True,
-    }
-    if config["pattern"] == "gpt2":
-        pre_tokenizer = {**byte_level, "use_regex": True}
-    else:
-        pattern = {"Regex": PATTERNS[config["pattern"]]}
-        split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
-        steps = [split, {**byte_level, "use_regex": False}]
-        pre_tokenizer = {"type": "Sequence", "pretokenizers": steps}
+    byte_level = _byte_level_rule(config["add_space"])
+    pattern = config["pattern"]
+    steps = _split_rules([pattern] if isinstance(pattern, str) else pattern, byte_level)
     content = {
         "normalizer": config["normal_form"] and {"type": config["normal_form"]},
-        "pre_tokenizer": pre_tokenizer,
+        "pre_tokenizer": (
+            steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
+        ),
         "decoder": {**byte_level, "use_regex": True},
         "model": {
             "type": "BPE",
@@ -113,6 +129,33 @@ def _byte_level(tokenizer):
         "vocab.json": config["vocabulary"],
         "merges.txt": merges.encode(),
     }
+
+
+def _byte_level_rule(adds_space):
+    return {"type": "ByteLevel", "add_prefix_space": adds_space, "trim_offsets": True}
+
+
+def _split_rules(names, byte_level):
+    """Return the rules of the steps that split words, and of the letters of their bytes."""
+    isolated = {"type": "Split", "behavior": "Isolated", "invert": False}
+    rules = {
+        "digits": {"type": "Digits", "individual_digits": True},
+        "runs of digits": {"type": "Digits", "individual_digits": False},
+        "punctuation": {"type": "Punctuation", "behavior": "Contiguous"},
+    }
+    if "bytes" not in names:
+        names = [*names, "bytes"]
+    steps = []
+    for name, following in zip(names, [*names[1:], None], strict=True):
+        if name == "gpt2" and following == "bytes":
+            steps.append({**byte_level, "use_regex": True})
+        elif name == "bytes":
+            is_done = steps and steps[-1]["type"] == "ByteLevel"
+            steps += [] if is_done else [{**byte_level, "use_regex": False}]
+        else:
+            expression = {**PATTERNS, **STEPS}[name]
+            steps.append(rules.get(name) or {**isolated, "pattern": {"Regex": expression}})
+    return steps
 
 
 def _metaspace(tokenizer):

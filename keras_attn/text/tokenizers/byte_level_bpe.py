@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_attn.ops.checks import check_choice, check_that
 from keras_attn.text.tokenizers.operations import (
+    PUNCTUATION,
     WHITE_SPACE,
     load_regex,
     normalize,
@@ -27,18 +28,30 @@ from keras_attn.text.tokenizers.sentencepiece_model import (
 from keras_attn.text.tokenizers.template import Template
 from keras_attn.text.tokenizers.tokenizer import REPLACEMENT, Tokenizer
 
-# The expressions in Hugging Face's files.
+_ENDS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_SPACES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+# The expressions in Hugging Face's files, of which each character of a text is a part of a match.
 PATTERNS = {
     "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    "llama3": (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    ),
-    "qwen2": (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    "llama3": (_ENDS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _SPACES),
+    "qwen2": _ENDS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _SPACES,
+    "o200k": (
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ENDS}?"
+        rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ENDS}?"
+        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + _SPACES
     ),
 }
+# Steps before or after one of these: what matches is a word, and so is the text up to the next one.
+STEPS = {
+    "digits": r"\p{N}",
+    "runs of digits": r"\p{N}+",
+    "three digits": "[0-9][0-9][0-9]",
+    "punctuation": rf"[{PUNCTUATION}]+",
+    "bloom": r" ?[^(\s|.,!?…。，、।۔،)]+",
+}
+
+
 # A surrogate, which no valid text has, in three bytes: the end of a word in a graph.
 _END, _END_BYTES = r"\x{D800}", "\ud800".encode(errors="surrogatepass")
 
@@ -64,12 +77,16 @@ class ByteLevelBPE(Tokenizer):
     No text is unknown, and `decode` gives valid UTF-8 back byte by byte. The ids equal those of
     Hugging Face's tokenizer, except that special tokens, such as "<|endoftext|>", are plain text if
     they occur in a text. A pair is merged if its join is a piece, as in SentencePiece, whose
-    operation merges in the graph. Encoding a word of n bytes takes O(n log n); a batch encodes each of its words once.
+    operation merges in the graph. Encoding a word of n bytes takes O(n log n); a batch encodes each
+    of its words once.
 
     Args:
         vocabulary: dict of the id of each token, in the letters that GPT-2 writes for bytes.
         merges: list of "a b", the pairs in the order in which they were learned.
-        pattern: "gpt2", "llama3" or "qwen2". The expression that splits a text into words.
+        pattern: "gpt2", "llama3", "qwen2" or "o200k". The expression that splits a text into words.
+            Or a list of steps, each of which splits the words of the one before: one of these, or
+            "digits", "runs of digits", "three digits", "punctuation" or "bloom". Those after
+            "bytes" split the letters that stand for bytes, as Falcon does.
         special_tokens: dict of the ids of more tokens. No text becomes one; `decode` drops them.
         added_tokens: dict of the ids of more tokens, which `AddedTokens` cuts out of texts;
             `decode` writes them.
@@ -121,7 +138,8 @@ class ByteLevelBPE(Tokenizer):
         added_tokens=None,
     ):
         super().__init__()
-        check_choice(PATTERNS, pattern=pattern)
+        for name in [pattern] if isinstance(pattern, str) else pattern:
+            check_choice((*PATTERNS, *STEPS, "bytes"), pattern=name)
         check_choice((None, "NFC"), normal_form=normal_form)
         check_that(
             set(LETTERS) <= set(vocabulary),
@@ -136,7 +154,7 @@ class ByteLevelBPE(Tokenizer):
         self._arguments = types.SimpleNamespace(
             vocabulary=dict(vocabulary),
             merges=list(merges),
-            pattern=pattern,
+            pattern=pattern if isinstance(pattern, str) else [*pattern],
             special_tokens=dict(special_tokens or {}),
             pad_id=pad_id,
             bos_id=bos_id,
@@ -194,6 +212,12 @@ class ByteLevelBPE(Tokenizer):
 
     def _merged(self, words):
         """Return the ids of words in letters, ragged (W, ids)."""
+        words = self._splitter.split_letters(words)
+        if isinstance(words, tf.RaggedTensor):
+            return words.with_values(self._merged_words(words.flat_values)).merge_dims(1, 2)
+        return self._merged_words(words)
+
+    def _merged_words(self, words):
         ids = operation(self._model_proto).tokenize(words)
         if not self._arguments.ignore_merges:
             return ids
@@ -209,7 +233,10 @@ class ByteLevelBPE(Tokenizer):
         return [np.array([i for word in row for i in ids[word]], "int32") for row in rows]
 
     def _merged_in_python(self, word):
-        letters = as_letters_in_python(word)
+        words = self._splitter.split_letters_in_python(as_letters_in_python(word))
+        return [i for letters in words for i in self._merged_word_in_python(letters)]
+
+    def _merged_word_in_python(self, letters):
         whole = self._arguments.vocabulary.get(letters) if self._arguments.ignore_merges else None
         return self._processor.encode(letters) if whole is None else [whole]
 
@@ -237,28 +264,20 @@ def _bytes_of(token):
 
 
 class WordSplitter:
-    """Split texts into words by one of the `PATTERNS`.
+    """Split texts into words by the steps of a tokenizer.
 
     Args:
-        pattern: str. A name in `PATTERNS`.
+        pattern: str, or a list of them. Names in `PATTERNS` and `STEPS`, and "bytes".
         normal_form: "NFC" or None.
         add_space: bool. Put a space in front of a text that begins with none.
     """
 
     def __init__(self, pattern, normal_form=None, add_space=False):
         self._normal_form, self._add_space = normal_form, add_space
-        no_space, space = f"[^{WHITE_SPACE}]", f"[{WHITE_SPACE}]"
-        written = PATTERNS[pattern].replace(r"[^\s", no_space[:-1]).replace(r"\S", no_space)
-        self._in_python = written.replace(r"\s", space)
-        # TensorFlow's expressions have no look-ahead: `\s+(?!\S)` matches white space up to its
-        # last character where a word follows, and so does `\s+` up to the end of a word that is
-        # put there.
-        in_graph = written.replace(rf"\s+(?!{no_space})|", "").replace(r"\s", space)
-        self._in_graph = in_graph.replace(r"\p{N}]", rf"\p{{N}}{_END}]")
-        last = space
-        if pattern != "gpt2":  # the others end a word after a line end
-            last = space.replace("\t-\r", "\t\x0b\x0c")
-        self._before_last = f"({space})({last})({no_space})"
+        steps = [pattern] if isinstance(pattern, str) else [*pattern]
+        of_text = steps.index("bytes") if "bytes" in steps else len(steps)
+        self._of_text = [_Step(name) for name in steps[:of_text]]
+        self._of_letters = [_Step(name) for name in steps[of_text + 1 :]]
 
     def _prepared(self, text):
         text = self.normalized(valid(text))
@@ -270,15 +289,67 @@ class WordSplitter:
 
     def split(self, text):
         """Return the words of a string tensor (B,), ragged (B, words), some of them empty."""
-        # Not `regex_split`, which takes twice as long.
-        add_end = rb"\1" + _END_BYTES + rb"\2\3"
-        text = tf.strings.regex_replace(self._prepared(text), self._before_last, add_end)
-        text = tf.strings.regex_replace(text, self._in_graph, rb"\0" + _END_BYTES)
-        return tf.strings.split(text, _END_BYTES)
+        return _split(self._prepared(text), self._of_text)
+
+    def split_letters(self, words):
+        """Return the parts of words in letters, a string tensor (W,), ragged; or the words."""
+        return _split(words, self._of_letters) if self._of_letters else words
 
     def split_in_python(self, text):
         """Return the words of a str or of bytes."""
-        return load_regex().findall(self._in_python, self._prepared(text))
+        return _split_in_python([self._prepared(text)], self._of_text)
+
+    def split_letters_in_python(self, word):
+        """Return the parts of a word in letters."""
+        return _split_in_python([word], self._of_letters)
+
+
+def _split(text, steps):
+    for step in steps:
+        text = step.mark(text)
+    return tf.strings.split(text, _END_BYTES)
+
+
+def _split_in_python(words, steps):
+    for step in steps:
+        words = [part for word in words for part in step.split_in_python(word)]
+    return words
+
+
+class _Step:
+    """Split words by an expression."""
+
+    def __init__(self, name):
+        self._is_whole = name in PATTERNS
+        no_space, space = f"[^{WHITE_SPACE}]", f"[{WHITE_SPACE}]"
+        written = {**PATTERNS, **STEPS}[name].replace(r"[^\s", no_space[:-1])
+        written = written.replace(r"[^(\s", f"[^({WHITE_SPACE}").replace(r"\S", no_space)
+        self._in_python = written.replace(r"\s", space)
+        # TensorFlow's expressions have no look-ahead: `\s+(?!\S)` matches white space up to its
+        # last character where a word follows, and so does `\s+` up to the end of a word that is
+        # put there.
+        in_graph = written.replace(rf"\s+(?!{no_space})|", "").replace(r"\s", space)
+        in_graph = in_graph.replace(r"\p{N}]", rf"\p{{N}}{_END}]")
+        self._in_graph = in_graph.replace("[^(", f"[^{_END}(")
+        last = space
+        if name != "gpt2":  # the others end a word after a line end
+            last = space.replace("\t-\r", "\t\x0b\x0c")
+        self._before_last = f"({space})({last})({no_space[:-1]}{_END}])"
+
+    def mark(self, text):
+        """Put an end behind each word of a string tensor, or around it."""
+        # Not `regex_split`, which takes twice as long.
+        if not self._is_whole:
+            return tf.strings.regex_replace(text, self._in_graph, _END_BYTES + rb"\0" + _END_BYTES)
+        add_end = rb"\1" + _END_BYTES + rb"\2\3"
+        text = tf.strings.regex_replace(text, self._before_last, add_end)
+        return tf.strings.regex_replace(text, self._in_graph, rb"\0" + _END_BYTES)
+
+    def split_in_python(self, word):
+        """Return the parts of a word."""
+        if self._is_whole:
+            return load_regex().findall(self._in_python, word)
+        return [part for part in load_regex().split(f"({self._in_python})", word) if part]
 
 
 def as_letters(words):

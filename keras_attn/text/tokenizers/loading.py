@@ -9,6 +9,7 @@ from keras_attn.text.tokenizers.vocabularies import class_name_of
 _MODULES = {
     "AddedTokens": "added_tokens",
     "ByteLevelBPE": "byte_level_bpe",
+    "Bytes": "byte_values",
     "Characters": "characters",
     "Marian": "marian",
     "Metaspace": "metaspace",

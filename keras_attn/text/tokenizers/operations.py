@@ -97,6 +97,8 @@ def _load(name):
 
 # All white space of Unicode, for a class: `\s` is ASCII in TensorFlow's expressions.
 WHITE_SPACE = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+# Punctuation in Hugging Face's library, which has that of Unicode 8, for a class.
+PUNCTUATION = r"!-/:-@\[-`{-~\p{P}"
 
 
 def replace(text, steps):
