@@ -23,10 +23,12 @@ from keras_attn.quantized_kernels import QuantizedKernels
 class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
     """Feed-forward networks of which a router chooses the best few for each position.
 
-        y = sum_e w_e FFN_e(x) + shared(x),   over the k experts with the greatest logits l = x W_r
+        y = sum_e w_e FFN_e(x) + g shared(x),   over the k experts with greatest logits l = x W_r
 
         renormalized:   w_e = p_e / (sum of the chosen p),   p = softmax(l)
         probability:    w_e = p_e
+
+    The factor g is 1, or sigmoid(x w) with `use_shared_gate`.
 
     No position is dropped, and its output is the same alone and in any batch: assignments are
     sorted by expert, and each expert computes its own rows. The router is float32. In training the
@@ -49,6 +51,7 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         z_loss: float. Weight of the loss for large logits of the router.
         shared: layer that computes all positions, whose output is added; or None.
         use_router_bias: bool. If True, the router's logits have a bias.
+        use_shared_gate: bool. If True, the output of `shared` is multiplied by a gate of the input.
 
     Call arguments:
         x: (B, T, D).
@@ -60,8 +63,8 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
 
     Raises:
         ValueError: if `expert` is built or of another kind or has `chunks`, `top_k` exceeds
-            `num_experts`, a size is below 1, a loss below 0, or `top_k` is 1 with "renormalized":
-            the weight would always be 1, and the router would not learn.
+            `num_experts`, a gate has no `shared`, a size is below 1, a loss below 0, or `top_k` is
+            1 with "renormalized": the weight would always be 1, and the router would not learn.
 
     Example:
         >>> from keras_attn.layers import GatedFeedForward, MixtureOfExperts
@@ -79,6 +82,7 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
     weight_axes = {
         "router_kernel": (),
         "router_bias": (),
+        "shared_gate": (),
         "gate_kernel": (None, None, "model"),
         "gate_bias": (None, "model"),
         "intermediate_kernel": (None, None, "model"),
@@ -97,6 +101,7 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         z_loss=0.0,
         shared=None,
         use_router_bias=False,
+        use_shared_gate=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -122,6 +127,9 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         self.z_loss = z_loss
         self.shared = registry.revive(shared)
         self.use_router_bias = bool(use_router_bias)
+        has_shared = self.shared is not None or not use_shared_gate
+        check_that(has_shared, "False without `shared`", use_shared_gate=use_shared_gate)
+        self.use_shared_gate = bool(use_shared_gate)
         self.drop = Dropout(expert.dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
@@ -141,6 +149,8 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         self._add_dense("output", hidden, width, last)
         if self.shared is not None:
             registry.build_once(self.shared, x_shape)
+        if self.use_shared_gate:
+            self.shared_gate = self.add_weight((width, 1), redraw(normal), name="shared_gate")
 
     def _add_dense(self, name, rows, columns, initializer):
         """Add one kernel, and one bias, for all experts."""
@@ -197,7 +207,13 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         weights = ops.cast(weights, self.compute_dtype)
         output = self._mix(rows, chosen, counts, weights, real, training)
         output = unflatten(output)
-        return output if self.shared is None else output + self.shared(x, training=training)
+        return output if self.shared is None else output + self._compute_shared(x, training)
+
+    def _compute_shared(self, x, training):
+        output = self.shared(x, training=training)
+        if not self.use_shared_gate:
+            return output
+        return ops.sigmoid(ops.matmul(x, ops.cast(self.shared_gate, x.dtype))) * output
 
     def _counts(self, chosen, real):
         """Return the number of rows that each expert computes, int32 (E,)."""
@@ -254,6 +270,8 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         if self.shared is not None:
             kernels = [weight for weight in self.shared.weights if len(weight.shape) > 1]
             row_products += sum(math.prod(kernel.shape) for kernel in kernels)
+        if self.use_shared_gate:
+            row_products += math.prod(self.shared_gate.shape)
         return math.prod(x[:-1]) * row_products
 
     def hidden_products(self, output_shape, x, **others):

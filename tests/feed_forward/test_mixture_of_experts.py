@@ -17,6 +17,7 @@ from keras_attn.layers import (
     MultiHeadAttention,
     TransformerBlock,
 )
+from keras_attn.models.papers.gpt_oss import ClippedGatedFeedForward
 
 B, T, D, F, E, K = 3, 5, 7, 11, 4, 2
 X = oracles.random(B, T, D)
@@ -72,6 +73,34 @@ def test_output_equals_the_formula(make, router, top_k):
         expected[index] = sum(w * expert_output(layer, e, X[index]) for e, w in weights.items())
     assert len(used) == E
     np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def test_a_gate_of_the_input_multiplies_the_shared_layer():
+    shared = FeedForward(F)
+    layer = built(shared=shared, use_shared_gate=True)
+    without = built(shared=None)
+    for ours, theirs in zip(without.weights, layer.weights, strict=False):
+        ours.assign(theirs)
+    gate = 1 / (1 + np.exp(-X @ oracles.numpy_of(layer.shared_gate)))
+    assert layer.shared_gate.shape == (D, 1) and np.ptp(gate) > 0.01
+    expected = oracles.numpy_of(without(X)) + gate * oracles.numpy_of(shared(X))
+    np.testing.assert_allclose(layer(X), expected, atol=1e-6)
+    again = MixtureOfExperts.from_config(layer.get_config())
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(X), layer(X))
+
+
+@pytest.mark.parametrize("alpha", [None, 1.3])
+def test_bounds_of_an_expert_are_those_of_its_arguments(alpha):
+    expert = ClippedGatedFeedForward(F, "relu", limit=2.0, alpha=alpha)
+    gate, up = np.array([-3.0, 0.5, 3.0]), np.array([-4.0, 0.25, 4.0])
+    activated = (
+        [0, 0.5, 2] if alpha is None else [x / (1 + math.exp(-1.3 * x)) for x in (-3, 0.5, 2)]
+    )
+    expected = np.array(activated) * [-1, 1.25, 3]
+    np.testing.assert_allclose(expert.join(gate, up), expected, atol=1e-6)
+    assert repr(ClippedGatedFeedForward.from_config(expert.get_config())) == repr(expert)
 
 
 def with_gradients(layer, x, **arguments):
@@ -285,6 +314,7 @@ def test_each_expert_is_drawn_by_itself():
         ({"top_k": 1}, 'use router="probability"'),
         ({"num_experts": 0}, "`num_experts`.*num_experts=0"),
         ({"router": "sigmoid"}, "`router` must be one of 'renormalized', 'probability'"),
+        ({"use_shared_gate": True}, "`use_shared_gate` must be False without `shared`"),
         ({"balance_loss": -1}, "`balance_loss`.*-1"),
         ({"expert": FeedForward(F, chunks=2)}, "with chunks=1"),
         ({"expert": keras.layers.Dense(3)}, "an unbuilt `FeedForward`"),

@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn import layers, norms, positions, registry
 from keras_attn.models.papers.decoder import decoder, windows_in_turn
 from keras_attn.ops.activations import gelu_sigmoid
+from keras_attn.ops.checks import check_positive
 
 
 def gpt_oss(
@@ -97,8 +98,25 @@ def gpt_oss(
 
 @registry.register
 class ClippedGatedFeedForward(layers.GatedFeedForward):
-    """Gated layer with bounds: (activation(min(x W_g, 7)) * (clip(x W_1, -7, 7) + 1)) W_2."""
+    """Gated layer with bounds: (activation(min(x W_g, c)) * (clip(x W_1, -c, c) + 1)) W_2.
+
+    Args:
+        intermediate_dim, activation, use_bias: as `GatedFeedForward`.
+        limit: float. The bound c.
+        alpha: float. If given, the activation is x sigmoid(alpha x), in place of `activation`.
+    """
+
+    def __init__(
+        self, intermediate_dim, activation="silu", use_bias=False, limit=7.0, alpha=None, **kwargs
+    ):
+        super().__init__(intermediate_dim, activation, use_bias, **kwargs)
+        check_positive(limit=limit)
+        self.limit = float(limit)
+        self.alpha = None if alpha is None else float(alpha)
 
     def join(self, gate, intermediate):
-        intermediate = ops.clip(intermediate, -7.0, 7.0) + 1.0
-        return super().join(ops.minimum(gate, 7.0), intermediate)
+        gate = ops.minimum(gate, self.limit)
+        intermediate = ops.clip(intermediate, -self.limit, self.limit) + 1.0
+        if self.alpha is None:
+            return super().join(gate, intermediate)
+        return gate * ops.sigmoid(self.alpha * gate) * intermediate
