@@ -1,6 +1,7 @@
 """The tensors of a checkpoint to read, each used once, and those of a model to write."""
 
 import fnmatch
+import functools
 
 import keras
 import numpy as np
@@ -92,6 +93,11 @@ class Checkpoint:
         """Give a tensor that is absent the values of another one."""
         self._tensors[name] = self._tensors[original]
 
+    def derive(self, name, originals, shape, function):
+        """Put a tensor, which a function makes of the values of others, in their place."""
+        reads = [self._tensors.pop(original)[1] for original in originals]
+        self._tensors[name] = tuple(shape), lambda: function(*(read() for read in reads))
+
     def has(self, name):
         """Return True if the folder has a tensor."""
         return name in self._tensors
@@ -137,6 +143,13 @@ class Checkpoint:
     def transfer(self, name, fold):
         """Assign a tensor to the variables of a `Fold`."""
         fold.assign(self.take(name, fold.shape))
+
+    def transfer_each(self, names, kernels):
+        """Assign tensors (out, in), one for each kernel of a variable (E, in, out)."""
+        value = np.empty(kernels.shape, np.float32)
+        for kernel, name in zip(value, names, strict=True):
+            kernel[:] = self.take(name, kernel.shape[::-1]).T
+        assign(kernels, value)
 
     def require_zero(self, variable):
         """Set a variable to 0 for which checkpoints of the family have no tensor."""
@@ -204,13 +217,19 @@ class StoredModel:
 
     def transfer(self, name, fold):
         """Store the variables of a `Fold` as a tensor; refuse quantized ones."""
-        dtypes = [variable.dtype for variable in getattr(fold, "variables", ())]
-        if not all(map(keras.backend.is_float_dtype, dtypes)):
-            raise ValueError(
-                "The weights must be floats: write the model before it is quantized. "
-                f"Received: the tensor {name!r} of {', '.join(map(str, dtypes))}."
-            )
+        _check_floats(name, getattr(fold, "variables", ()))
         self._add(name, fold.shape, fold.tensor)
+
+    def has(self, name):
+        """Return True if a tensor is stored."""
+        return self._full_name(name) in self.tensors
+
+    def transfer_each(self, names, kernels):
+        """Store each kernel of a variable (E, in, out) as a tensor (out, in)."""
+        _check_floats(names[0], [kernels])
+        for index, name in enumerate(names):
+            read = functools.partial(_transposed, kernels, index)
+            self._add(name, kernels.shape[:0:-1], read)
 
     def require_zero(self, variable):
         """Refuse a variable other than 0 for which checkpoints of the family have no tensor."""
@@ -229,11 +248,27 @@ class StoredModel:
         """Store the variables of a `Fold` by one more name."""
         self.transfer(name, fold)
 
+    def _full_name(self, name):
+        return name if name.startswith(self._heads) else self._prefix + name
+
     def _add(self, name, shape, read):
-        name = name if name.startswith(self._heads) else self._prefix + name
+        name = self._full_name(name)
         if name in self.tensors:
             raise RuntimeError(f"The tensor {name!r} is stored twice.")
         self.tensors[name] = tuple(shape), lambda: _finite(name, read())
+
+
+def _check_floats(name, variables):
+    dtypes = [variable.dtype for variable in variables]
+    if not all(map(keras.backend.is_float_dtype, dtypes)):
+        raise ValueError(
+            "The weights must be floats: write the model before it is quantized. "
+            f"Received: the tensor {name!r} of {', '.join(map(str, dtypes))}."
+        )
+
+
+def _transposed(kernels, index):
+    return np.transpose(keras.ops.convert_to_numpy(kernels.value[index])).astype("float32")
 
 
 def _finite(name, tensor):

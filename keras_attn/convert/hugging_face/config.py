@@ -128,6 +128,9 @@ class Config:
 
     def require(self, **options):
         """Refuse a folder in which one of the `options`, if it is there, has another value."""
+        quantization = self.get("quantization_config")
+        if isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4":
+            options = {"quantization_config": quantization, **options}  # its tensors tell it
         for name, value in {**_OPTIONS, **options}.items():
             if self.get(name, value) != value:
                 self.refuse(

@@ -15,6 +15,7 @@ INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 _BYTES = 4  # of a float32, in which all tensors are written
 _FLOATS = {"F64", "F32", "F16", "BF16"}
+_BYTE_TENSORS = ("_blocks", "_scales")  # endings of the names of MXFP4's
 
 
 def refuse(problem, folder):
@@ -96,9 +97,10 @@ def list_safetensors(folder, file):
         refuse(f"The file {file!r} is cut or damaged ({message}): copy it again.", folder)
 
     def read(name):
-        if headers[name][1] not in _FLOATS:
+        dtype = headers[name][1]
+        if dtype not in _FLOATS and not (dtype == "U8" and name.endswith(_BYTE_TENSORS)):
             refuse(
-                f"The tensor {name!r} is of dtype {headers[name][1]}: weights in "
+                f"The tensor {name!r} is of dtype {dtype}: weights in "
                 f"{', '.join(sorted(_FLOATS))} are read, others not.",
                 folder,
             )
