@@ -141,6 +141,35 @@ def whole_heads(model):
         yield position.scaling, "factors", [*position.scaling.factors, 4.0]
 
 
+def in_experts(path, value):
+    """Change what is at a path in the experts of each block that has some."""
+
+    def change(model):
+        for layer in (block.feed_forward for block in model.depth.blocks):
+            if hasattr(layer, "router_kernel"):
+                *owners, name = path.split(".")
+                yield functools.reduce(getattr, owners, layer), name, value
+
+    return change
+
+
+def swapped_kernels(model):
+    """Exchange the kernels of the gates of experts with those that the gates multiply."""
+    for layer in (block.feed_forward for block in model.depth.blocks):
+        gate, intermediate = layer.gate_kernel.numpy(), layer.intermediate_kernel.numpy()
+        yield layer, "gate_kernel", lambda _, x=intermediate: x
+        yield layer, "intermediate_kernel", lambda _, x=gate: x
+
+
+def halves_of_experts(model):
+    """Take columns that alternate for the gates, then the other layer."""
+    for layer in (block.feed_forward for block in model.depth.blocks):
+        pair = layer.gate_kernel.numpy(), layer.intermediate_kernel.numpy()
+        joined = np.stack(pair, axis=-1).reshape(*pair[0].shape[:-1], -1)
+        for name, half in zip(("gate_kernel", "intermediate_kernel"), np.split(joined, 2, axis=-1)):
+            yield layer, name, lambda _, half=half: half
+
+
 def one_wavelength(model):
     for block in model.depth.blocks:
         yield block.attention.position, "max_wavelength", 1e6
@@ -372,6 +401,30 @@ MISTAKES = {
         ),
     },
     "gemma3": {"one wavelength": one_wavelength},
+    "mixtral": {
+        "w1 and w3 exchanged": swapped_kernels,
+        "weights of all experts": in_experts("router", "probability"),
+        "a window of one key less": in_each_block("attention.pattern", lambda _: patterns.Local(6)),
+    },
+    "qwen2_moe": {
+        "no gate of the shared expert": in_experts("use_shared_gate", False),
+        "weights of the chosen experts": in_experts("router", "renormalized"),
+        "windows as Qwen 2": swapped_pairs,
+    },
+    "qwen3_moe": {
+        "weights of all experts": in_experts("router", "probability"),
+        "experts in another order": in_experts("gate_kernel", lambda x: x[::-1]),
+    },
+    "gpt_oss": {
+        "gate and up in halves": halves_of_experts,
+        "no sinks": in_each_block("attention.sink_logits", lambda x: x - 1e9),
+        "windows in other layers": swapped_pairs,
+        "limit 7": in_experts("expert.limit", 7.0),
+        "alpha 1.702": in_experts("expert.alpha", 1.702),
+        "no bias of the router": in_experts("router_bias", np.zeros_like),
+        "down_proj transposed": in_experts("output_kernel", lambda x: x.swapaxes(1, 2)),
+        "truncate": in_scalings("truncate", True),
+    },
     "olmo2": {"no norm of queries": in_each_block("attention.qk_norm", lambda _: identity)},
     "olmo3": {
         "YaRN in layers with a window": scaled_windows,

@@ -98,12 +98,13 @@ class ExpertDecoder(RotaryDecoder):
 
     def language_options(self, model):
         options, layer = super().language_options(model), expert_layers(model)[0]
+        if layer.balance_loss:
+            loss = {"output_router_logits": True, "router_aux_loss_coef": layer.balance_loss}
+            options |= loss
         return {
             self.count_option: layer.num_experts,
             "num_experts_per_tok": layer.top_k,
             self.width_option: layer.expert.intermediate_dim,
-            "output_router_logits": layer.balance_loss > 0,
-            "router_aux_loss_coef": layer.balance_loss,
             **options,
         }
 
