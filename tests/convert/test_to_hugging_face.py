@@ -173,23 +173,11 @@ UNFIT = {
         lambda: segments(pattern=patterns.Local(3)),
         "`model.depth.block[0].attention.pattern` must be Causal(), as in a model of ",
     ),
-    "a bias of classes": (
-        lambda: causal_classifier(use_bias=True),
-        "`model.use_bias` must be False, as in a model of gpt2. Received: model.use_bias=True.",
-    ),
     "classes of a mean": (
         lambda: bert_classifier(
             num_classes=3, pooling="mean", pooler=keras.layers.Dense(8, "tanh", name="pooler")
         ),
         "`model.pooling` must be 'first', as in a model of bert. Received: model.pooling='mean'.",
-    ),
-    "the mean of tokens that see those before them": (
-        lambda: causal_classifier(pooling="mean"),
-        "`model.pooling` must be 'last', as in a model of gpt2. Received: model.pooling='mean'.",
-    ),
-    "the last of tokens that see later ones": (
-        lambda: causal_classifier(pattern="dense"),
-        "The blocks' `pattern` must be causal",
     ),
     "a pattern": (
         misfit(models.bert, pattern=patterns.Local(3, causal=False)),

@@ -353,16 +353,21 @@ def test_classifiers_give_probabilities_and_classes(made, written, tmp_path):
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     expected = weights / weights.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
-    for num_classes, name, output in ((1, "regress", "value"), (None, "embed", "features")):
+    kinds = [(1, "regress", "value"), (None, "embed", "features"), (3, "classify", "probabilities")]
+    for num_classes, name, output in kinds:
         block = layers.TransformerBlock(layers.MultiHeadAttention(2, 4), layers.FeedForward(13))
         embedding = layers.TokenEmbedding(V, 8)
-        model = models.Classifier(embedding, depth.Stack([block]), num_classes=num_classes)
+        several = name == "classify"
+        model = models.Classifier(
+            embedding, depth.Stack([block]), num_classes=num_classes, multi_label=several
+        )
         oracles.scramble(model)
         path = export.litert(model, tmp_path / f"{name}.tflite")
         run = opened(path)[name]
         values = run(token_ids=IDS, lengths=LENGTHS)[output]
         ids = np.where(np.arange(5) < LENGTHS[:, None], IDS, 0)
         expected = keras.ops.convert_to_numpy(model({"token_ids": ids}))
+        expected = 1 / (1 + np.exp(-expected)) if several else expected
         np.testing.assert_allclose(values.ravel(), expected.ravel(), atol=1e-5)
 
 

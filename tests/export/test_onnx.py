@@ -285,6 +285,12 @@ def test_classes_of_images_are_those_of_python(tmp_path):
     logits = np.asarray(model(images), "float64")
     expected = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(run(images=images)["probabilities"], expected, atol=1e-5)
+    several = models.Classifier.from_config({**model.get_config(), "multi_label": True})
+    several.set_weights(model.get_weights())
+    run, _ = opened(export.onnx(several, tmp_path / "several.onnx"))
+    outputs = run(images=images)
+    assert outputs.keys() == {"probabilities"}
+    np.testing.assert_allclose(outputs["probabilities"], 1 / (1 + np.exp(-logits)), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def parts():
     return bert(11, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, max_length=5)
 
 
-def classifier(parts, num_classes, pooling="mean"):
+def classifier(parts, num_classes, pooling="mean", **options):
     model = Classifier(
         parts.embedding,
         parts.encoder,
@@ -26,6 +26,7 @@ def classifier(parts, num_classes, pooling="mean"):
         pooling=pooling,
         segment=parts.segment,
         norm=parts.norm,
+        **options,
     )
     oracles.scramble(model)
     return model
@@ -73,6 +74,23 @@ def test_one_class_is_a_value_and_no_class_gives_features(parts):
     module = export.TextClassifier(model, TOKENIZER)
     features = module.text(["ab"])["features"]
     np.testing.assert_allclose(features, model(np.array([[4, 5, 3]])), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_classes", [1, 3])
+def test_several_labels_have_a_probability_each(parts, num_classes, tmp_path):
+    model = classifier(parts, num_classes, multi_label=True)
+    names = LABELS[:num_classes]
+    path = export.saved_model(model, tmp_path, tokenizer=TOKENIZER, labels=names)
+    signatures = tf.saved_model.load(path).signatures
+    outputs = signatures["classify"](tf.constant(["ab"]))
+    assert outputs.keys() == {"probabilities", "labels"}
+    assert [x.decode() for x in outputs["labels"][0].numpy()] == names
+    logits = np.asarray(model({"token_ids": np.array([[4, 5, 3]])}), "float64")
+    expected = 1 / (1 + np.exp(-logits))
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-6)
+    ids = {"token_ids": tf.constant([[4, 5, 3]]), "lengths": tf.constant([3])}
+    np.testing.assert_allclose(signatures["ids"](**ids)["probabilities"], expected, atol=1e-6)
 
 
 @pytest.mark.slow

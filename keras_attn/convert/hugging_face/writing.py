@@ -2,10 +2,10 @@
 
 import os
 
-from keras_attn import models, positions
+from keras_attn import layers, models, positions
 from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
-from keras_attn.convert.hugging_face.classifiers import label_options
+from keras_attn.convert.hugging_face.classifiers import TAGS, head_of, label_options
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.decoders import language_model
@@ -92,6 +92,8 @@ def to_hugging_face(
         raise ValueError(
             f"`folder` must not exist yet: choose another path. Received: {os.fspath(folder)!r}."
         )
+    names = {} if labels is None else _label_options(model, labels)
+    model = _vector_of_classes(model)
     files, folders = sentence_files(model, tokenizer)
     model = without_pooling(model)
     if isinstance(tokenizer, SentenceTokenizer):
@@ -103,9 +105,8 @@ def to_hugging_face(
         "dtype": "float32",
         **_ids(model, tokenizer, family.pad_id),
         **family.options(model),
+        **names,
     }
-    if labels is not None:
-        options |= _named(labels, len(options.get("id2label", ())))
     config = Config(folder, options)
     with without_values():
         reference = family.build(config, model)
@@ -151,7 +152,29 @@ def _is_causal(model):
         return False
     first = next(iter(getattr(model.encoder, "blocks", ())), None)
     pattern = getattr(getattr(first, "attention", None), "pattern", None)
-    return getattr(pattern, "causal", False) or getattr(model, "pooling", None) == "last"
+    return getattr(pattern, "causal", False)
+
+
+def _vector_of_classes(model):
+    """Return a sentence encoder whose vectors are the logits of a `Classifier`; or the model.
+
+    It is made where no class of transformers has such classes: by the mean of the tokens, say, or
+    of a decoder with a bias.
+    """
+    if not isinstance(model, models.Classifier) or model.image_shape is not None:
+        return model
+    is_causal = _is_causal(model)
+    is_plain = model.pooling == ("last" if is_causal else "first")
+    has_class = is_plain and not (is_causal and model.use_bias)
+    if model.num_classes is None or model.pooler is not None or has_class:
+        return model
+    logits = layers.Projection(model.num_classes, "linear", model.use_bias, dtype="float32")
+    parts = ("embedding", "encoder", "position", "segment", "norm", "dropout", "pooling", "name")
+    parts = {name: getattr(model, name) for name in parts}
+    vectors = models.Classifier(**parts, num_classes=None, pooler=logits)
+    for own, weight in zip(logits.dense.weights, model.head.weights, strict=True):
+        own.assign(weight)
+    return vectors
 
 
 def _decoder_type(model):
@@ -184,8 +207,10 @@ def _encoder_decoder_type(model):
     return "pegasus" if is_pre_norm else "marian"
 
 
-def _named(labels, size):
-    """Return the options for the names of a number of classes."""
+def _label_options(model, labels):
+    """Return the options for the names of a model's classes or tags."""
+    size = getattr(model, "num_classes", None) or 0
+    size = model.head.units if head_of(model) == TAGS else size
     wanted = f"a list of {size} different strings" if size else "None for a model without classes"
     are_names = isinstance(labels, (list, tuple)) and all(isinstance(x, str) for x in labels)
     check_that(are_names and size == len(set(labels)) == len(labels), wanted, labels=labels)
