@@ -1,0 +1,65 @@
+"""Encoder-decoders: kin of T5, and of BART with norms before the sublayers."""
+
+from ..checkpoint_cases import Family
+
+T5_SIZES = tuple(
+    {
+        **{"vocab_size": size, "d_model": width, "d_kv": key_dim, "d_ff": hidden},
+        **{"num_layers": num_layers, "num_heads": num_heads},
+    }
+    for size, width, key_dim, hidden, num_layers, num_heads in (
+        (61, 12, 5, 29, 1, 2),
+        (97, 24, 8, 23, 3, 4),
+        (131, 48, 7, 89, 2, 6),
+    )
+)
+T5_OPTIONS = {
+    "num_decoder_layers": (lambda size: size["num_layers"], 1, 4),
+    "feed_forward_proj": ("gated-gelu", "relu", "gated-silu", "gelu", "gated-relu"),
+    "layer_norm_epsilon": (1e-6, 1e-2),
+    "relative_attention_num_buckets": (8, 32),
+    "relative_attention_max_distance": (19, 40),
+    "pad_token_id": (0, 3),
+    "decoder_start_token_id": (0, 2),
+}
+SCALED = {"scale_decoder_outputs": (True, False)}
+SIDES = tuple(
+    {
+        **{"vocab_size": size, "d_model": width, "max_position_embeddings": length},
+        **{"encoder_attention_heads": heads[0], "decoder_attention_heads": heads[1]},
+        **{"encoder_ffn_dim": hidden[0], "decoder_ffn_dim": hidden[1]},
+    }
+    for size, width, length, heads, hidden in (
+        (61, 12, 40, (2, 3), (29, 17)),
+        (97, 24, 48, (4, 2), (23, 24)),
+        (131, 48, 64, (6, 8), (89, 97)),
+    )
+)
+SIDE_OPTIONS = {
+    "encoder_layers": (1, 3),
+    "decoder_layers": (2, 1, 4),
+    "activation_function": ("gelu", "relu", "gelu_new", "swish"),
+    "scale_embedding": (False, True),
+    "tie_word_embeddings": (True, False),
+    "pad_token_id": (1, 5),
+}
+FAMILIES = {
+    "mt5": Family(("MT5ForConditionalGeneration",), T5_SIZES, T5_OPTIONS),
+    "umt5": Family(("UMT5ForConditionalGeneration",), T5_SIZES, {**T5_OPTIONS, **SCALED}),
+    "mbart": Family(
+        ("MBartForConditionalGeneration",),
+        SIDES,
+        {**SIDE_OPTIONS, "decoder_start_token_id": (None, 2, 7)},
+    ),
+    "m2m_100": Family(
+        ("M2M100ForConditionalGeneration",),
+        SIDES,
+        {**SIDE_OPTIONS, "decoder_start_token_id": (2, 7)},
+        refused=(("decoder_start_token_id", {"decoder_start_token_id": 1}),),
+    ),
+    "pegasus": Family(
+        ("PegasusForConditionalGeneration",),
+        SIDES,
+        {**SIDE_OPTIONS, "pad_token_id": (0, 5), "decoder_start_token_id": (0, 7)},
+    ),
+}
