@@ -14,7 +14,7 @@ from keras_attn.feed_forward.feed_forward import FeedForward
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
 from keras_attn.ops.dropout import Dropout
-from keras_attn.ops.shapes import flatten_rows
+from keras_attn.ops.shapes import flatten_rows, size
 from keras_attn.ops.sorting import permute, sort_order
 from keras_attn.quantized_kernels import QuantizedKernels
 
@@ -30,9 +30,9 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
 
     The factor g is 1, or sigmoid(x w) with `use_shared_gate`.
 
-    No position is dropped, and its output is the same alone and in any batch: assignments are
-    sorted by expert, and each expert computes its own rows. The router is float32. In training the
-    layer adds, as means over the real positions of all replicas,
+    Without a `capacity` no position is dropped, and its output is the same alone and in any batch:
+    assignments are sorted by expert, and each expert computes its own rows. The router is float32.
+    In training the layer adds, as means over the real positions of all replicas,
 
         balance_loss E sum_e f_e mean(p_e) + z_loss mean(logsumexp(l)^2)
 
@@ -52,6 +52,8 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         shared: layer that computes all positions, whose output is added; or None.
         use_router_bias: bool. If True, the router's logits have a bias.
         use_shared_gate: bool. If True, the output of `shared` is multiplied by a gate of the input.
+        capacity: int. Most positions of a row that an expert computes, the first ones of a call;
+            the others get 0 from it. None for no limit.
 
     Call arguments:
         x: (B, T, D).
@@ -63,15 +65,17 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
 
     Raises:
         ValueError: if `expert` is built or of another kind or has `chunks`, `top_k` exceeds
-            `num_experts`, a gate has no `shared`, a size is below 1, a loss below 0, or `top_k` is
-            1 with "renormalized": the weight would always be 1, and the router would not learn.
+            `num_experts`, a gate has no `shared`, a size or the capacity is below 1, a loss below
+            0, or `top_k` is 1 with "renormalized": the weight would always be 1, and the router
+            would not learn.
 
     Example:
         >>> from keras_attn.layers import GatedFeedForward, MixtureOfExperts
         >>> layer = MixtureOfExperts(GatedFeedForward(64), num_experts=8, top_k=2)
 
-    Differs from the paper: there is no noise, no capacity, and no loss for the importance of
-        experts; the losses are those of Switch Transformer and ST-MoE.
+    Differs from the paper: there is no noise, by default no capacity, and no loss for the
+        importance of experts; the losses are those of Switch Transformer and ST-MoE. A capacity is
+        one of each row and call, as in transformers: a step of decoding drops no position.
 
     Reference: [Shazeer et al., 2017](https://arxiv.org/abs/1701.06538), section 2;
         [Fedus et al., 2021](https://arxiv.org/abs/2101.03961), section 2.2, eq. 4 to 6;
@@ -102,6 +106,7 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         shared=None,
         use_router_bias=False,
         use_shared_gate=False,
+        capacity=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -111,6 +116,8 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         check_that(is_template, wanted, expert=expert)
         check_sizes(num_experts=num_experts, top_k=top_k)
         check_choice(("renormalized", "probability"), router=router)
+        if capacity is not None:
+            check_sizes(capacity=capacity)
         check_numbers(0, balance_loss=balance_loss, z_loss=z_loss)
         check_that(top_k <= num_experts, f"at most `num_experts`, {num_experts}", top_k=top_k)
         if top_k == 1 < num_experts and router == "renormalized":
@@ -130,6 +137,7 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         has_shared = self.shared is not None or not use_shared_gate
         check_that(has_shared, "False without `shared`", use_shared_gate=use_shared_gate)
         self.use_shared_gate = bool(use_shared_gate)
+        self.capacity = capacity
         self.drop = Dropout(expert.dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
@@ -198,14 +206,18 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
             logits = logits + self.router_bias
         log_sum = ops.logsumexp(logits, axis=-1, keepdims=True)
         best, chosen = ops.top_k(logits, self.top_k)  # (n, k)
-        counts = self._counts(chosen, real)
+        is_taken = None if real is None else ops.expand_dims(real, 1)  # (n, 1), or (n, k)
+        counts = self._counts(chosen, is_taken)
         if training:
             self._add_losses(logits, log_sum, counts, real)
+        if self.capacity is not None:
+            is_taken = self._within_capacity(chosen, is_taken, size(x, -2))
+            counts = self._counts(chosen, is_taken)
         is_renormalized = self.router == "renormalized"
         best_sum = ops.logsumexp(best, axis=-1, keepdims=True) if is_renormalized else log_sum
         weights = ops.exp(best - best_sum)
         weights = ops.cast(weights, self.compute_dtype)
-        output = self._mix(rows, chosen, counts, weights, real, training)
+        output = self._mix(rows, chosen, counts, weights, is_taken, training)
         output = unflatten(output)
         return output if self.shared is None else output + self._compute_shared(x, training)
 
@@ -215,12 +227,21 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
             return output
         return ops.sigmoid(ops.matmul(x, ops.cast(self.shared_gate, x.dtype))) * output
 
-    def _counts(self, chosen, real):
+    def _counts(self, chosen, is_taken):
         """Return the number of rows that each expert computes, int32 (E,)."""
+        return ops.sum(ops.cast(self._assignments(chosen, is_taken), "int32"), axis=(0, 1))
+
+    def _assignments(self, chosen, is_taken):
+        """Return which of all experts each assignment goes to, bool (n, k, E)."""
         is_chosen = ops.expand_dims(chosen, -1) == ops.arange(self.num_experts, dtype=chosen.dtype)
-        if real is not None:
-            is_chosen = ops.logical_and(is_chosen, ops.expand_dims(real, (1, 2)))
-        return ops.sum(ops.cast(is_chosen, "int32"), axis=(0, 1))
+        return is_chosen if is_taken is None else ops.logical_and(is_chosen, is_taken[..., None])
+
+    def _within_capacity(self, chosen, is_taken, length):
+        """Return which assignments experts compute, bool (n, k), in the order of each row."""
+        assigned = ops.cast(self._assignments(chosen, is_taken), "int32")
+        by_row = ops.reshape(assigned, (-1, length * self.top_k, self.num_experts))
+        rank = ops.reshape(ops.cumsum(by_row, axis=1), (-1, self.top_k, self.num_experts))
+        return ops.any(ops.logical_and(assigned > 0, rank <= self.capacity), axis=-1)
 
     def _add_losses(self, logits, log_sum, counts, real):
         if real is None:
@@ -237,11 +258,11 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
         if self.z_loss:
             self.add_loss(self.z_loss * mean_over_replicas(real * ops.square(log_sum), number))
 
-    def _mix(self, rows, chosen, counts, weights, real, training):
+    def _mix(self, rows, chosen, counts, weights, is_taken, training):
         """Return the weighted sum (n, D) of the experts' outputs."""
-        if real is not None:
-            # Padding is sorted behind all experts.
-            chosen = ops.where(ops.expand_dims(real, 1), chosen, self.num_experts)
+        if is_taken is not None:
+            # What no expert computes is sorted behind all of them.
+            chosen = ops.where(is_taken, chosen, self.num_experts)
         order, inverse = sort_order(ops.reshape(chosen, (-1,)))
         by_expert = permute(rows, order, inverse, copies=self.top_k)  # (n k, D)
         parameters = [ops.convert_to_tensor(kernel) for kernel in self.kernels]

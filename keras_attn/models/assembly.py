@@ -169,6 +169,11 @@ def check_packable(*depths):
                     "read the neighbouring sequence. "
                     f"Received: {type(layer).__name__} in the layer {layer.name!r}."
                 )
+            if getattr(layer, "capacity", None) is not None:
+                raise ValueError(
+                    "Packed rows need experts without a `capacity`, which counts the positions of "
+                    f"all sequences. Received: capacity={layer.capacity} in {layer.name!r}."
+                )
 
 
 def declare_axes(layer, **axes):

@@ -34,7 +34,7 @@ FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "
 FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longformer_classifier"]
 FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer", "reformer_lsh"]
 FOLDED += ["roberta", "roberta_classifier", "mpnet", "deberta_v2", "deberta_v2_classifier"]
-FOLDED += ["phi3", "bert_untied", "big_bird_tags"]
+FOLDED += ["phi3", "bert_untied", "big_bird_tags", "switch_transformers"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
 ONE_WAY |= {"granite"}  # it becomes a Llama

@@ -144,6 +144,38 @@ def test_an_output_is_the_same_alone_and_in_a_batch():
         np.testing.assert_allclose(alone[0, 0], whole[index], atol=1e-6)
 
 
+@pytest.mark.parametrize("top_k, router", [(1, "probability"), (2, "renormalized")])
+def test_positions_beyond_the_capacity_get_nothing_from_an_expert(top_k, router):
+    """An expert computes the first ones of a row; padding is not among them."""
+    layer = built(FeedForward(F), top_k=top_k, router=router, capacity=2)
+    real = np.ones((B, T), bool)
+    real[1, 1] = False
+    expected, dropped = np.zeros(X.shape), 0
+    for row in range(B):
+        counts = dict.fromkeys(range(E), 0)
+        for position in np.flatnonzero(real[row]):
+            x = X[row, position]
+            for e, weight in routed(layer, x)[1].items():
+                counts[e] += 1
+                if counts[e] <= 2:
+                    expected[row, position] += weight * expert_output(layer, e, x)
+                dropped += counts[e] > 2
+    assert dropped > 1
+    np.testing.assert_allclose(layer(X, padding_mask=real), expected, atol=1e-5)
+    graph = tf.function(lambda x: layer(x), input_signature=[tf.TensorSpec((None, None, D))])
+    np.testing.assert_allclose(graph(X), layer(X), atol=1e-6)
+    alone = layer(X[:1, :1])  # a step of decoding
+    np.testing.assert_allclose(alone, built_alike(layer, capacity=None)(X)[:1, :1], atol=1e-6)
+
+
+def built_alike(layer, **arguments):
+    """A layer with other arguments and the same weights."""
+    other = MixtureOfExperts.from_config({**layer.get_config(), **arguments})
+    other.build(X.shape)
+    other.set_weights(layer.get_weights())
+    return other
+
+
 def test_padding_changes_no_output_and_no_loss():
     layer = built(z_loss=0.1, balance_loss=0.3, top_k=2)
     results = with_gradients(layer, X, padding_mask=REAL, training=True)
@@ -313,6 +345,7 @@ def test_each_expert_is_drawn_by_itself():
         ({"top_k": 5}, "`top_k` must be at most `num_experts`, 4. Received: top_k=5"),
         ({"top_k": 1}, 'use router="probability"'),
         ({"num_experts": 0}, "`num_experts`.*num_experts=0"),
+        ({"capacity": 0}, "`capacity`.*capacity=0"),
         ({"router": "sigmoid"}, "`router` must be one of 'renormalized', 'probability'"),
         ({"use_shared_gate": True}, "`use_shared_gate` must be False without `shared`"),
         ({"balance_loss": -1}, "`balance_loss`.*-1"),

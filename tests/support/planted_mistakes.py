@@ -204,6 +204,17 @@ def tied(model):
     yield model.head, "kernel", lambda _: model.target_embedding.table.numpy().T
 
 
+def in_each_expert_block(name, value):
+    """Change an attribute of each mixture of experts."""
+
+    def change(model):
+        for block in [*model.encoder.blocks, *model.decoder.blocks]:
+            if hasattr(block.feed_forward, "num_experts"):
+                yield block.feed_forward, name, value
+
+    return change
+
+
 def scaled_scores(model):
     for block in [*model.encoder.blocks, *model.decoder.blocks]:
         yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
@@ -482,6 +493,10 @@ MISTAKES = {
         "outputs divided by the root of D": in_model("decoder.norm.scale", lambda x: x / 12**0.5)
     },
     "umt5": {"one table of distances": one_table},
+    "switch_transformers": {
+        "no capacity": in_each_expert_block("capacity", None),
+        "experts not weighted": in_each_expert_block("router", "renormalized"),
+    },
     "reformer": {
         "scores not divided": in_each_block("attention.query_kernel", lambda x: x * 5**0.5),
         "no chunk before": in_each_block(

@@ -71,6 +71,7 @@ FAMILIES = {
     "reformer": long_decoders.Reformer(),
     "roberta": encoders.Roberta(),
     "smollm3": rotary_decoders.SmolLM3(),
+    "switch_transformers": t5.SwitchTransformer(),
     "t5": t5.T5(),
     "transfo-xl": long_decoders.TransformerXL(),
     "umt5": t5.UMT5(),

@@ -1,4 +1,4 @@
-"""T5 1.0 and 1.1, FLAN-T5, ByT5, mT5 and UMT5."""
+"""T5 1.0 and 1.1, FLAN-T5, ByT5, mT5, UMT5 and the Switch Transformer."""
 
 import math
 
@@ -17,11 +17,15 @@ from keras_attn.convert.hugging_face.family import (
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     SharedTable,
+    copy,
     copy_part,
     copy_table,
     numbers,
 )
+from keras_attn.models.papers.decoder import untied_head
+from keras_attn.models.papers.t5 import scaled_normal, text_to_text
 
+LAYERS = {"encoder": "num_layers", "decoder": "num_decoder_layers"}
 DISTANCES = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 
 
@@ -60,7 +64,6 @@ class T5(Family):
         "num_decoder_layers": "decoder.num_layers",
         "num_heads": f"{FIRST}.attention.num_heads",
         "d_kv": f"{FIRST}.attention.key_dim",
-        "d_ff": f"{FIRST}.feed_forward.intermediate_dim",
         "dropout_rate": "dropout",
         "relative_attention_num_buckets": f"{FIRST}.attention.score.terms.1.num_buckets",
         "relative_attention_max_distance": f"{FIRST}.attention.score.terms.1.max_distance",
@@ -76,29 +79,36 @@ class T5(Family):
             checkpoint.drop_copy(f"{side}.embed_tokens.weight", self.table)
         checkpoint.ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
         tied = checkpoint.is_tied("lm_head.weight", self.table)
-        model = build(models.t5, self.arguments(checkpoint.config, tied), overrides)
+        model = self.build_sides(checkpoint.config, tied, overrides)
         self.copy_weights(checkpoint, model)
         return model
 
-    def arguments(self, config, tied):
-        """Return the arguments of `models.t5` for a configuration."""
-        num_layers = config.size("num_layers")
+    def build_sides(self, config, tied, overrides):
+        """Return the model of a configuration."""
         has_gates, activation = self._feed_forward(config)
+        arguments = {
+            **self.arguments(config),
+            "intermediate_dim": config.size("d_ff"),
+            "gated": has_gates,
+            "activation": activation,
+            "tied": tied,
+        }
+        return build(models.t5, arguments, overrides)
+
+    def arguments(self, config):
+        """Return the arguments of `models.t5` but those of its feed-forward layers and its head."""
+        num_layers = config.size("num_layers")
         return {
             "vocabulary_size": config.size("vocab_size"),
             "num_layers": num_layers,
             "num_decoder_layers": config.size("num_decoder_layers", num_layers),
             "num_heads": config.size("num_heads"),
             "hidden_dim": config.size("d_model"),
-            "intermediate_dim": config.size("d_ff"),
             "dropout": config.number("dropout_rate", 0.1),
             "key_dim": config.size("d_kv"),
             "num_buckets": config.size("relative_attention_num_buckets", 32),
             "max_distance": config.size("relative_attention_max_distance", 128),
-            "gated": has_gates,
-            "activation": activation,
             "epsilon": config.number("layer_norm_epsilon", 1e-6),
-            "tied": tied,
             "pad_id": config.index("pad_token_id", 0),
             "start_id": config.index("decoder_start_token_id", 0),
         }
@@ -124,7 +134,7 @@ class T5(Family):
         return config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True))
 
     def build(self, config, model):
-        return models.t5(**self.arguments(config, model.head is None))
+        return self.build_sides(config, model.head is None, {})
 
     def copy_weights(self, checkpoint, model):
         table, tied = model.embedding.table, model.head is None
@@ -145,16 +155,20 @@ class T5(Family):
             self._copy_blocks(checkpoint, getattr(model, side).blocks, side)
 
     def _copy_blocks(self, checkpoint, blocks, side):
-        has_gates = isinstance(blocks[0].feed_forward, layers.GatedFeedForward)
-        feed_forward = self.gated if has_gates else self.plain
         for index, block in enumerate(blocks):
             prefix = f"{side}.block.{index}."
             copy_table(checkpoint, block, self.self_attention, prefix)
             if side == "decoder":
                 copy_table(checkpoint, block, self.cross_attention, prefix)
             last = f"{prefix}layer.{2 if side == 'decoder' else 1}."
-            copy_table(checkpoint, block, feed_forward, f"{last}DenseReluDense.")
+            self.copy_feed_forward(checkpoint, block, last)
             copy_part(checkpoint, block, "feed_forward_residual.norm", f"{last}layer_norm")
+
+    def copy_feed_forward(self, checkpoint, block, prefix):
+        """Copy the feed-forward layer of a block."""
+        has_gates = isinstance(block.feed_forward, layers.GatedFeedForward)
+        table = self.gated if has_gates else self.plain
+        copy_table(checkpoint, block, table, f"{prefix}DenseReluDense.")
 
     def copy_distances(self, checkpoint, tables, side):
         """Copy the tables of distances of a side's blocks, which have one tensor."""
@@ -163,19 +177,26 @@ class T5(Family):
     def options(self, model):
         feed_forward = read_part(model, f"{FIRST}.feed_forward")
         has_gates = isinstance(feed_forward, layers.GatedFeedForward)
-        activation = activation_name(feed_forward.activation, "gelu_new")
+        activation = activation_name(read_part(feed_forward, "activation"), "gelu_new")
         tied = model.head is None
         return {
-            **read_options(model, self.paths),
+            **self.shared_options(model),
+            "d_ff": feed_forward.intermediate_dim,
             # With gates "gelu" is "gelu_new", and the exact one is in the next option alone.
             "feed_forward_proj": f"gated-{activation.removesuffix('_new')}"
             if has_gates
             else activation,
             "dense_act_fn": activation,
             "is_gated_act": has_gates,
-            "is_encoder_decoder": True,
             "tie_word_embeddings": tied,
             "scale_decoder_outputs": tied,
+        }
+
+    def shared_options(self, model):
+        """Return the options that do not depend on the feed-forward layers and the head."""
+        return {
+            **read_options(model, self.paths),
+            "is_encoder_decoder": True,
             "architectures": [f"{self.name}ForConditionalGeneration"],
         }
 
@@ -207,6 +228,119 @@ class UMT5(T5):
         for index, table in enumerate(tables):
             fold = Fold([table], tuple(table.shape))
             checkpoint.transfer(DISTANCES.format(side, index), fold)
+
+
+class SwitchTransformer(T5):
+    """Switch Transformer: T5 1.0 in which some blocks have experts."""
+
+    name = "SwitchTransformers"
+    UNLIMITED = 2**31 - 1  # the capacity of experts that compute all tokens
+
+    def build_sides(self, config, tied, overrides):
+        config.require(router_dtype="float32")
+        width = config.size("d_ff")
+        activation = config.activation("dense_act_fn", "relu")
+        capacity = config.size("expert_capacity", 64)
+
+        def build_model(
+            pattern="dense",
+            dropout=config.number("dropout_rate", 0.1),
+            balance_loss=config.number("router_aux_loss_coef", 0.001),
+            z_loss=config.number("router_z_loss_coef", 0.001),
+            name=config.get("model_type"),
+        ):
+            def feed_forward(side):
+                step = self._sparse_step(config, side)
+
+                def layer(index):
+                    dense = layers.FeedForward(width, activation, use_bias=False, dropout=dropout)
+                    if step == 0 or index % step != 1 % step:
+                        return dense
+                    return layers.MixtureOfExperts(
+                        dense,
+                        config.size("num_experts", 8),
+                        top_k=1,
+                        router="probability",
+                        balance_loss=balance_loss,
+                        z_loss=z_loss,
+                        use_router_bias=config.flag("router_bias"),
+                        capacity=None if capacity == self.UNLIMITED else capacity,
+                    )
+
+                return layer
+
+            arguments = {**self.arguments(config), "dropout": dropout, "name": name}
+            size = config.size("vocab_size")
+            return text_to_text(
+                **arguments,
+                feed_forward=feed_forward("encoder"),
+                decoder_feed_forward=feed_forward("decoder"),
+                head=None if tied else untied_head(size, scaled_normal()),
+                pattern=pattern,
+            )
+
+        return build(build_model, {}, overrides)
+
+    def _sparse_step(self, config, side):
+        """Return the step s of the blocks 1, 1 + s, .. that have experts; 0 for none."""
+        num_layers = self.arguments(config)[LAYERS[side]]
+        count = int(config.number(f"num_sparse_{side}_layers", 3))
+        step = num_layers // count if count else num_layers
+        return int(config.number(f"{side}_sparse_step", step))
+
+    def is_scaled(self, config):
+        return config.flag("tie_word_embeddings", True)
+
+    def fits(self, model):
+        """Return True if a block of a model has experts."""
+        blocks = [block for side in SIDES for block in getattr(model, side).blocks]
+        return any(isinstance(block.feed_forward, layers.MixtureOfExperts) for block in blocks)
+
+    def copy_feed_forward(self, checkpoint, block, prefix):
+        experts, prefix = block.feed_forward, f"{prefix}mlp."
+        if not isinstance(experts, layers.MixtureOfExperts):
+            return copy_table(checkpoint, block, self.plain, prefix)
+        router = f"{prefix}router.classifier"
+        copy(checkpoint, experts.router_kernel, f"{router}.weight", transpose=True)
+        if experts.use_router_bias:
+            copy(checkpoint, experts.router_bias, f"{router}.bias")
+        for kernels, name in ((experts.intermediate_kernel, "wi"), (experts.output_kernel, "wo")):
+            each = range(experts.num_experts)
+            names = [f"{prefix}experts.expert_{index}.{name}.weight" for index in each]
+            checkpoint.transfer_each(names, kernels)
+
+    def options(self, model):
+        sides = {side: getattr(model, side).blocks for side in SIDES}
+        experts = next(
+            block.feed_forward
+            for block in [*sides["encoder"], *sides["decoder"]]
+            if isinstance(block.feed_forward, layers.MixtureOfExperts)
+        )
+        options = {
+            **self.shared_options(model),
+            "d_ff": experts.expert.intermediate_dim,
+            "dense_act_fn": activation_name(experts.expert.activation, "gelu_new"),
+            "num_experts": experts.num_experts,
+            "expert_capacity": experts.capacity or self.UNLIMITED,
+            "router_bias": experts.use_router_bias,
+            "router_aux_loss_coef": experts.balance_loss,
+            "router_z_loss_coef": experts.z_loss,
+            "tie_word_embeddings": True,  # of the sides; the logits have the table that is stored
+        }
+        for side, blocks in sides.items():
+            step = _step_of(blocks)
+            options[f"num_sparse_{side}_layers"] = len(blocks) // step if step else 0
+            options[f"{side}_sparse_step"] = step
+        return options
+
+
+def _step_of(blocks):
+    """Return the distance of the blocks with experts; 0 for none."""
+    sparse = [isinstance(block.feed_forward, layers.MixtureOfExperts) for block in blocks]
+    indices = [index for index, is_sparse in enumerate(sparse) if is_sparse]
+    if not indices:
+        return 0
+    return indices[1] - indices[0] if len(indices) > 1 else len(blocks)
 
 
 def _tables_of(model, side):

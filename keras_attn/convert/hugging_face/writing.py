@@ -198,6 +198,8 @@ def _encoder_type(model):
 
 def _encoder_decoder_type(model):
     if model.position is None:
+        if FAMILIES["switch_transformers"].fits(model):
+            return "switch_transformers"
         return "umt5" if FAMILIES["umt5"].fits(model) else "t5"
     is_pre_norm = model.encoder.norm is not None
     if model.norm is not None:

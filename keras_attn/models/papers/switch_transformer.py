@@ -19,6 +19,7 @@ def switch_transformer(
     balance_loss=0.01,
     num_buckets=32,
     max_distance=128,
+    capacity=None,
     name="switch_transformer",
 ):
     """Build the Switch Transformer, a `t5` in which every other block has experts.
@@ -42,6 +43,8 @@ def switch_transformer(
             the fourth and so on.
         gated: bool. If True, feed-forward layers are GEGLU, else ReLU.
         balance_loss: float. Weight of the loss for uneven use of experts.
+        capacity: int. Most tokens of a text that an expert computes, as in `MixtureOfExperts`; None
+            for no limit.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -53,8 +56,8 @@ def switch_transformer(
         >>> model.encoder.blocks[1].feed_forward.num_experts
         3
 
-    Differs from the paper: as `t5`; no token is dropped, so there is no capacity, and an output
-        does not depend on the rest of the batch; the router has no noise.
+    Differs from the paper: as `t5`; by default no token is dropped. A capacity is one of each text,
+        so an output does not depend on the rest of the batch. The router has no noise.
 
     Reference: [Fedus et al., 2021](https://arxiv.org/abs/2101.03961), section 2, table 9.
     """
@@ -76,7 +79,12 @@ def switch_transformer(
         if (index + 1) % expert_every:
             return layer
         return layers.MixtureOfExperts(
-            layer, num_experts, top_k=1, router="probability", balance_loss=balance_loss
+            layer,
+            num_experts,
+            top_k=1,
+            router="probability",
+            balance_loss=balance_loss,
+            capacity=capacity,
         )
 
     sizes = vocabulary_size, num_layers, num_heads, hidden_dim, key_dim, dropout

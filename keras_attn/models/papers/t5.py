@@ -130,9 +130,13 @@ def text_to_text(
     pattern="dense",
     num_decoder_layers=None,
     epsilon=1e-6,
+    decoder_feed_forward=None,
     name=None,
 ):
-    """Build T5's encoder and decoder, whose block `index` has the layer `feed_forward(index)`."""
+    """Build T5's encoder and decoder, whose block `index` has the layer `feed_forward(index)`.
+
+    That of the decoder has `decoder_feed_forward(index)`, if there is such a function.
+    """
     key_dim = head_size(hidden_dim, num_heads) if key_dim is None else key_dim
 
     def attention(pattern, *bias):
@@ -148,7 +152,7 @@ def text_to_text(
             kernel_initializer=scaled_normal(scale),
         )
 
-    def stack(pattern, num_layers, has_context):
+    def stack(pattern, num_layers, feed_forward, has_context):
         bias = {"bidirectional": not has_context}
 
         def block(index):
@@ -165,10 +169,11 @@ def text_to_text(
     return EncoderDecoder(
         embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id),
         position=None,
-        encoder=stack(pattern, num_layers, has_context=False),
+        encoder=stack(pattern, num_layers, feed_forward, has_context=False),
         decoder=stack(
             "causal",
             num_layers if num_decoder_layers is None else num_decoder_layers,
+            decoder_feed_forward or feed_forward,
             has_context=True,
         ),
         dropout=dropout,

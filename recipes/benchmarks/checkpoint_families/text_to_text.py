@@ -43,7 +43,25 @@ SIDE_OPTIONS = {
     "tie_word_embeddings": (True, False),
     "pad_token_id": (1, 5),
 }
+SWITCH_OPTIONS = {
+    **{k: v for k, v in T5_OPTIONS.items() if k != "feed_forward_proj"},
+    "num_sparse_encoder_layers": (3, 1, 0, 7),
+    "num_sparse_decoder_layers": (1, 2),
+    "num_experts": (2, 5),
+    "expert_capacity": (3, 64),
+    "router_bias": (False, True),
+    "dense_act_fn": ("relu", "gelu", "silu"),
+}
 FAMILIES = {
+    "switch_transformers": Family(
+        ("SwitchTransformersForConditionalGeneration",),
+        T5_SIZES,
+        SWITCH_OPTIONS,
+        refused=(
+            ("untied", {"tie_word_embeddings": False}),
+            ("router_dtype", {"router_dtype": "bfloat16"}),
+        ),
+    ),
     "mt5": Family(("MT5ForConditionalGeneration",), T5_SIZES, T5_OPTIONS),
     "umt5": Family(("UMT5ForConditionalGeneration",), T5_SIZES, {**T5_OPTIONS, **SCALED}),
     "mbart": Family(

@@ -121,6 +121,9 @@ def generate(model, config, inputs):
     if config.is_encoder_decoder:
         start = config.decoder_start_token_id
         options["decoder_start_token_id"] = 0 if start is None else start
+        kept = model.generation_config.to_dict()  # what transformers adds to the options
+        names = ("forced_bos_token_id", "forced_eos_token_id")
+        options |= {name: kept[name] for name in names if kept.get(name) is not None}
         rows = [row[row != config.pad_token_id].tolist() for row in inputs["source_ids"]]
     else:
         rows = [inputs["token_ids"][i, :n].tolist() for i, n in enumerate(PROMPTS)]
