@@ -40,7 +40,7 @@ def test_texts_and_scores_are_those_of_transformers(converted, kind):
         for row, other in zip(output_ids, theirs, strict=True)
     ]
     assert all(row == other for row, other in pairs)
-    assert len({len(row) for row, _ in pairs}) > 3
+    assert len({len(row) for row, _ in pairs}) > 2
     np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
     limit = generation_cases.MAX_SOURCE
     translator = export.Translator(model, tokenizer, max_source_length=limit, **options)

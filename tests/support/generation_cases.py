@@ -32,8 +32,22 @@ CASES = {
             **{"forced_bos_token_id": 0, "forced_eos_token_id": 2, "no_repeat_ngram_size": 3},
         },
     ),
+    # The first token of a target is its language; targets of mBART begin with bos.
+    "mbart": (
+        "roberta",
+        2,
+        {
+            **{"num_beams": 3, "max_length": 18, "bos_token_id": 0, "bad_words_ids": [[1], [9]]},
+            **{"forced_bos_token_id": 11, "forced_eos_token_id": 2},
+        },
+    ),
+    "mt5": ("t5", 1, {"num_beams": 4, "max_length": 18, "no_repeat_ngram_size": 3}),
+    "umt5": ("t5", 1, {"num_beams": 2, "max_length": 18, "bad_words_ids": [[5]], "min_length": 3}),
 }
-END_BIASES = {"marian": 1.0, "bart": 2.0}
+PADS = {"t5": 0, "bart": 1, "mbart": 1, "mt5": 0, "umt5": 0}
+STARTS = {"bart": 2, "mbart": None}  # others begin with padding
+END_BIASES = {"marian": 1.0, "bart": 2.0, "mbart": 4.0}
+END_FACTORS = {"umt5": 5.0}
 # Tokenizers of causal models, and the token that ends their texts.
 CAUSAL = {"gpt2": "gpt2", "llama": "llama3"}
 END, NEW, PROMPTS, MAX_PROMPT = 7, 9, 30, 20
@@ -64,8 +78,8 @@ def write(name, folder):
     tokenizer, end, options = CASES[name]
     folder = pathlib.Path(folder)
     config, weights, size = _resized(name, tokenizer, folder)
-    pad = {"marian": size - 1, "t5": 0, "bart": 1}[name]
-    start = {"bart": 2}.get(name, pad)
+    pad = PADS.get(name, size - 1)
+    start = STARTS.get(name, pad)
     ids = {"pad_token_id": pad, "decoder_start_token_id": start, "eos_token_id": end}
     options = {**options, **ids}
     if name == "marian":
@@ -74,7 +88,8 @@ def write(name, folder):
     if name in END_BIASES:
         weights["final_logits_bias"][0, end] = END_BIASES[name]
     else:
-        weights["shared.weight"][end] *= 1.5
+        table = weights.get("lm_head.weight", weights["shared.weight"])
+        table[end] *= END_FACTORS.get(name, 1.5)
     checkpoint_folders.write_folder(folder, {**config, **ids}, weights)
     (folder / "generation_config.json").write_text(json.dumps(options))
     return options
