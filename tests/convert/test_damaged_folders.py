@@ -391,6 +391,34 @@ def test_a_damaged_folder_is_refused_in_one_sentence(damage, tmp_path):
     assert received and "\n" not in message and ". " not in message.rstrip(".")
 
 
+def _one_of_each_family():
+    """Return the name of a golden file by `model_type`; a kernel of a layer is damaged in it."""
+    names = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
+    return {checkpoint_folders.load_golden(name)[0]["model_type"]: name for name in names}
+
+
+TENSOR_DAMAGES = {
+    "missing": (lambda x: None, "lack the tensor"),
+    "of another shape": (lambda x: np.concatenate([x, x[:1]]), "has the shape"),
+    "not finite": (lambda x: np.where(x == x.max(), np.inf, x), "not finite"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index, name", list(enumerate(sorted(_one_of_each_family().values()))))
+def test_a_damaged_kernel_is_refused_in_each_family(index, name, tmp_path):
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    kernels = [key for key, x in weights.items() if x.ndim == 2 and ".0." in key]
+    kernel = kernels[len(kernels) // 2]
+    change, expected = list(TENSOR_DAMAGES.values())[index % len(TENSOR_DAMAGES)]
+    changed = {**weights, kernel: change(weights[kernel])}
+    kept = {key: x for key, x in changed.items() if x is not None}
+    checkpoint_folders.write_folder(tmp_path, config, kept)
+    with pytest.raises(ValueError, match=expected) as caught:
+        from_hugging_face(tmp_path)
+    assert ".".join(kernel.split(".")[-2:-1]) in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "name, change, expected",
     [

@@ -136,7 +136,7 @@ class Checkpoint:
             )
         self._taken.add(name)
         value = self._read(name)
-        if not np.isfinite(value).all():
+        if not is_finite(value):
             self.refuse(f"The tensor {name!r} holds numbers that are not finite.")
         return value
 
@@ -272,9 +272,15 @@ def _transposed(kernels, index):
 
 
 def _finite(name, tensor):
-    if not np.isfinite(tensor).all():
+    if not is_finite(tensor):
         raise ValueError(
             "The weights must be finite numbers, which the model's are not. "
             f"Received: the tensor {name!r}."
         )
     return tensor
+
+
+def is_finite(tensor):
+    """Return True if all numbers are finite; so is their sum then, or it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(tensor.sum()) or np.isfinite(tensor).all())

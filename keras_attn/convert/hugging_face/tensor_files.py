@@ -105,7 +105,7 @@ def list_safetensors(folder, file):
                 folder,
             )
         with safe_open(path, "np") as opened:
-            return opened.get_tensor(name).astype(np.float32)
+            return opened.get_tensor(name).astype(np.float32, copy=False)
 
     return {name: (headers[name][0], functools.partial(read, name)) for name in headers}
 

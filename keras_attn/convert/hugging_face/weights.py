@@ -46,8 +46,10 @@ class Fold:
         tensor = np.transpose(np.reshape(tensor, self._view), self._order)
         ends = np.cumsum([shape[self.axis] for shape in self._part_shapes()])[:-1]
         for variable, part, scale in self._with_scales(np.split(tensor, ends, axis=self.axis)):
-            if scale != 1:
+            if scale != 1 and self.offset:
                 part = (part + self.offset) * np.float32(scale) - self.offset
+            elif scale != 1:
+                part = part * np.float32(scale)
             assign(variable, np.reshape(part, variable.shape))
 
     def tensor(self):
