@@ -26,6 +26,7 @@ OPTIONS = {
     "pad_token_id": (0, 3),
     "hidden_dropout_prob": (0.1, 0.0),
     "classifier_dropout": (None, 0.2),
+    "tie_word_embeddings": (True, False),
     "problem_type": (None, "multi_label_classification", "regression"),
 }
 DECODER = ("is_decoder", {"is_decoder": True})
@@ -44,8 +45,8 @@ def answers(name):
     return tuple({"class": f"{name}ForQuestionAnswering", "num_labels": n} for n in (1, 5))
 
 
+BIG_BIRD_ANSWERS = "answers", {"class": "BigBirdForQuestionAnswering"}
 ROBERTA = {**OPTIONS, "pad_token_id": (1, 3, 0)}
-del ROBERTA["hidden_act"]
 FAMILIES = {
     "bert": Family(
         excluded=answers("Bert"),
@@ -55,8 +56,7 @@ FAMILIES = {
         refused=(DECODER, ("hidden_act", {"hidden_act": "gelu_10"})),
     ),
     "big_bird": Family(
-        excluded=answers("BigBird"),
-        classes=classes("BigBird", *HEADS_OF_ALL, "ForPreTraining"),
+        classes=classes("BigBird", *HEADS_OF_ALL[:-1], "ForPreTraining"),
         sizes=SIZES,
         options={
             **OPTIONS,
@@ -64,7 +64,7 @@ FAMILIES = {
             "attention_type": ("original_full", "block_sparse"),
             "block_size": (64, 16),
         },
-        refused=(DECODER, ("use_bias", {"use_bias": False})),
+        refused=(DECODER, ("use_bias", {"use_bias": False}), BIG_BIRD_ANSWERS),
     ),
     "distilbert": Family(
         excluded=answers("DistilBert"),
@@ -92,7 +92,7 @@ FAMILIES = {
         classes=classes("Longformer", *HEADS_OF_ALL[:-1]),
         sizes=SIZES,
         options={
-            **ROBERTA,
+            **{name: values for name, values in ROBERTA.items() if name != "hidden_act"},
             "attention_window": (
                 lambda size: [4] * size[LAYERS],
                 lambda size: [8, 4, 8, 4][: size[LAYERS]],
@@ -106,6 +106,6 @@ FAMILIES = {
         classes=classes("Roberta", *HEADS_OF_ALL),
         sizes=SIZES,
         options=ROBERTA,
-        refused=(DECODER, ("hidden_act", {"hidden_act": "relu"})),
+        refused=(DECODER,),
     ),
 }

@@ -2,6 +2,8 @@
 
 from ..checkpoint_cases import Family
 
+GPT2_CLASSES = ("GPT2LMHeadModel", "GPT2ForSequenceClassification")
+GPT2_CLASSES += ("GPT2ForTokenClassification", "GPT2ForQuestionAnswering")
 GPT2_SIZES = (
     {"vocab_size": 61, "n_embd": 12, "n_layer": 1, "n_head": 2, "n_positions": 40},
     {"vocab_size": 97, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 48},
@@ -20,7 +22,8 @@ def reformer_size(vocabulary_size, heads, head_size, dims, shape):
 
 FAMILIES = {
     "gpt2": Family(
-        classes=("GPT2LMHeadModel", "GPT2ForSequenceClassification"),
+        classes=GPT2_CLASSES,
+        excluded=tuple({"class": name, "pad_token_id": None} for name in GPT2_CLASSES[2:]),
         sizes=GPT2_SIZES,
         options={
             "n_inner": (None, 17),
@@ -31,6 +34,8 @@ FAMILIES = {
             "reorder_and_upcast_attn": (False, True),
             "pad_token_id": (None, 0, 3),
             "num_labels": (2, 1, 5),
+            "problem_type": (None, "multi_label_classification", "regression"),
+            "tie_word_embeddings": (True, False),
         },
         refused=(("add_cross_attention", {"add_cross_attention": True}),),
     ),

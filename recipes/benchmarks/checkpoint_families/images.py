@@ -4,7 +4,7 @@ from ..checkpoint_cases import Family
 
 FAMILIES = {
     "vit": Family(
-        classes=("ViTForImageClassification",),
+        classes=("ViTForImageClassification", "ViTModel"),
         sizes=(
             {
                 **{"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2},

@@ -48,6 +48,7 @@ OPTIONS = {
     "rope_parameters": ROPE,
     "pad_token_id": (None, 0, 3),
     "num_labels": (2, 1, 5),
+    "problem_type": (None, "multi_label_classification", "regression"),
 }
 SLIDING, FULL = "sliding_attention", "full_attention"
 TYPES = (
@@ -63,8 +64,18 @@ QWEN_WINDOWS = {
 }
 
 
-def classes(name, classifier=None):
-    return f"{name}ForCausalLM", f"{classifier or name}ForSequenceClassification"
+TAGS, ANSWERS = "ForTokenClassification", "ForQuestionAnswering"
+
+
+def classes(name, *endings, classifier=None):
+    """Return a language model, classes of texts, and the classes with more endings."""
+    own = f"{name}ForCausalLM", f"{classifier or name}ForSequenceClassification"
+    return own + tuple(f"{name}{ending}" for ending in endings)
+
+
+def padded(name):
+    """Return what the classes of each token leave out: rows with padding need its id."""
+    return tuple({"class": f"{name}{x}", "pad_token_id": None} for x in (TAGS, ANSWERS))
 
 
 def without(options, *names):
@@ -87,7 +98,7 @@ GEMMA2 = {
 UNTIED_CAP = {"tie_word_embeddings": False, "final_logit_softcapping": 5.0}
 FAMILIES = {
     "gemma": Family(
-        classes=classes("Gemma"),
+        classes=classes("Gemma", TAGS),
         sizes=SIZES,
         options={
             **GEMMA,
@@ -97,7 +108,7 @@ FAMILIES = {
         refused=(("use_bidirectional_attention", {"use_bidirectional_attention": True}),),
     ),
     "gemma2": Family(
-        classes=classes("Gemma2"),
+        classes=classes("Gemma2", TAGS),
         sizes=SIZES,
         options={
             **GEMMA2,
@@ -109,7 +120,7 @@ FAMILIES = {
         refused=(("cap of logits", UNTIED_CAP),),
     ),
     "gemma3_text": Family(
-        classes=classes("Gemma3", "Gemma3Text"),
+        classes=classes("Gemma3", classifier="Gemma3Text"),
         sizes=SIZES,
         options={
             **GEMMA2,
@@ -127,22 +138,26 @@ FAMILIES = {
         ),
     ),
     "llama": Family(
-        classes=classes("Llama"),
+        classes=classes("Llama", TAGS, ANSWERS),
+        excluded=padded("Llama"),
         sizes=SIZES,
         options={**OPTIONS, **BIASES, "mlp_bias": (False, True)},
     ),
     "mistral": Family(
-        classes=classes("Mistral"),
+        classes=classes("Mistral", TAGS, ANSWERS),
+        excluded=padded("Mistral"),
         sizes=SIZES,
         options={**OPTIONS, "sliding_window": (5, 9, None)},
     ),
     "qwen2": Family(
-        classes=classes("Qwen2"),
+        classes=classes("Qwen2", TAGS, ANSWERS),
+        excluded=padded("Qwen2"),
         sizes=SIZES,
         options={**without(OPTIONS, "head_dim"), **QWEN_WINDOWS},
     ),
     "qwen3": Family(
-        classes=classes("Qwen3"),
+        classes=classes("Qwen3", TAGS, ANSWERS),
+        excluded=padded("Qwen3"),
         sizes=SIZES,
         options={**OPTIONS, **BIASES, **QWEN_WINDOWS},
     ),
