@@ -2,6 +2,8 @@
 
 import os
 
+import keras
+
 from keras_attn import layers, models, positions
 from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
@@ -158,20 +160,23 @@ def _is_causal(model):
 def _vector_of_classes(model):
     """Return a sentence encoder whose vectors are the logits of a `Classifier`; or the model.
 
-    It is made where no class of transformers has such classes: by the mean of the tokens, say, or
-    of a decoder with a bias.
+    It is made where no class of transformers has such classes: by the mean of the tokens, on the
+    vectors of a sentence encoder, or of a decoder with a bias.
     """
     if not isinstance(model, models.Classifier) or model.image_shape is not None:
         return model
     is_causal = _is_causal(model)
-    is_plain = model.pooling == ("last" if is_causal else "first")
+    is_sentence = isinstance(model.pooler, keras.Sequential)
+    is_plain = model.pooling == ("last" if is_causal else "first") and not is_sentence
     has_class = is_plain and not (is_causal and model.use_bias)
-    if model.num_classes is None or model.pooler is not None or has_class:
+    has_pooler = model.pooler is not None and not is_sentence  # of the family
+    if model.num_classes is None or has_pooler or has_class:
         return model
     logits = layers.Projection(model.num_classes, "linear", model.use_bias, dtype="float32")
     parts = ("embedding", "encoder", "position", "segment", "norm", "dropout", "pooling", "name")
     parts = {name: getattr(model, name) for name in parts}
-    vectors = models.Classifier(**parts, num_classes=None, pooler=logits)
+    pooler = keras.Sequential([*model.pooler.layers, logits]) if is_sentence else logits
+    vectors = models.Classifier(**parts, num_classes=None, pooler=pooler)
     for own, weight in zip(logits.dense.weights, model.head.weights, strict=True):
         own.assign(weight)
     return vectors
