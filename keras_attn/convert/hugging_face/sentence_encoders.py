@@ -315,9 +315,8 @@ def without_pooling(model):
         return model
     names = ("embedding", "encoder", "position", "segment", "norm", "dropout", "name")
     parts = {name: getattr(model, name) for name in names}
-    if _is_causal(model.encoder):
-        return models.Classifier(**parts, num_classes=None, pooling="last", use_bias=False)
-    return models.Classifier(**parts, num_classes=None)
+    pooling = "last" if _is_causal(model.encoder) else "first"
+    return models.Classifier(**parts, num_classes=None, pooling=pooling)
 
 
 def _is_causal(encoder):
