@@ -49,6 +49,8 @@ OWN = {
             "residual": residuals.PostNorm(norm=norms.LayerNorm(1e-5)),
         },
     ),
+    "mixtral": (models.mixtral, {"vocabulary_size": 13, "num_experts": 3}),
+    "gpt_oss": (models.gpt_oss, {"vocabulary_size": 13, "num_experts": 5, "key_dim": 4}),
     # The table is multiplied by the root of the width, here without rounding.
     "t5": (
         models.t5,
@@ -122,6 +124,12 @@ def misfit(make, **options):
     return lambda: make(13, **sizes(num_layers=1, **options))
 
 
+def experts_of_probability():
+    model = models.mixtral(13, **sizes(num_layers=1))
+    model.depth.blocks[0].feed_forward.router = "probability"
+    return model
+
+
 def causal_classifier(num_classes=3, pattern="causal", **options):
     gpt = models.gpt(13, **sizes(num_layers=1, max_length=7))
     attention = layers.MultiHeadAttention(2, 4, pattern=pattern)
@@ -190,7 +198,7 @@ UNFIT = {
     ),
     "an activation": (misfit(models.bert, activation="selu"), "Received: activation=<function "),
     "a depth": (lambda: models.universal_transformer(13, **sizes(num_layers=1)), ""),
-    "experts": (misfit(models.mixtral), "`model.depth.blocks.0.feed_forward` has no "),
+    "experts": (experts_of_probability, "router` must be 'renormalized', as in a model of mixtral"),
     "a pooling": (
         lambda: models.vit(3, (4, 4, 1), 2, **sizes(pooling="mean")),
         "`model.embedding.class_token` must be True",
