@@ -86,6 +86,9 @@ _PARTS = {
     "albert_layer_groups": "albert",
     "bert": "bert",
     "distilbert": "distilbert",
+    "electra": "electra",
+    "embeddings_project": "electra",
+    "mpnet": "mpnet",
     "q_lin": "distilbert",
     "r_r_bias": "transfo-xl",
     "roberta": "roberta",
@@ -228,6 +231,7 @@ def change(model, **changes):
     stacks = [name for name in _STACKS if getattr(model, name, None) is not None]
     for name in stacks:
         stack = getattr(model, name)
+        _check_shared_blocks(stack, changes)
         blocks = [_with_residual(block, changes.get("residual")) for block in stack.blocks]
         made = _make(stack, changes.get("depth"))(blocks)
         check_that(hasattr(made, "blocks"), "a function from blocks to a depth", depth=made)
@@ -240,6 +244,18 @@ def change(model, **changes):
         elif isinstance(old, keras.layers.Layer):
             getattr(changed, name).set_weights(old.get_weights())
     return changed
+
+
+def _check_shared_blocks(stack, changes):
+    """Refuse another residual for blocks that several layers share."""
+    has_groups = any(isinstance(block, depth.Stack) for block in stack.blocks)
+    keeps_shared = stack.shares_block and "depth" not in changes
+    if "residual" in changes and (has_groups or keeps_shared):
+        raise ValueError(
+            "`residual` must be left out for blocks that several layers share; where all layers "
+            "share one, `depth='stack'` gives each layer its own. "
+            f"Received: residual={changes['residual']!r} for {stack!r}."
+        )
 
 
 def _make(stack, identifier):
@@ -271,6 +287,10 @@ def _with_residual(block, identifier):
 
 def _copy_stack(old, new):
     for before, after in zip(old.blocks, new.blocks, strict=True):
+        shapes = [[weight.shape for weight in block.weights] for block in (before, after)]
+        if type(before) is type(after) and shapes[0] == shapes[1]:
+            after.set_weights(before.get_weights())
+            continue
         for name in ("attention", "cross_attention", "feed_forward"):
             if getattr(before, name, None) is not None:
                 getattr(after, name).set_weights(getattr(before, name).get_weights())

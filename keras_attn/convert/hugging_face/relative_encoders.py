@@ -195,11 +195,11 @@ class DebertaV2(Bert):
                 checkpoint.transfer(f"{name}.bias", Offset(table, distances))
 
     def fits(self, model):
-        """Return True for an encoder with disentangled scores, a convolution or no segments."""
+        """Return True for an encoder with a part of DeBERTa, or without one that BERT has."""
         first = model.encoder.blocks[0]
         has_convolution = isinstance(first, layers.ConvolutionBlock)
-        score = read_part(first, "attention.score")
-        return has_convolution or isinstance(score, scores.Disentangled) or model.segment is None
+        has_own = has_convolution or isinstance(first.attention.score, scores.Disentangled)
+        return has_own or model.segment is None or model.position is None
 
     def language_options(self, model):
         first = model.encoder.blocks[0]
