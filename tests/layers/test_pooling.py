@@ -1,0 +1,73 @@
+"""Pooling of the outputs at all positions, and the layers of a sentence vector after it."""
+
+import math
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn import layers
+
+X = np.random.default_rng(3).normal(size=(3, 7, 5)).astype("float32")
+LENGTHS = [7, 4, 1]
+MASK = np.arange(7) < np.array(LENGTHS)[:, None]
+PROMPTS = np.array([2, 3, 0], "int32")
+ORACLE = {
+    "first": lambda x, t: x[0],
+    "last": lambda x, t: x[-1],
+    "max": lambda x, t: x.max(axis=0),
+    "mean": lambda x, t: x.mean(axis=0),
+    "mean_sqrt_len": lambda x, t: x.sum(axis=0) / math.sqrt(len(x)),
+    "weighted_mean": lambda x, t: (x * t).sum(axis=0) / t.sum(),
+}
+
+
+def pooled(names, prompts):
+    """The poolings by the formula, of each row alone and without its padding."""
+    rows = [
+        [
+            ORACLE[name](x[start:length], np.arange(start, length)[:, None] + 1.0)
+            for name in names
+        ]
+        for x, length, start in zip(X, LENGTHS, prompts, strict=True)
+    ]
+    return np.array(rows).reshape(3, -1)
+
+
+@pytest.mark.parametrize("prompts", [None, PROMPTS])
+def test_poolings_are_those_of_the_formula(prompts):
+    names = ["weighted_mean", "max", "first", "mean", "last", "mean_sqrt_len"]
+    layer = layers.Pool(names, include_prompt=prompts is None)
+    outputs = layer(X, prompts, mask=MASK)
+    expected = pooled(names, [0] * 3 if prompts is None else prompts)
+    np.testing.assert_allclose(outputs, expected, atol=1e-6)
+    assert layer.compute_output_shape(X.shape) == (3, 30)
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 5), (2, 3, 5)])
+def test_a_text_without_tokens_has_a_finite_vector(shape):
+    outputs = layers.Pool(["max", "mean", "weighted_mean"])(
+        np.ones(shape, "float32"), mask=np.zeros(shape[:2], bool)
+    )
+    np.testing.assert_array_equal(outputs, np.zeros((2, 15)))
+
+
+@pytest.mark.parametrize("units", [5, 3])
+def test_a_projection_adds_its_input(units):
+    layer, x = layers.Projection(units, "relu", residual=True), X[:, 0]
+    outputs = layer(x)
+    kernel, bias, *residual = map(ops.convert_to_numpy, layer.weights)
+    expected = np.maximum(x @ kernel + bias, 0) + (x @ residual[0] if residual else x)
+    assert len(residual) == (units != 5)
+    np.testing.assert_allclose(outputs, expected, atol=1e-6)
+
+
+def test_vectors_are_cut_after_their_first_numbers():
+    np.testing.assert_array_equal(layers.Truncate(2)(X[:, 0]), X[:, 0, :2])
+    assert layers.Truncate(9).compute_output_shape((3, 5)) == (3, 5)
+
+
+@pytest.mark.parametrize("pooling", ["median", ["mean", "median"], [], 3])
+def test_an_unknown_pooling_is_refused(pooling):
+    with pytest.raises(ValueError, match="`pooling` must be .* Received: pooling="):
+        layers.Pool(pooling)
