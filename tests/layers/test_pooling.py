@@ -25,10 +25,7 @@ ORACLE = {
 def pooled(names, prompts):
     """The poolings by the formula, of each row alone and without its padding."""
     rows = [
-        [
-            ORACLE[name](x[start:length], np.arange(start, length)[:, None] + 1.0)
-            for name in names
-        ]
+        [ORACLE[name](x[start:length], np.arange(start, length)[:, None] + 1.0) for name in names]
         for x, length, start in zip(X, LENGTHS, prompts, strict=True)
     ]
     return np.array(rows).reshape(3, -1)

@@ -1,0 +1,169 @@
+"""Sentence encoders: vectors of sentence-transformers, in Python, in an export and written back.
+
+`make_sentence_goldens.py` wrote the folders with the vectors.
+"""
+
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from checkpoint_folders import TOLERANCE
+
+from keras_attn import export, layers
+from keras_attn.convert import from_hugging_face, to_hugging_face
+from keras_attn.export.saved_model_files import read_saved_model
+
+GOLDEN = pathlib.Path(__file__).parent / "golden_sentences"
+MODULES, POOLING = "modules.json", "1_Pooling/config.json"
+DENSE, SETTINGS = "2_Dense/config.json", "config_sentence_transformers.json"
+LENGTH = "sentence_bert_config.json"
+
+
+def unpack(name, folder):
+    with zipfile.ZipFile(GOLDEN / f"{name}.zip") as file:
+        file.extractall(folder)
+    return folder
+
+
+def change(folder, name, **options):
+    """Change options of a JSON file, without those that are None."""
+    path = folder / name
+    values = {**json.loads(path.read_text()), **options}
+    path.write_text(json.dumps({k: v for k, v in values.items() if v is not None}))
+
+
+def golden(folder):
+    with np.load(folder / "vectors.npz") as file:
+        return json.loads((folder / "texts.json").read_text()), dict(file)
+
+
+def vectors(model, tokenizer, texts, prompt=None):
+    inputs = {"token_ids": tokenizer.encode(texts, prompt=prompt)[0]}
+    if "prompt_lengths" in model.input:
+        inputs["prompt_lengths"] = tokenizer.prompt_lengths(texts, prompt)
+    return np.asarray(model(inputs))
+
+
+def check(theirs, ours):
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() <= TOLERANCE * np.abs(theirs).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["encoder", "decoder"])
+def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
+    folder = unpack(name, tmp_path / name)
+    texts, arrays = golden(folder)
+    model, tokenizer = from_hugging_face(folder)
+    for key, theirs in arrays.items():
+        # The prompts of both kinds of texts have the kinds' names.
+        prompt = None if key == "default" else key.removeprefix("prompt ")
+        check(theirs, vectors(model, tokenizer, texts, prompt))
+    without = vectors(model, tokenizer, texts, "document")  # "" in both folders
+    assert np.abs(without - arrays["query"]).max() > 1e-2
+
+    functions = export.SentenceEmbedder(model, tokenizer).signatures
+    check(arrays["default"], functions["serving_default"](texts)["features"].numpy())
+    check(arrays["prompt query"], functions["embed"](texts, ["query"])["features"].numpy())
+    check(arrays["document"], functions["embed_document"](texts)["features"].numpy())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="one of query, document"):
+        functions["embed"](texts, ["missing"])
+
+    to_hugging_face(model, tmp_path / "written", tokenizer=tokenizer)
+    again, read = from_hugging_face(tmp_path / "written")
+    assert read.get_config() == tokenizer.get_config()
+    np.testing.assert_array_equal(
+        vectors(again, read, texts, "query"), vectors(model, tokenizer, texts, "query")
+    )
+
+
+@pytest.mark.slow
+def test_an_export_has_an_optional_prompt(tmp_path):
+    model, tokenizer = from_hugging_face(unpack("encoder", tmp_path / "encoder"))
+    directory = export.saved_model(model, tmp_path / "export", tokenizer=tokenizer)
+    assert set(export.inspect(directory).outcomes.values()) == {"same"}
+    signatures = read_saved_model(directory).signature_def
+    (default,) = tf.make_ndarray(signatures["embed"].defaults["prompt"])
+    assert default == b"" and not signatures["serving_default"].defaults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "lengths, expected",
+    [
+        ({"max_seq_length": 9}, 9),
+        ({"max_seq_length": 999}, 131),  # of the positions
+        ({}, 120),
+        ({"model_max_length": 10**30}, 131),
+    ],
+)
+def test_the_length_is_the_old_option_or_the_least_new_one(lengths, expected, tmp_path):
+    folder = unpack("encoder", tmp_path / "encoder")
+    if "model_max_length" in lengths:
+        change(folder, "tokenizer_config.json", **lengths)
+    else:
+        change(folder, LENGTH, **lengths)
+    _, tokenizer = from_hugging_face(folder)
+    assert tokenizer.max_length == expected
+    assert tokenizer.encode(["a " * 200])[0].shape == (1, expected)
+
+
+ROUTER = [{"type": "sentence_transformers.base.modules.router.Router", "path": ""}]
+STATIC = [{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]
+REFUSED = {
+    "a router": (MODULES, ROUTER, "The module 'Router' of modules.json is not converted"),
+    "static embeddings": (MODULES, STATIC, "The module 'StaticEmbedding' of modules.json"),
+    "no pooling": (MODULES, [{"type": "x.Transformer", "path": ""}], "then a Pooling, not Trans"),
+    "a path above": (MODULES, [{"type": "x.Transformer", "path": "../x"}], "The path '../x'"),
+    "modules cut": (MODULES, "[{", "'modules.json' is cut or damaged"),
+    "an unknown pooling": (POOLING, {"pooling_mode": "median"}, r"The pooling \['median'\] of"),
+    "pooling cut": (POOLING, "{", "'1_Pooling/config.json' is cut or damaged"),
+    "an activation": (
+        DENSE,
+        {"activation_function": "torch.nn.modules.activation.Mish", "in_features": 48},
+        "The activation 'Mish' of 2_Dense/config.json is not converted",
+    ),
+    "a dense layer of tokens": (
+        DENSE,
+        {"module_input_name": "token_embeddings"},
+        "module_input_name='token_embeddings' of 2_Dense/config.json is not converted",
+    ),
+    "no sizes": (DENSE, {}, "The option in_features of the sentence encoder is"),
+    "another width": (
+        DENSE,
+        {"in_features": 48, "out_features": 8},
+        "'linear.weight' has the shape",
+    ),
+    "an unknown default": (SETTINGS, {"default_prompt_name": "x"}, "default_prompt_name of the"),
+    "a prompt of numbers": (SETTINGS, {"prompts": {"query": 3}}, "The option prompts of the"),
+    "a cut of words": (SETTINGS, {"truncate_dim": "5"}, "The option truncate_dim of the"),
+    "a cross-encoder": (SETTINGS, {"model_type": "CrossEncoder"}, "A CrossEncoder of sentence-tr"),
+    "a length of words": (LENGTH, {"max_seq_length": "9"}, "The option max_seq_length of the"),
+    "a chat template": (
+        LENGTH,
+        {"processing_kwargs": {"x": 1}},
+        "processing_kwargs=.* is not conv",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_converted_is_refused_in_a_sentence(name, tmp_path):
+    folder = unpack("encoder", tmp_path / "encoder")
+    file, content, message = REFUSED[name]
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / file).write_text(text)
+    with pytest.raises(ValueError, match=f"{message}.*Received: folder="):
+        from_hugging_face(folder)
+
+
+def test_layers_that_no_module_has_are_not_written(tmp_path):
+    model, tokenizer = from_hugging_face(unpack("encoder", tmp_path / "encoder"))
+    *_, truncate = model.pooler.layers
+    assert isinstance(truncate, layers.Truncate)
+    model.pooler.layers[0].activation = abs
+    with pytest.raises(ValueError, match="The activation of a `Projection` must be one of"):
+        to_hugging_face(model, tmp_path / "written", tokenizer=tokenizer)
