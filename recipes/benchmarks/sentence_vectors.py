@@ -3,7 +3,8 @@
     python -m recipes.benchmarks.sentence_vectors --oracle PYTHON [--encoder FOLDER]
 
 PYTHON is that of an environment with sentence-transformers, in a process of its own. FOLDER is a
-sentence encoder, such as all-MiniLM-L6-v2; its vectors are also those of the embedded server.
+sentence encoder, such as all-MiniLM-L6-v2; its vectors are also those of the embedded server. With
+names of random encoders the other rows of the card stay as they are.
 """
 
 import contextlib
@@ -227,6 +228,7 @@ def serve(oracle, folder, parts, theirs, texts, arguments, scratch):
 def main():
     parser = card_parser("sentence_vectors", __doc__.splitlines()[0], repetitions=5)
     parser.add_argument("--oracle", required=True, metavar="PYTHON", help="with its packages")
+    parser.add_argument("--random", nargs="*", choices=ENCODERS, default=list(ENCODERS))
     parser.add_argument("--encoder", metavar="FOLDER", help="a sentence encoder to serve, too")
     parser.add_argument("--sentences", type=positive, default=400, help="default: %(default)s")
     parser.add_argument("--timed", type=positive, default=256, help="default: %(default)s")
@@ -235,8 +237,9 @@ def main():
     texts = lines(arguments.sentences, 2000)
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(oracle):
         scratch = pathlib.Path(folder)
-        oracle("make", folder=folder, texts=texts, encoders=ENCODERS)
-        for name in ENCODERS:
+        chosen = {name: ENCODERS[name] for name in arguments.random}
+        oracle("make", folder=folder, texts=texts, encoders=chosen)
+        for name in chosen:
             rows[name], *_ = compare(oracle, scratch / name, texts, scratch)
             print(name, rows[name], flush=True)
         if arguments.encoder:
@@ -244,6 +247,9 @@ def main():
             rows[name], theirs, parts = compare(oracle, arguments.encoder, texts, scratch)
             served = serve(oracle, arguments.encoder, parts, theirs, texts, arguments, scratch)
             print(name, rows[name], served, flush=True)
+    out = pathlib.Path(arguments.out)
+    card = out / f"{arguments.name}.json"
+    known = json.loads(card.read_text()) if card.is_file() else {"rows": {}, "served": {}}
     content = {
         "method": METHOD.format(
             **vars(arguments), tolerance=TOLERANCE, batch=BATCH, prompted=PROMPTED
@@ -252,12 +258,11 @@ def main():
         "date": datetime.date.today().isoformat(),
         "hardware": hardware(),
         "versions": versions("keras_attn", "tensorflow"),
-        "rows": rows,
-        "served": served,
+        "rows": {**known["rows"], **rows},
+        "served": served or known["served"],
     }
-    out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    files.write_json(out / f"{arguments.name}.json", content)
+    files.write_json(card, content)
     files.write(out / f"{arguments.name}.md", markdown(content))
     largest = max(
         max(row.values()) for row in [*rows.values(), {"served": served.get("served", 0)}]

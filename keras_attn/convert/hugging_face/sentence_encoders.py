@@ -8,6 +8,7 @@ import keras
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint, StoredModel
+from keras_attn.convert.hugging_face.classifiers import FEATURES, with_head
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, read_json
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import copy_part
@@ -84,14 +85,15 @@ class SentenceEncoder:
 
     def build(self, model):
         """Return the `Classifier` without classes whose encoder is that of a model."""
-        parts = _parts_of(model)
-        return models.Classifier(
-            **parts,
-            num_classes=None,
-            pooling=self._pooling(_is_causal(parts["encoder"])),
-            pooler=self._pooler(),
-            name=model.name,
-        )
+        encoder = getattr(model, "depth", None) or getattr(model, "encoder", None)
+        has_memory = getattr(model, "memory", None) is not None
+        if encoder is None or has_memory or hasattr(model, "decoder"):
+            self.config.refuse(
+                "A sentence encoder must be an encoder or a decoder of texts without a memory, not "
+                f"a {type(model).__name__}."
+            )
+        pooling = self._pooling(_is_causal(encoder))
+        return with_head(model, FEATURES, pooling=pooling, pooler=self._pooler())
 
     def _pooling(self, is_causal):
         ((_, path), *_) = self.modules
@@ -263,18 +265,6 @@ def _name_and_path(config, index, module):
     return name, path
 
 
-def _parts_of(model):
-    """Return the parts of a `Classifier` that a model has, but its pooling and its head."""
-    encoder = getattr(model, "depth", None) or getattr(model, "encoder", None)
-    if encoder is None or getattr(model, "memory", None) is not None or hasattr(model, "decoder"):
-        raise ValueError(
-            "A sentence encoder must be an encoder or a decoder of texts without a memory. "
-            f"Received: a {type(model).__name__}."
-        )
-    names = ("embedding", "position", "segment", "norm", "dropout")
-    return {"encoder": encoder, **{name: getattr(model, name, None) for name in names}}
-
-
 def _copy_projection(checkpoint, layer):
     """Copy the tensors of a module Dense, in either direction."""
     copy_part(checkpoint, layer, "dense", "linear")
@@ -313,10 +303,8 @@ def without_pooling(model):
     """Return the features of a sentence encoder's first module; another model as it is."""
     if not is_sentence_encoder(model):
         return model
-    names = ("embedding", "encoder", "position", "segment", "norm", "dropout", "name")
-    parts = {name: getattr(model, name) for name in names}
     pooling = "last" if _is_causal(model.encoder) else "first"
-    return models.Classifier(**parts, num_classes=None, pooling=pooling)
+    return with_head(model, FEATURES, pooling=pooling)
 
 
 def _is_causal(encoder):
