@@ -36,7 +36,8 @@ def ctranslate2(
 
     has `last_hidden_state`, the output of the encoder below the head, and `pooler_output`, that of
     the `Classifier`'s pooler, if there is one. It reads the special tokens of the template as
-    tokens. Of a `Classifier` with `pooling="mean"`, take the mean of the hidden states.
+    tokens. Of a `Classifier` with `pooling="mean"`, take the mean of the hidden states; layers
+    of a sentence vector after it are left out.
 
     In float32 the log-probabilities of tokens, and so greedy translations, are the model's; beam
     search there divides by another power of the length.

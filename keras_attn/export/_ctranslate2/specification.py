@@ -87,9 +87,12 @@ def stacks_of(model):
 
 
 def _pooler(model):
-    """Return the layer after the first position of an encoder's output; None for none."""
+    """Return the layer after the first position of an encoder's output; None for none.
+
+    Layers of a sentence vector follow the pooling, which is the caller's.
+    """
     pooler = getattr(model, "pooler", None)
-    if pooler is None:
+    if pooler is None or isinstance(pooler, keras.Sequential):
         return None
     is_dense = type(pooler) is keras.layers.Dense and pooler.activation is keras.activations.tanh
     if not is_dense or model.pooling != "first":
