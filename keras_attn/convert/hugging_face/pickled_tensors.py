@@ -14,11 +14,10 @@ import zipfile
 import zlib
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 _STORAGES = {
-    "BFloat16Storage": ml_dtypes.bfloat16,
+    "BFloat16Storage": "bfloat16",
     "BoolStorage": "bool",
     "ByteStorage": "uint8",
     "CharStorage": "int8",
@@ -29,8 +28,8 @@ _STORAGES = {
     "LongStorage": "int64",
     "ShortStorage": "int16",
 }
-_DTYPES = {f"torch.{name}": np.dtype(dtype) for name, dtype in _STORAGES.items()}
-_FLOATS = [np.dtype(dtype) for dtype in ("float64", "float32", "float16", ml_dtypes.bfloat16)]
+_DTYPES = {f"torch.{name}": dtype for name, dtype in _STORAGES.items()}
+_FLOATS = ("float64", "float32", "float16", "bfloat16")
 _ZIP, _LEGACY = b"PK\x03\x04", 0x1950A86A20F9469CFC6C  # how a file of either format begins
 _WRAPPERS = ("state_dict", "model_state_dict", "model")  # where training programs put the weights
 
@@ -61,7 +60,7 @@ class _Tensor(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the data of a key are in the file: first byte, bytes, and checksum or None."""
+    """Place of the data of a key in the file: first byte, bytes, and checksum or None."""
 
     position: int
     size: int
@@ -96,13 +95,13 @@ class _Unpickler(pickle.Unpickler):
         kind, dtype, key, _, count, *view = identifier
         _check(kind == "storage" and type(key) is str)
         _check_counts(count)
-        whole = _Storage(key, _DTYPES[dtype], count, 0)
+        whole = _Storage(key, _dtype(_DTYPES[dtype]), count, 0)
         _check(self.storages.setdefault(key, whole) == whole)
         if not view or view[0] is None:
             return whole
         _, first, size = view[0]  # a part of a storage, in legacy files
         _check_counts(first, size, count - first - size)
-        return _Storage(key, _DTYPES[dtype], size, first)
+        return whole._replace(first=first, count=size)
 
     def _rebuild_tensor(self, storage, offset, size, stride, *options):
         """Return the description of a tensor whose numbers are all in the storage."""
@@ -117,6 +116,12 @@ class _Unpickler(pickle.Unpickler):
 
     def _rebuild_from_type(self, rebuild, kind, arguments, state):
         return rebuild(*arguments)
+
+
+def _dtype(name):
+    import ml_dtypes  # noqa: F401, without it numpy has no bfloat16
+
+    return np.dtype(name)
 
 
 def _check(condition):
@@ -151,10 +156,10 @@ def list_pickled_tensors(path, refuse):
 
     def read(name):
         tensor = tensors[name]
-        if tensor.storage.dtype not in _FLOATS:
+        if tensor.storage.dtype.name not in _FLOATS:
             refuse(
                 f"The tensor {name!r} is of dtype {tensor.storage.dtype}: weights in "
-                f"{', '.join(map(str, _FLOATS))} are read, others not."
+                f"{', '.join(_FLOATS)} are read, others not."
             )
         values = _read(path, tensor, places[tensor.storage.key], is_little)
         if values is None:
