@@ -20,6 +20,8 @@ TEXTS = [line.decode(errors="replace") for line in LINES]
 
 
 def splitter(pattern, add_space=False):
+    if pattern in OF_STEPS:
+        return pre_tokenizers.Sequence(OF_STEPS[pattern])
     if pattern == "gpt2":
         return pre_tokenizers.ByteLevel(add_prefix_space=add_space)
     return pre_tokenizers.Sequence(
@@ -30,7 +32,31 @@ def splitter(pattern, add_space=False):
     )
 
 
+def without_words():
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+OF_STEPS = {
+    ("digits", "gpt2"): [
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+    ],
+    ("bloom",): [
+        pre_tokenizers.Split(Regex(r" ?[^(\s|[.,!?…。，、।۔،])]+"), "isolated"),
+        without_words(),
+    ],
+    ("punctuation", "gpt2", "bytes", "runs of digits", "three digits"): [
+        pre_tokenizers.Punctuation("contiguous"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
+    ],
+}
 OPTIONS = {
+    "o200k": ("o200k", {}),
+    "starcoder": (("digits", "gpt2"), {}),
+    "bloom": (("bloom",), {}),
+    "falcon": (("punctuation", "gpt2", "bytes", "runs of digits", "three digits"), {}),
     "gpt2": ("gpt2", {}),
     "llama3": ("llama3", {"ignore_merges": True}),
     "qwen2": ("qwen2", {"normal_form": "NFC"}),
@@ -67,7 +93,7 @@ def letters(word):
     return byte_level_words.as_letters_in_python(word.replace("Ġ", " "))
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama3", "qwen2", slow("space")])
+@pytest.fixture(scope="module", params=["gpt2", *map(slow, [o for o in OPTIONS if o != "gpt2"])])
 def both(request):
     return trained(request.param)
 
@@ -116,7 +142,9 @@ def test_an_invalid_vocabulary_is_refused():
         ByteLevelBPE(ALPHABET, [], eos_id=256)
     with pytest.raises(ValueError, match="`vocabulary` must be a dict that holds the letter"):
         ByteLevelBPE({"a": 0}, [])
-    with pytest.raises(ValueError, match="`pattern` must be one of 'gpt2', 'llama3', 'qwen2'"):
+    with pytest.raises(
+        ValueError, match="`pattern` must be one of 'gpt2', 'llama3', 'qwen2', 'o200k'"
+    ):
         ByteLevelBPE(ALPHABET, [], "gpt4")
     with pytest.raises(ValueError, match=r"one id a token. Received: vocabulary='\[5\] repeated'"):
         ByteLevelBPE({**ALPHABET, "ab": 5}, ["a b"])

@@ -11,21 +11,29 @@ from keras_attn.convert.hugging_face.tokenizer_json import (
     special_ids,
     with_added,
 )
+from keras_attn.convert.hugging_face.tokenizer_models import FILES as SENTENCEPIECE
+from keras_attn.convert.hugging_face.tokenizer_models import read_sentencepiece
 from keras_attn.ops.checks import check_paths
 from keras_attn.text import (
     AddedTokens,
     ByteLevelBPE,
     Bytes,
     Marian,
-    SentencePiece,
     Template,
     WordPiece,
 )
 
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
 _BPE = ("vocab.json", "merges.txt")
-_SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
-_FILES = (*_MARIAN, *_SENTENCEPIECE, "tokenizer.json", "vocab.txt", "merges.txt")
+_FILES = (*_MARIAN, *SENTENCEPIECE, "tokenizer.json", "vocab.txt", "merges.txt")
+# The classes of model types that are written in another way.
+_CLASSES = {
+    "gpt2": "GPT2",
+    "xlm-roberta": "XLMRoberta",
+    "deberta-v2": "DebertaV2",
+    "m2m_100": "M2M100",
+    "mbart": "MBart",
+}
 _OF_BYTES = ("ByT5", "Perceiver")
 # The pattern, the normal form and the default special tokens of each class.
 _GPT2 = ("gpt2", None, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
@@ -43,10 +51,10 @@ _BYTE_LEVEL = {
 def read_tokenizer(folder, vocabulary_size=None):
     """Return the tokenizer of a folder; None if it has none, or none whose ids a graph computes.
 
-    It reads `tokenizer.json` of a known kind, `vocab.txt`, `vocab.json` with `merges.txt`, a
-    SentencePiece model, or Marian's three files. The ids equal Hugging Face's, except that no
-    text becomes a special token or an added mark; SentencePiece models give the ids of the
-    SentencePiece library.
+    It reads `tokenizer.json`, whose rules decide; without it `vocab.txt`, `vocab.json` with
+    `merges.txt`, a SentencePiece model, or Marian's three files. The ids are those of the library
+    `tokenizers`, except that no text becomes a special token; SentencePiece models alone give the
+    ids of the SentencePiece library.
 
     Args:
         folder: str. A folder that `save_pretrained` wrote.
@@ -120,9 +128,9 @@ def _read(files):
         return _bytes(name, files, settings)
     if (files / "tokenizer.json").is_file():
         return _json_tokenizer(files, settings)
-    model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
+    model = next((files / name for name in SENTENCEPIECE if (files / name).is_file()), None)
     if model is not None:
-        return _sentencepiece(model.read_bytes(), files, settings)
+        return _sentencepiece(model, files, settings)
     if (files / "vocab.txt").is_file():
         return _wordpiece(files, settings)
     if _has_all(files, _BPE):
@@ -158,7 +166,7 @@ def _class_name(files, settings):
     if name:
         return name.removesuffix("Fast").removesuffix("Tokenizer")
     model_type = _json(files / "config.json").get("model_type", "")
-    return {"gpt2": "GPT2"}.get(model_type, model_type.capitalize())
+    return _CLASSES.get(model_type, model_type.capitalize())
 
 
 def _added_tokens(files, settings):
@@ -268,16 +276,11 @@ def _check_merges(merges, vocabulary, files):
             )
 
 
-def _sentencepiece(model, files, settings):
+def _sentencepiece(path, files, settings):
+    added = _added_tokens(files, settings)
+    _check_added(added)
     name = _class_name(files, settings)
-    tokenizer = SentencePiece(model)
-    _check_added(_added_tokens(files, settings))
-    if name in ("T5", "Mt5", "MT5"):
-        count, end = settings.get("extra_ids", 100), tokenizer.vocabulary_size
-        special = {f"<extra_id_{i}>": end + count - 1 - i for i in range(count)}
-        return SentencePiece(model, special_tokens=special)
-    if name in ("Llama", "Mistral", "Gemma"):
-        start = (tokenizer.bos_id,) if settings.get("add_bos_token", True) else ()
-        end = (tokenizer.eos_id,) if settings.get("add_eos_token", False) else ()
-        return SentencePiece(model, Template(start, end + start, end))
-    raise NoGraph(f"the special tokens of the class {name!r} are not known.")
+    codes = settings.get("additional_special_tokens", settings.get("extra_special_tokens"))
+    codes = [code["content"] if isinstance(code, dict) else code for code in codes or []]
+    vocabulary = _json(files / "vocab.json") if name == "M2M100" else None
+    return read_sentencepiece(name, path.read_bytes(), settings, codes, vocabulary)

@@ -1,8 +1,10 @@
 """Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
+from keras_attn.convert.hugging_face.tokenizer_models import as_metaspace
 from keras_attn.text import (
     AddedTokens,
     ByteLevelBPE,
+    Bytes,
     Marian,
     Metaspace,
     SentencePiece,
@@ -18,6 +20,7 @@ _SENTENCEPIECE = {
     "gemma2": "GemmaTokenizer",
     "gemma3_text": "GemmaTokenizer",
     "t5": "T5Tokenizer",
+    "mt5": "T5Tokenizer",
 }
 # The settings of special tokens besides those of a tokenizer's ids.
 _NAMES = {"[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask", "<mask>": "mask"}
@@ -44,6 +47,7 @@ def tokenizer_files(tokenizer, model_type):
     writers = {
         WordPiece: _wordpiece,
         ByteLevelBPE: _byte_level,
+        Bytes: _bytes,
         Metaspace: _metaspace,
         SentencePiece: lambda tokenizer: _sentencepiece(tokenizer, model_type),
         Marian: _marian,
@@ -186,32 +190,43 @@ def _metaspace(tokenizer):
     }
 
 
+def _bytes(tokenizer):
+    config = tokenizer.get_config()
+    special, more = config["special_tokens"], config["more_tokens"]
+    settings = {**_special_settings(tokenizer), "extra_ids": len(more)}
+    if special == ["<pad>", "</s>", "<unk>"]:
+        settings["tokenizer_class"] = "ByT5Tokenizer"
+    elif special == ["[PAD]", "[BOS]", "[EOS]", "[MASK]", "[CLS]", "[SEP]"] and not more:
+        settings = {"tokenizer_class": "PerceiverTokenizer"}
+    else:
+        raise ValueError(
+            "The special tokens of `tokenizer` must be those of ByT5 or Perceiver, which "
+            f"transformers has. Received: special_tokens={special}."
+        )
+    return {"tokenizer_config.json": settings}
+
+
 def _sentencepiece(tokenizer, model_type):
     config, template = tokenizer.get_config(), tokenizer.template
     start, end = template.start, template.end
     # Not the ids that only the model has, which `read_tokenizer` names so.
     special = {t: i for t, i in config["special_tokens"].items() if t != f"<unused {i}>"}
-    if model_type == "t5":
+    files = _metaspace(as_metaspace(tokenizer))
+    if model_type in ("t5", "mt5") and _is_of_t5(tokenizer, special):
         name, settings = "spiece.model", {"extra_ids": len(special)}
-        fits = _is_of_t5(tokenizer, special)
-    else:
+    elif (
+        model_type in _SENTENCEPIECE
+        and not special
+        and start in ((), (tokenizer.bos_id,))
+        and end in ((), (tokenizer.eos_id,))
+        and template == Template(start, end + start, end)
+    ):
         name, settings = "tokenizer.model", _special_settings(tokenizer)
         settings |= {"add_bos_token": bool(start), "add_eos_token": bool(end), "legacy": True}
-        fits = (
-            model_type in _SENTENCEPIECE
-            and not special
-            and start in ((), (tokenizer.bos_id,))
-            and end in ((), (tokenizer.eos_id,))
-            and template == Template(start, end + start, end)
-        )
-    if not fits:
-        raise ValueError(
-            f"The special tokens of `tokenizer` are not those of {model_type} in transformers: "
-            "write the model without it. Received: tokenizer with the template "
-            f"{tokenizer.template!r}."
-        )
+    else:
+        return files
     settings["tokenizer_class"] = _SENTENCEPIECE[model_type]
-    return {name: config["model_proto"], "tokenizer_config.json": settings}
+    return {**files, name: config["model_proto"], "tokenizer_config.json": settings}
 
 
 def _is_of_t5(tokenizer, special):
@@ -251,7 +266,7 @@ def _special_settings(tokenizer):
     special = tokenizer.get_config().get("special_tokens", {})
     settings |= {f"{name}_token": token for token, name in _NAMES.items() if token in special}
     inputs = ["input_ids", "attention_mask"]
-    if template.second_segment:
+    if template.second_segment and template.start and template.end:  # of an encoder
         inputs.insert(1, "token_type_ids")
     return {**settings, "model_input_names": inputs}
 

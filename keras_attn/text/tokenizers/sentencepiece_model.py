@@ -66,6 +66,64 @@ def _normalizer(name, charsmap=b""):
     return _field(_NORMALIZER, _field(1, name) + charsmap + as_it_is)
 
 
+def read_model(model_proto):
+    """Return the type, the pieces and the normaliser of a model.
+
+    Returns:
+        `UNIGRAM` or `BPE`; a list of the text, the score and the type of each piece; a dict of
+        `charsmap`, bytes, and of the bools `adds_space` and `removes_spaces`.
+    """
+    parts = [*_fields(model_proto)]
+    pieces = [_piece(content) for number, content in parts if number == _PIECE]
+    trainer, normalizer = (dict(_fields(dict(parts).get(n, b""))) for n in (_TRAINER, _NORMALIZER))
+    rules = {
+        "charsmap": normalizer.get(_CHARSMAP, b""),
+        "adds_space": bool(normalizer.get(3, 1)),
+        "removes_spaces": bool(normalizer.get(4, 1)),
+    }
+    return trainer.get(_MODEL_TYPE, UNIGRAM), pieces, rules
+
+
+def _piece(content):
+    fields = dict(_fields(content))
+    return fields[1].decode(), struct.unpack("<f", fields[2])[0], fields.get(3, NORMAL)
+
+
+def rearranged(model_proto, tokens):
+    """Return a model whose piece i is the piece of that text, or one that no text becomes."""
+    parts = [*_fields(model_proto)]
+    own = {_piece(content)[0]: content for number, content in parts if number == _PIECE}
+    rest = [_field(number, content) for number, content in parts if number != _PIECE]
+    control = _tag(2, 5) + struct.pack("<f", 0.0) + _field(3, CONTROL)
+    pieces = [_field(_PIECE, own.get(token, _field(1, token) + control)) for token in tokens]
+    return b"".join(pieces + rest)
+
+
+def _fields(message):
+    """Yield the number and the content of each field of a protocol buffer."""
+    place = 0
+
+    def varint():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while place < len(message):
+        number, wire_type = divmod(varint(), 8)
+        if wire_type == 0:
+            yield number, varint()
+            continue
+        size = varint() if wire_type == 2 else {1: 8, 5: 4}[wire_type]
+        yield number, message[place : place + size]
+        place += size
+
+
 def with_unknown_text(model_proto, text):
     """Return a model that decodes the unknown piece as `text`."""
     # Protocol buffers merge the fields of two messages with the same number.
