@@ -38,7 +38,7 @@ _INTEGERS = (
 _NUMBERS = ("length_penalty", "min_p", "repetition_penalty", "temperature", "top_p", "typical_p")
 
 
-def generation_options(config, is_encoder_decoder):
+def generation_options(config, is_encoder_decoder, **changes):
     """Return the arguments of `keras_attn.generation.generate` for a checkpoint's options.
 
     The decoded ids are those of `generate` in transformers with the same options; sampled ones have
@@ -48,6 +48,8 @@ def generation_options(config, is_encoder_decoder):
         config: path of a checkpoint's folder, or the content of its `generation_config.json` as a
             dict. A folder without that file has the options in `config.json`.
         is_encoder_decoder: bool. True for a model that reads a source.
+        changes: options in place of those of the file, such as the `forced_bos_token_id` by which
+            NLLB, M2M100 and mBART-50 write in a language.
 
     Returns:
         A dict of `strategy` and `eos_id`; for an encoder-decoder also of `bos_id` and `max_length`.
@@ -74,7 +76,7 @@ def generation_options(config, is_encoder_decoder):
         has_file = pathlib.Path(config, FILE).is_file()
         config = read_json(config, FILE if has_file else "config.json")
     check_that(isinstance(config, dict), "the path of a folder, or a dict", config=config)
-    options = {name: value for name, value in config.items() if value is not None}
+    options = {k: value for k, value in {**config, **changes}.items() if value is not None}
     _check_options(options, is_encoder_decoder)
     arguments = {"eos_id": options.get("eos_token_id", -1)}
     if "max_new_tokens" in options:

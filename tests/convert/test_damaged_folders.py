@@ -292,6 +292,19 @@ DAMAGES = {
         option("distilbert", architectures=["DistilBertForQuestionAnswering"]),
         "lack the tensor 'qa_outputs.weight'",
     ),
+    "classes of a BART": (
+        option("bart", architectures=["BartForSequenceClassification"]),
+        "A Bart with classes is not converted, only one that predicts tokens.",
+    ),
+    "an encoder of T5 alone": (
+        option("t5", architectures=["T5EncoderModel"]),
+        "A T5 with features is not converted, only one that predicts tokens.",
+    ),
+    "a first token without a position": (
+        option("m2m_100", decoder_start_token_id=1),
+        "The option decoder_start_token_id is that of padding, which has no position",
+    ),
+    "sinusoids of an odd width": (option("marian", d_model=15), "An odd d_model, "),
     "answers of a BigBird": (
         option("big_bird_features", architectures=["BigBirdForQuestionAnswering"]),
         "A BigBird with answers is not converted, only one with features, tokens, classes, tags",

@@ -82,6 +82,8 @@ def test_a_folder_without_the_file_has_its_options_in_the_configuration(tmp_path
     (tmp_path / "config.json").write_text(json.dumps(config))
     expected = generation_options(config, is_encoder_decoder=True)
     assert generation_options(tmp_path, is_encoder_decoder=True) == expected
+    options = generation_options(tmp_path, True, forced_bos_token_id=7, num_beams=None)
+    assert options["strategy"] == Forced(Greedy(), 7, renormalize=False)  # a target language
     (tmp_path / "generation_config.json").write_text(json.dumps(START))
     options = generation_options(str(tmp_path), is_encoder_decoder=True)
     assert options["strategy"] == Greedy()

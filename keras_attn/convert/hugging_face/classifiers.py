@@ -53,6 +53,13 @@ def named_head(config):
     return None
 
 
+def require_tokens(config, name):
+    """Refuse a folder whose class is known and has another head than that for tokens."""
+    head = named_head(config)
+    if head not in (None, TOKENS):
+        config.refuse(f"A {name} with {head} is not converted, only one that predicts tokens.")
+
+
 def head_of(model):
     """Return the head that a model has, one of the names above."""
     if isinstance(model, models.Classifier):

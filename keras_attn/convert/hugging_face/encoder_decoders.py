@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_attn import depth, layers, models, norms, positions, residuals
+from keras_attn.convert.hugging_face.classifiers import require_tokens
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
@@ -85,6 +86,9 @@ class Marian(Family):
 
     def read(self, checkpoint, overrides, parts):
         """Return the model with all tensors that the checkpoint has left."""
+        require_tokens(
+            checkpoint.config, self.architecture.partition("For")[0].removesuffix("MTModel")
+        )
         checkpoint.strip(self.prefix)
         tables = _find_tables(checkpoint)
         has_bias = self.has_bias and checkpoint.has(BIAS)

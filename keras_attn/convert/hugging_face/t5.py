@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from keras_attn import layers, models
+from keras_attn.convert.hugging_face.classifiers import require_tokens
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
@@ -75,6 +76,7 @@ class T5(Family):
 
         Each layer gets a copy of the table of distances, which T5 shares: training unties them.
         """
+        require_tokens(checkpoint.config, self.name)
         for side in SIDES:
             checkpoint.drop_copy(f"{side}.embed_tokens.weight", self.table)
         checkpoint.ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
