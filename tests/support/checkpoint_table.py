@@ -34,6 +34,7 @@ WAYS = "SavedModel", "ONNX", "LiteRT", "CTranslate2", "LoRA"
 YES, NO, SOME = "yes", "no", "some"
 # Heads by the ends of the names of classes.
 HEADS = {
+    "ElectraForPreTraining": "replaced tokens",
     "ForMaskedLM": "masked tokens",
     "ForPreTraining": "masked tokens",
     "ForCausalLM": "next token",
@@ -47,16 +48,17 @@ HEADS = {
     "ForQuestionAnswering": "answers",
     "Model": "features",
 }
-# The folder of `golden_ids` with a tokenizer of the family's kind; families of no text have none.
+# The folder of `golden_ids` with a tokenizer of the family's kind, where it has one.
 TOKENIZERS = {
     "bart": "roberta",
     "bert": "bert",
-    "big_bird": None,
     "distilbert": "bert",
+    "electra": "bert",
     "gpt2": "gpt2",
     "llama": "llama3",
     "longformer": "roberta",
     "marian": "marian",
+    "phi": "gpt2",
     "qwen2": "qwen2",
     "qwen3": "qwen2",
     "roberta": "roberta",
@@ -201,8 +203,9 @@ def table(content, card):
     head = ["family", "head", "golden", "largest", "live", "largest", "written", "tokenizer"]
     lines = [f"| {' | '.join([*head, *WAYS])} |"]
     lines += ["| --- | --- | --: | --: | --: | --: | --- | --- |" + " --- |" * len(WAYS)]
-    order = {name: number for number, name in enumerate(dict.fromkeys(HEADS.values()))}
-    for family, head in sorted(groups.keys() | live.keys(), key=lambda x: (x[0], order[x[1]])):
+    order = list(dict.fromkeys(HEADS.values()))
+    rows_of = sorted(groups.keys() | live.keys(), key=lambda x: (x[0], order.index(x[1])))
+    for family, head in rows_of:
         rows, counts = groups[family, head], live[family, head]
         cells = [f"`{family}`", head, str(len(rows) or "-")]
         cells += [figure(max((row["difference"] for row in rows), default=None))]
@@ -222,24 +225,17 @@ def figure(value):
     return "-" if value is None else f"{value:.1e}".replace("e-0", "e-")
 
 
-def reasons(content):
-    """Return a line of each sentence by which an exit refuses a checkpoint, with the families."""
-    found = collections.defaultdict(set)
-    for row in content["checkpoints"].values():
-        for way, sentence in row["reasons"].items():
-            found[way, sentence].add(row["family"])
-    return [
-        f"- {way}, {', '.join(f'`{family}`' for family in sorted(families))}: {sentence}"
-        for (way, sentence), families in sorted(found.items())
-    ]
-
-
-def write_page(content):
-    """Replace the table of the page."""
+def page_table():
+    """Return the lines of the page's table, from the committed results."""
     card = json.loads(CARD.read_text(encoding="utf-8"))["families"]
+    return table(recorded(), card)
+
+
+def write_page():
+    """Replace the table of the page."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition("| family | head |")
-    PAGE.write_text(before + "\n".join(table(content, card)) + "\n\n" + rest.partition("\n\n")[2])
+    PAGE.write_text(before + "\n".join(page_table()) + "\n\n" + rest.partition("\n\n")[2])
 
 
 def main(names):
@@ -253,10 +249,9 @@ def main(names):
         keras.backend.clear_session()
         content["checkpoints"] = dict(sorted(kept.items()))
         FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    folders = sorted({name for name in TOKENIZERS.values() if name})
-    content["tokenizers"] = {name: equal_lines(name) for name in folders}
+    content["tokenizers"] = {name: equal_lines(name) for name in sorted({*TOKENIZERS.values()})}
     FILE.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    write_page(content)
+    write_page()
 
 
 if __name__ == "__main__":
