@@ -442,6 +442,10 @@ MISTAKES = {
         "no amplitude": in_scalings("amplitude", 1.0),
         "beta_fast 32": in_scalings("beta_fast", 32.0),
     },
+    "starcoder2": {
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "a window of one key less": in_each_block("attention.pattern", lambda _: patterns.Local(6)),
+    },
     "smollm3": {"positions in all layers": positions_everywhere},
     "phi": {
         "all components turn": in_each_block("attention.position.fraction", lambda _: 1.0),

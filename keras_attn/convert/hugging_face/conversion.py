@@ -71,6 +71,7 @@ FAMILIES = {
     "reformer": long_decoders.Reformer(),
     "roberta": encoders.Roberta(),
     "smollm3": rotary_decoders.SmolLM3(),
+    "starcoder2": parallel_decoders.Starcoder2(),
     "switch_transformers": t5.SwitchTransformer(),
     "t5": t5.T5(),
     "transfo-xl": long_decoders.TransformerXL(),

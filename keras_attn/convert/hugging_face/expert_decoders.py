@@ -304,7 +304,7 @@ class GptOss(ExpertDecoder):
     def more_options(self, model):
         expert = expert_layers(model)[0].expert
         return {
-            **window_options(model),
+            **window_options(model, 128),
             "hidden_act": "silu",  # which transformers does not read
             "swiglu_alpha": 1.702 if expert.alpha is None else expert.alpha,
             "swiglu_limit": expert.limit,

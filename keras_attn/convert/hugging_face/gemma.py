@@ -103,11 +103,10 @@ class Gemma2(Gemma):
 
     def sandwich_options(self, model):
         """Return the options that Gemma 2 and 3 share."""
-        activation, own = self.activation_of(model), window_options(model)
+        activation = self.activation_of(model)
         return {
             **super().more_options(model),
-            **own,
-            "sliding_window": own["sliding_window"] or 4096,  # without such layers too
+            **window_options(model, 4096),
             "hidden_activation": activation_name(activation),
             # The scale 1 / sqrt(H), which the weights of queries need not be multiplied with.
             "query_pre_attn_scalar": read_part(model, f"{FIRST}.attention.key_dim"),

@@ -273,13 +273,16 @@ def model_windows(model):
     return [x.window if isinstance(x, patterns.Local) else None for x in used]
 
 
-def window_options(model):
-    """Return the options of layers with a window among those without one."""
+def window_options(model, default=None):
+    """Return the options of layers with a window among those without one.
+
+    Some families need the `default` of a window that no layer has.
+    """
     widths = model_windows(model)
     sizes = [width for width in widths if width is not None]
     return {
         "layer_types": [FULL if width is None else SLIDING for width in widths],
-        "sliding_window": sizes[0] if sizes else None,
+        "sliding_window": sizes[0] if sizes else default,
     }
 
 
@@ -417,7 +420,7 @@ class Olmo3(Olmo2):
         return {**super().choices(config), "position": position, "pattern": pattern}
 
     def more_options(self, model):
-        options = {**super().more_options(model), **window_options(model)}
+        options = {**super().more_options(model), **window_options(model, 4096)}
         bases = dict.fromkeys((FULL, SLIDING), self.theta)
         return {**options, "rope_parameters": parameters_by_type(model, bases)}
 

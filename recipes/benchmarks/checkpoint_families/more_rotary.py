@@ -111,4 +111,15 @@ FAMILIES = {
             "sliding_window": (None, 5),
         },
     ),
+    "starcoder2": Family(
+        classes=(*classes("Starcoder2"), "Starcoder2ForTokenClassification"),
+        sizes=SIZES,
+        options={
+            **without(OPTIONS, "rms_norm_eps"),
+            "hidden_act": ("gelu_pytorch_tanh", "gelu", "relu", "silu"),
+            "norm_epsilon": (1e-5, 1e-2),
+            "use_bias": (True, False),
+            "sliding_window": (None, 5, 9),
+        },
+    ),
 }
