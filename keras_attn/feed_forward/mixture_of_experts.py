@@ -234,7 +234,9 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
     def _assignments(self, chosen, is_taken):
         """Return which of all experts each assignment goes to, bool (n, k, E)."""
         is_chosen = ops.expand_dims(chosen, -1) == ops.arange(self.num_experts, dtype=chosen.dtype)
-        return is_chosen if is_taken is None else ops.logical_and(is_chosen, is_taken[..., None])
+        if is_taken is None:
+            return is_chosen
+        return ops.logical_and(is_chosen, ops.expand_dims(is_taken, -1))
 
     def _within_capacity(self, chosen, is_taken, length):
         """Return which assignments experts compute, bool (n, k), in the order of each row."""

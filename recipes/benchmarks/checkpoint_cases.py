@@ -4,40 +4,11 @@ No library is imported: the processes of `checkpoints` have other ones each.
 """
 
 import hashlib
-import importlib
 import itertools
 import json
-import pkgutil
 from typing import NamedTuple
 
-from . import checkpoint_families
-
 SIZE, CLASS = "size", "class"  # factors beside the options
-
-
-class Family(NamedTuple):
-    """What is compared of a family, by options of its configuration in transformers.
-
-    A value may be a function of the options of the size, which returns the value for it. The first
-    value of an option is the one of cases of a single refusal.
-
-    Args:
-        classes: names of classes of transformers.
-        sizes: three dicts of options, from which all others follow.
-        options: dict of each other option and a list of its values that are converted.
-        excluded: dicts of options, `class` and `size` (an index), that transformers itself does not
-            compute together.
-        refused: pairs of a name and a dict of options or `class`, which `from_hugging_face` refuses
-            in a sentence with that name: that of the option, or what names its value.
-        not_written: dicts as in `excluded` whose models `to_hugging_face` refuses.
-    """
-
-    classes: tuple
-    sizes: tuple
-    options: dict = {}
-    excluded: tuple = ()
-    refused: tuple = ()
-    not_written: tuple = ()
 
 
 class Case(NamedTuple):
@@ -53,15 +24,6 @@ class Case(NamedTuple):
         """Return a name that is the same for the same checkpoint."""
         text = json.dumps([self.class_name, self.options], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def families():
-    """Return the `Family` of each `model_type`: those of all modules of `checkpoint_families`."""
-    known = {}
-    for module in pkgutil.iter_modules(checkpoint_families.__path__):
-        name = f"{checkpoint_families.__name__}.{module.name}"
-        known.update(importlib.import_module(name).FAMILIES)
-    return dict(sorted(known.items()))
 
 
 def cases(name, family):

@@ -28,7 +28,8 @@ from keras_attn.convert.golden import compare_outputs
 from ..common import files
 from ..common.machine import hardware, versions
 from .card import CARDS, cell, execute, positive
-from .checkpoint_cases import cases, families, has_any
+from .checkpoint_cases import cases, has_any
+from .checkpoint_families import families
 
 ROOT = pathlib.Path(__file__).parents[2]
 ORACLE = f"{__package__}.contenders.checkpoints_torch"

@@ -3,6 +3,7 @@
 import itertools
 
 from recipes.benchmarks import checkpoint_cases
+from recipes.benchmarks.checkpoint_families import Family
 
 
 def test_a_covering_array_has_each_pair_of_values_that_is_not_excluded():
@@ -21,7 +22,7 @@ def test_a_covering_array_has_each_pair_of_values_that_is_not_excluded():
 
 
 def test_a_case_has_the_options_of_its_size_and_a_refusal_stands_alone():
-    family = checkpoint_cases.Family(
+    family = Family(
         classes=("A", "B"),
         sizes=({"width": 5}, {"width": 7}, {"width": 11}),
         options={"half": (lambda size: size["width"] // 2, 1), "odd": (False, True)},

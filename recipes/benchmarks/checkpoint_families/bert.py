@@ -1,6 +1,6 @@
 """BERT and the encoders that its code computes."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 LAYERS, HEADS = "num_hidden_layers", "num_attention_heads"
 SIZES = (

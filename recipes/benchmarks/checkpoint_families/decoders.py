@@ -1,6 +1,6 @@
 """GPT-2 and Reformer."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 GPT2_CLASSES = ("GPT2LMHeadModel", "GPT2ForSequenceClassification")
 GPT2_CLASSES += ("GPT2ForTokenClassification", "GPT2ForQuestionAnswering")

@@ -1,6 +1,6 @@
 """Decoders with experts."""
 
-from ..checkpoint_cases import Family
+from . import Family
 from .rotary import (
     BIASES,
     LAYERS,

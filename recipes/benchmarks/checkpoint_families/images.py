@@ -1,6 +1,6 @@
 """Encoders of images."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 FAMILIES = {
     "vit": Family(

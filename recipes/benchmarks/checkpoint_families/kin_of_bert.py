@@ -1,6 +1,6 @@
 """Encoders of the families that followed BERT."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 ENDINGS = (
     "ForMaskedLM",

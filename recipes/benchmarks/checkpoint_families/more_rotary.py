@@ -1,6 +1,6 @@
 """Decoders with norms of outputs, parallel blocks, joined layers or folded factors."""
 
-from ..checkpoint_cases import Family
+from . import Family
 from .rotary import (
     BIASES,
     FULL,

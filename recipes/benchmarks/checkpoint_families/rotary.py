@@ -1,6 +1,6 @@
 """Llama and the decoders like it."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 LAYERS, HEADS = "num_hidden_layers", "num_attention_heads"
 SIZES = (

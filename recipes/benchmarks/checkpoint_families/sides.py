@@ -1,6 +1,6 @@
 """Encoders with decoders."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 
 def bart_size(vocabulary_size, width, feed_forward, layers, heads, length):

@@ -1,6 +1,6 @@
 """Encoder-decoders: kin of T5, and of BART with norms before the sublayers."""
 
-from ..checkpoint_cases import Family
+from . import Family
 
 T5_SIZES = tuple(
     {

@@ -1,4 +1,4 @@
-"""What transformers and sentence-transformers compute with real checkpoints, for
+"""Outputs of transformers and sentence-transformers for real checkpoints, for
 `real_checkpoints`:
 
     python -m recipes.benchmarks.contenders.real_checkpoints_torch TASK.json
