@@ -106,7 +106,7 @@ PAGE = pages.ROOT / "keras_attn/convert/README.md"
 NO, SOME, YES = "no", "some", "yes"
 # Families with other layers than those whose projections test_peft.py finds: two sides, one layer
 # for queries, keys and values, for queries and keys, and for patches.
-PROJECTED = ("t5", "transfo-xl", "reformer", "vit")
+PROJECTED = ("gpt_neox", "t5", "transfo-xl", "reformer", "vit")
 # Rounding differs between machines and libraries of linear algebra.
 ROUNDING = 2
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import oracles
 
-from keras_attn import patterns
+from keras_attn import layers, patterns
 from keras_attn.ops.activations import gelu_tanh
 
 
@@ -247,6 +247,26 @@ def own_table(path):
     return lambda model: in_model(path, lambda _: model.embedding.table.numpy())(model)
 
 
+def in_thirds(model):
+    """Read rows of all queries, then all keys and all values, in place of those of each head."""
+    for attention in (block.attention for block in model.depth.blocks):
+        names = [f"{part}_kernel" for part in ("query", "key", "value")]
+        stored = np.stack([getattr(attention, name).numpy() for name in names], axis=2)
+        heads = stored.reshape(len(stored), -1, stored.shape[-1])
+        for name, kernel in zip(names, np.split(heads, len(names), axis=1), strict=True):
+            yield attention, name, lambda _, kernel=kernel: kernel
+
+
+def one_norm(model):
+    for block in model.depth.blocks:
+        yield block, "feed_forward_residual", block.attention_residual
+
+
+def in_turn(apply):
+    """Replace `apply` of a block with parallel sublayers by that of `TransformerBlock`."""
+    return functools.partial(layers.TransformerBlock.apply, apply.__self__)
+
+
 def exact_gelu(x):
     return keras.activations.gelu(x, approximate=False)
 
@@ -452,6 +472,13 @@ MISTAKES = {
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
         "no bias of logits": in_model("head.bias", np.zeros_like),
         "no norm of queries": in_each_block("attention.qk_norm", lambda _: identity),
+    },
+    "gpt_neox": {
+        "queries, keys and values in thirds": in_thirds,
+        "one norm": one_norm,
+        "one sublayer after the other": in_each_block("apply", in_turn),
+        "GELU by tanh": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+        "all components turn": in_each_block("attention.position.fraction", lambda _: 1.0),
     },
     "phi3": {
         "all components turn": whole_heads,

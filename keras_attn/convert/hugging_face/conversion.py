@@ -47,6 +47,7 @@ FAMILIES = {
     "gemma2": gemma.Gemma2(),
     "gemma3_text": gemma.Gemma3(),
     "gpt2": decoders.GPT2(),
+    "gpt_neox": parallel_decoders.GPTNeoX(),
     "gpt_oss": expert_decoders.GptOss(),
     "granite": rotary_decoders.Granite(),
     "llama": rotary_decoders.Llama(),

@@ -1,51 +1,73 @@
-"""Rotary decoders without gates, whose norms have biases: StarCoder 2, Phi in parallel blocks."""
+"""Decoders without gates, whose norms have biases: StarCoder 2; Phi, GPT-NeoX in parallel blocks."""
+
+import functools
 
 from keras_attn import layers, norms
 from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.decoders import FIRST
+from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST
 from keras_attn.convert.hugging_face.family import read_part
 from keras_attn.convert.hugging_face.rotary_decoders import (
+    PROJECTIONS,
     RotaryDecoder,
     model_windows,
     window_pattern,
 )
 from keras_attn.convert.hugging_face.rotary_positions import read_rotary
 
+# Options of `config.json` by their paths in the model.
+EPSILON = f"{FIRST}.attention_residual.norm.epsilon"
+WIDTH = f"{FIRST}.feed_forward.intermediate_dim"
+
+# A block whose sublayers read the same input, each by a norm of its own.
+TWO_NORMS = functools.partial(layers.ParallelBlock, shared_norm=False)
+
+
+def paths_with(epsilon, without=()):
+    """Return the paths of Llama with the name of the option for the epsilon of a `LayerNorm`."""
+    paths = {name: path for name, path in RotaryDecoder.paths.items() if path != EPSILON}
+    return {name: path for name, path in paths.items() if name not in without} | {epsilon: EPSILON}
+
 
 class PlainDecoder(RotaryDecoder):
-    """Rotary decoders of a `LayerNorm` and a feed-forward network without gates.
+    """Decoders of a `LayerNorm` and a feed-forward network without gates.
 
     Attributes:
-        epsilon_option: str. Option of the epsilon of the norms.
+        default_activation: str. That of the feed-forward layers where the file has none.
     """
 
     epsilon = 1e-5
-    epsilon_option = "layer_norm_eps"
+    default_activation = "gelu"
+    paths = paths_with("layer_norm_eps")
     feed_forward = {"intermediate": "mlp.fc1", "output_dense": "mlp.fc2"}
 
     def fits(self, model):
         return type(read_part(model, f"{FIRST}.feed_forward")) is layers.FeedForward
 
     def biases(self, config):
-        """Return the names of the projections with a bias; without one no other layer has one."""
-        return ("query", "key", "value", "output")
+        return tuple(PROJECTIONS)
+
+    def has_biases(self, config):
+        """Return True if the feed-forward layers have biases."""
+        return bool(self.biases(config))
 
     def norm(self, config):
-        return norms.LayerNorm(config.number(self.epsilon_option, self.epsilon))
+        return norms.LayerNorm(config.number(self.option(EPSILON), self.epsilon))
+
+    def activation(self, config):
+        return config.activation(self.activation_option, self.default_activation)
+
+    def width(self, config):
+        """Return the inner width of the feed-forward layers."""
+        return config.size(self.option(WIDTH))
 
     def feed_forward_of(self, config):
-        width, activation = config.size("intermediate_size"), self.activation(config)
-        use_bias = bool(self.biases(config))
+        arguments = self.width(config), self.activation(config), self.has_biases(config)
 
         def feed_forward(initializer, index):
-            return layers.FeedForward(width, activation, use_bias, kernel_initializer=initializer)
+            return layers.FeedForward(*arguments, kernel_initializer=initializer)
 
         return feed_forward
-
-    def language_options(self, model):
-        options = super().language_options(model)
-        return {**options, self.epsilon_option: options.pop("rms_norm_eps")}
 
 
 class Starcoder2(PlainDecoder):
@@ -54,18 +76,17 @@ class Starcoder2(PlainDecoder):
     name = "Starcoder2"
     head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
     tied = True
-    epsilon_option = "norm_epsilon"
+    default_activation = "gelu_pytorch_tanh"
+    paths = paths_with("norm_epsilon")
     feed_forward = {"intermediate": "mlp.c_fc", "output_dense": "mlp.c_proj"}
 
     def choices(self, config):
         pattern = window_pattern(lambda index: config.get("sliding_window"))
-        return {**super().choices(config), "pattern": pattern}
+        groups = config.size("num_key_value_heads", 2)
+        return {**super().choices(config), "pattern": pattern, "num_key_value_heads": groups}
 
     def biases(self, config):
         return super().biases(config) if config.flag("use_bias", True) else ()
-
-    def activation(self, config):
-        return config.activation("hidden_act", "gelu_pytorch_tanh")
 
     def more_options(self, model):
         return {
@@ -74,37 +95,32 @@ class Starcoder2(PlainDecoder):
         }
 
 
-class ParallelDecoder(PlainDecoder):
-    """Decoders whose attention and feed-forward network read the same input; by default as Phi."""
-
-    norms = {"attention_residual.norm": "input_layernorm"}  # of both sublayers
-    closing_norm = "final_layernorm"
-
-    def fits(self, model):
-        return isinstance(read_part(model, FIRST), layers.ParallelBlock)
-
-    def choices(self, config):
-        return {**super().choices(config), "block_type": layers.ParallelBlock}
+def is_parallel(model):
+    """Return True if both sublayers of a model's blocks read the same input."""
+    return isinstance(read_part(model, FIRST), layers.ParallelBlock)
 
 
-class Phi(ParallelDecoder):
-    """Phi 1, 1.5 and 2."""
+class Phi(PlainDecoder):
+    """Phi 1, 1.5 and 2: both sublayers read the same input, by one norm."""
 
     name = "Phi"
     head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
-    projections = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "dense"}
+    projections = {**PROJECTIONS, "output": "dense"}
     qk_norms = {"qk_norm": "q_layernorm", "key_norm": "k_layernorm"}
+    norms = {"attention_residual.norm": "input_layernorm"}  # of both sublayers
+    closing_norm = "final_layernorm"
+    default_activation = "gelu_new"
+
+    def fits(self, model):
+        return is_parallel(model) and super().fits(model)
 
     def choices(self, config):
         return {
-            **super().choices(config),
+            "block_type": layers.ParallelBlock,
             "position": lambda index: read_rotary(config, partial_rotary_factor=0.5),
             "has_qk_norm": config.flag("qk_layernorm"),
             "head_bias": True,
         }
-
-    def activation(self, config):
-        return config.activation("hidden_act", "gelu_new")
 
     def more_options(self, model):
         attention = read_part(model, f"{FIRST}.attention")
@@ -112,4 +128,53 @@ class Phi(ParallelDecoder):
             "hidden_act": activation_name(self.activation_of(model), tanh="gelu_new"),
             "partial_rotary_factor": attention.position.fraction,
             "qk_layernorm": attention.qk_norm is not None,
+        }
+
+
+class GPTNeoX(PlainDecoder):
+    """GPT-NeoX and Pythia: parallel sublayers, each with a norm of its own, or one by one."""
+
+    name, prefix = "GPTNeoX", "gpt_neox."
+    heads = ("embed_out", CLASSIFIER, "classifier", "qa_outputs")
+    head_names = {**RotaryDecoder.head_names, TAGS: {"head": "classifier"}}
+    paths = paths_with("layer_norm_eps", without=("num_key_value_heads", "head_dim"))
+    projections = {("query", "key", "value"): "query_key_value", "output": "dense"}
+    by_group = True
+    feed_forward = {"intermediate": "mlp.dense_h_to_4h", "output_dense": "mlp.dense_4h_to_h"}
+    embedding, closing_norm, output_head = "embed_in", "final_layer_norm", "embed_out"
+    attention = "attention."
+    buffers = ("layers.*.attention.bias", "layers.*.attention.masked_bias")
+
+    def fits(self, model):
+        block = read_part(model, FIRST)
+        if not super().fits(model) or not block.feed_forward.use_bias or any(model_windows(model)):
+            return False
+        has_two_norms = block.attention_residual is not block.feed_forward_residual
+        return has_two_norms and block.attention.num_heads == block.attention.num_key_value_heads
+
+    def biases(self, config):
+        return super().biases(config) if config.flag("attention_bias", True) else ()
+
+    def has_biases(self, config):
+        return True
+
+    def choices(self, config):
+        base = config.number("rotary_emb_base", self.theta)
+        share = config.number("rotary_pct", 0.25)
+        is_parallel = config.flag("use_parallel_residual", True)
+        return {
+            "block_type": TWO_NORMS if is_parallel else layers.TransformerBlock,
+            "position": lambda _: read_rotary(config, theta=base, partial_rotary_factor=share),
+        }
+
+    def convert_language_model(self, checkpoint, overrides):
+        checkpoint.replace("embed_out.weight", "lm_head.weight")  # its name in memory
+        return super().convert_language_model(checkpoint, overrides)
+
+    def more_options(self, model):
+        attention = read_part(model, f"{FIRST}.attention")
+        return {
+            "attention_bias": attention.use_bias,
+            "rotary_pct": attention.position.fraction,  # where `rope_parameters` have none
+            "use_parallel_residual": is_parallel(model),
         }

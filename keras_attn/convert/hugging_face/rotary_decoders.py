@@ -54,6 +54,9 @@ class RotaryDecoder(CausalFamily):
         blocks: str. Beginning of the names of a block, with a field `{}` for its index.
         attention: str. Beginning of the names of an attention layer in its block.
         closing_norm: str. Name of the norm after the last block.
+        output_head: str. Name of the layer of logits that share no table.
+        buffers: patterns of names of constants that old files hold.
+        activation_option: str. Option of the activation of the feed-forward layers.
         paths: path in the model of each option of `config.json`.
     """
 
@@ -76,6 +79,9 @@ class RotaryDecoder(CausalFamily):
     blocks = "layers.{}."
     attention = "self_attn."
     closing_norm = "norm"
+    output_head = "lm_head"
+    buffers = ()
+    activation_option = "hidden_act"
     paths = {
         "vocab_size": "embedding.vocabulary_size",
         "hidden_size": "embedding.hidden_dim",
@@ -103,9 +109,17 @@ class RotaryDecoder(CausalFamily):
         """Return the norm of the residuals, and of queries and keys."""
         return norms.RMSNorm(config.number("rms_norm_eps", self.epsilon))
 
+    def norms_of(self, block):
+        """Return the table of the norms of a block."""
+        return self.norms
+
+    def option(self, path):
+        """Return the option of `config.json` for a path in the model."""
+        return next(name for name, own in self.paths.items() if own == path)
+
     def activation(self, config):
         """Return the activation of the feed-forward layers."""
-        return config.activation("hidden_act", "silu")
+        return config.activation(self.activation_option, "silu")
 
     def feed_forward_of(self, config):
         """Return the function from an initializer and an index to a feed-forward layer."""
@@ -123,18 +137,22 @@ class RotaryDecoder(CausalFamily):
         """Return the factor of the queries before the score, for a size of the heads; or None."""
         return None
 
+    def position_options(self, model):
+        """Return the options of `config.json` for the positions."""
+        return rotary_options(first_turning(model))
+
     def more_options(self, model):
         """Return the options of `config.json` beside those of all such decoders."""
         return {}
 
     def arguments(self, config):
         """Return the arguments of `decoder` for a configuration; by default id 0 is a token."""
-        num_heads = config.size("num_attention_heads")
+        num_heads = config.size(self.option(f"{FIRST}.attention.num_heads"))
         return {
-            "vocabulary_size": config.size("vocab_size"),
-            "num_layers": config.size("num_hidden_layers"),
+            "vocabulary_size": config.size(self.option("embedding.vocabulary_size")),
+            "num_layers": config.size(self.option("depth.num_layers")),
             "num_heads": num_heads,
-            "hidden_dim": config.size("hidden_size"),
+            "hidden_dim": config.size(self.option("embedding.hidden_dim")),
             "feed_forward": self.feed_forward_of(config),
             "key_dim": None if config.get("head_dim") is None else config.size("head_dim"),
             "num_key_value_heads": config.size("num_key_value_heads", num_heads),
@@ -152,6 +170,7 @@ class RotaryDecoder(CausalFamily):
         `name` and `max_length`, beyond which a text is refused. By default no id is padding.
         """
         config = checkpoint.config
+        checkpoint.ignore(*self.buffers)
         config.max_length = overrides.get("max_length")
         arguments = self.arguments(config)
         tied = self.is_tied(checkpoint)
@@ -176,9 +195,10 @@ class RotaryDecoder(CausalFamily):
         """Return True if the logits of a checkpoint share the token table, or it has none."""
         tied = checkpoint.config.flag("tie_word_embeddings", self.tied)
         tied = tied or self.read_head(checkpoint) != TOKENS
-        tied = tied and checkpoint.is_tied("lm_head.weight", f"{self.embedding}.weight")
-        if tied and checkpoint.has("lm_head.bias"):  # which a table has not
-            checkpoint.untie("lm_head.weight", f"{self.embedding}.weight")
+        copy, table = f"{self.output_head}.weight", f"{self.embedding}.weight"
+        tied = tied and checkpoint.is_tied(copy, table)
+        if tied and checkpoint.has(f"{self.output_head}.bias"):  # which a table has not
+            checkpoint.untie(copy, table)
             return False
         return tied
 
@@ -189,11 +209,11 @@ class RotaryDecoder(CausalFamily):
         copy_part(checkpoint, model, "embedding", self.embedding)
         copy_part(checkpoint, model, "depth.norm", self.closing_norm)
         if model.head is not None:
-            copy_part(checkpoint, model, "head", "lm_head")
+            copy_part(checkpoint, model, "head", self.output_head)
         for index, block in enumerate(model.depth.blocks):
             prefix = self.blocks.format(index)
             self.copy_attention(checkpoint, block.attention, prefix + self.attention)
-            copy_table(checkpoint, block, self.norms, prefix)
+            copy_table(checkpoint, block, self.norms_of(block), prefix)
             self.copy_feed_forward(checkpoint, block.feed_forward, prefix)
 
     def copy_attention(self, checkpoint, attention, prefix):
@@ -229,8 +249,8 @@ class RotaryDecoder(CausalFamily):
     def language_options(self, model):
         return {
             **read_options(model, self.paths),
-            **rotary_options(first_turning(model)),
-            "hidden_act": activation_name(self.activation_of(model)),
+            **self.position_options(model),
+            self.activation_option: activation_name(self.activation_of(model)),
             "tie_word_embeddings": model.head is None,
             **self.more_options(model),
             "architectures": [f"{self.name}ForCausalLM"],
