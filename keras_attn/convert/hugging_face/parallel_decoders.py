@@ -1,4 +1,4 @@
-"""Decoders without gates, whose norms have biases: StarCoder 2; Phi, GPT-NeoX in parallel blocks."""
+"""Decoders without gates, whose norms have biases: StarCoder 2, Phi and GPT-NeoX."""
 
 import functools
 
