@@ -90,6 +90,45 @@ def test_ids_of_no_text_are_left_out(tmp_path):
     assert "spiece.model" not in tokenizer_files(other, "t5")
 
 
+PERCEIVER = ["[PAD]", "[BOS]", "[EOS]", "[MASK]", "[CLS]", "[SEP]"]
+BYTES = {
+    "byt5": {"more_tokens": ["<extra_id_0>", "<extra_id_1>"], "bos_id": 0},
+    "perceiver": {
+        "special_tokens": PERCEIVER,
+        "pad_id": 0,
+        "unk_id": None,
+        "bos_id": 4,
+        "eos_id": 5,
+        "template": text.Template((4,), (5,), (5,)),
+    },
+}
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_a_tokenizer_of_bytes_has_no_file_but_its_settings(name, tmp_path):
+    tokenizer = text.Bytes(**BYTES[name])
+    assert {*tokenizer_files(tokenizer, "t5")} == {"tokenizer_config.json"}
+    assert read_tokenizer(written(tokenizer, tmp_path)).get_config() == tokenizer.get_config()
+    with pytest.raises(ValueError, match="must be those of ByT5 or Perceiver"):
+        tokenizer_files(text.Bytes(["<pad>", "</s>", "<unk>", "<x>"]), "t5")
+
+
+def test_added_tokens_keep_their_flags(tmp_path):
+    inner = read_tokenizer(GOLDEN / "gpt2")
+    flags = {"<tool>": {"lstrip": True}, "two": {"single_word": True, "normalized": True}, "  ": {}}
+    ids = {token: inner.vocabulary_size + i for i, token in enumerate(flags)}
+    inner = text.ByteLevelBPE(**{**inner.get_config(), "added_tokens": ids})
+    tokens = [{"content": token, "id": ids[token], **flags[token]} for token in flags]
+    tokenizer = text.AddedTokens(inner, tokens)
+    again = read_tokenizer(written(tokenizer, tmp_path))
+    lines = ["a  <tool>two twos", "two   <tool>  ", ""]
+    ours, theirs = (t.encode_as_lists(lines) for t in (tokenizer, again))
+    assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
+    assert again.tokenizer.get_config() == inner.get_config()
+    with pytest.raises(ValueError, match="added tokens of `tokenizer` need a `tokenizer.json`"):
+        tokenizer_files(text.AddedTokens(text.Bytes(), [{"content": "b", "id": 9}]), "t5")
+
+
 def test_a_tokenizer_without_a_counterpart_is_refused():
     with pytest.raises(ValueError, match="`tokenizer` must be one of `WordPiece`, .*Received"):
         tokenizer_files(text.Characters("abc"), "gpt2")

@@ -9,10 +9,10 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 from fork_server import ROOT
 from keras import layers, ops
 from scripted_model import ScriptedModel
+from small_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 
 import keras_attn
 from keras_attn import export, text

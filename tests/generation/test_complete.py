@@ -6,8 +6,8 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from five_tokenizers import HARD_TEXTS, tokenizer_of
 from scripted_model import ScriptedModel
+from small_tokenizers import HARD_TEXTS, tokenizer_of
 
 from keras_attn import export, models, text
 from keras_attn.generation import Beam, NoRepeat, Sample, complete, generate

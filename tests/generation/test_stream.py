@@ -6,10 +6,10 @@ import weakref
 
 import oracles
 import pytest
-from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 from marks import slow_but
 from other_backend import needs_jax, run_on
 from scripted_model import SIZE, ScriptedModel
+from small_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 
 from keras_attn import depth, layers, models, scores
 from keras_attn.generation import (

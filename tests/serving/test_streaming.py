@@ -9,7 +9,7 @@ import numpy as np
 import oracles
 import pytest
 import streaming_model
-from five_tokenizers import tokenizer_of
+from small_tokenizers import tokenizer_of
 from streaming_model import LOG_PROBABILITY, MAX_POSITIONS, continued
 
 from keras_attn import depth, export, generation, layers, models, patterns

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
+from small_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 
 from keras_attn.text.tokenizers.incremental_decoder import IncrementalDecoder
 

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from five_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 from fork_server import run_python
+from small_tokenizers import HARD_TEXTS, MAKERS, tokenizer_of
 
 import keras_attn
 from keras_attn import text

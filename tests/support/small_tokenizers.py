@@ -5,7 +5,16 @@ import io
 
 import sentencepiece
 
-from keras_attn.text import ByteLevelBPE, Characters, Marian, SentencePiece, WordPiece
+from keras_attn.convert.hugging_face.tokenizer_models import as_metaspace
+from keras_attn.text import (
+    AddedTokens,
+    ByteLevelBPE,
+    Bytes,
+    Characters,
+    Marian,
+    SentencePiece,
+    WordPiece,
+)
 from keras_attn.text.tokenizers.byte_level_bpe import LETTERS
 
 HARD_TEXTS = [
@@ -28,6 +37,15 @@ def _of_bytes(**options):
     start, end = (vocabulary[token] for token in ("<s>", "</s>"))
     special = {"<s>": start, "</s>": end}
     return ByteLevelBPE(vocabulary, merges, "gpt2", special, bos_id=start, eos_id=end, **options)
+
+
+def _with_added():
+    """Tokens of which one takes the space beside it, one is white space, and one has bytes."""
+    flags = {"😀": {}, "  ": {}, "on": {"lstrip": True}, "naïve": {"normalized": True}}
+    first = _of_bytes().vocabulary_size
+    ids = {token: first + i for i, token in enumerate(flags)}
+    tokens = [{"content": token, "id": ids[token], **flags[token]} for token in flags]
+    return AddedTokens(_of_bytes(added_tokens=ids), tokens)
 
 
 def _of_pieces():
@@ -67,6 +85,9 @@ MAKERS = {
     "sentencepiece of bytes": _with_bytes,
     "wordpiece": _of_pieces,
     "byte-level bpe": _of_bytes,
+    "metaspace of bytes": lambda: as_metaspace(_with_bytes()),
+    "added tokens": _with_added,
+    "bytes": lambda: Bytes(bos_id=0),
     "marian": _of_marian,
 }
 
