@@ -111,6 +111,40 @@ def test_the_length_is_the_old_option_or_the_least_new_one(lengths, expected, tm
     assert tokenizer.encode(["a " * 200])[0].shape == (1, expected)
 
 
+def test_golden_outputs_are_compared_before_the_pooling(tmp_path):
+    folder = unpack("encoder", tmp_path / "encoder")
+    plain = unpack("encoder", tmp_path / "plain")
+    for name in (MODULES, POOLING):
+        (plain / name).unlink()
+    features, _ = from_hugging_face(plain)
+    ids = np.random.default_rng(5).integers(5, 11, (2, 13))
+    golden = {"input_token_ids": ids, "columns": np.arange(3), "mask": np.ones(2, bool)}
+    outputs = np.asarray(features({"token_ids": ids}))[:, :3]
+    np.savez(folder / "keras_attn_golden.npz", outputs=outputs, **golden)
+    model, _ = from_hugging_face(folder)
+    assert model.pooling != features.pooling
+    np.savez(folder / "keras_attn_golden.npz", outputs=outputs + 1e-2, **golden)
+    with pytest.raises(ValueError, match="outputs differ from those in 'keras_attn_golden.npz'"):
+        from_hugging_face(folder)
+
+
+def test_a_decoder_without_a_tokenizer_has_the_padding_of_its_configuration(tmp_path):
+    folder = unpack("decoder", tmp_path / "decoder")
+    for path in folder.glob("*token*.json"):
+        path.unlink()
+    change(folder, "config.json", pad_token_id=7)
+    model, tokenizer = from_hugging_face(folder)
+    ids = np.array([[3, 7, 5, 2, 7, 7], [3, 2, 5, 2, 3, 5]])
+    inputs = {"token_ids": ids}
+    if "prompt_lengths" in model.input:
+        inputs["prompt_lengths"] = np.zeros(2, "int32")
+    alone = {
+        name: value[:1, :4] if value.ndim == 2 else value[:1] for name, value in inputs.items()
+    }
+    assert tokenizer is None
+    check(np.asarray(model(alone)), np.asarray(model(inputs))[:1])
+
+
 ROUTER = [{"type": "sentence_transformers.base.modules.router.Router", "path": ""}]
 STATIC = [{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]
 REFUSED = {

@@ -86,6 +86,14 @@ def test_beginnings_of_all_names_are_removed(prefix, stored, expected):
     assert list(unwrap(dict.fromkeys(stored), prefix)) == expected
 
 
+def test_a_file_without_tensors_lacks_what_is_asked_for(tmp_path):
+    loaded = checkpoint(tmp_path)
+    with pytest.raises(ValueError, match="The weights lack the tensor 'table'. Received: folder="):
+        loaded.take("table", VALUE.shape)
+    save_file({"table": VALUE}, tmp_path / SINGLE)
+    assert not Checkpoint(Config(tmp_path, {}), {}).has("table")  # no file is read in its place
+
+
 def test_ignored_tensors_are_no_leftovers(tmp_path):
     save_file(dict.fromkeys(["bert.own.a", "bert.own.b", "bert.c"], VALUE), tmp_path / SINGLE)
     for ignore in (["bert.own.*"], ["own.a", "*.b"]):

@@ -38,7 +38,7 @@ class Checkpoint:
         self.config = config
         self.refuse = config.refuse
         self._tensors = {}
-        tensors = unwrap(tensors or list_tensors(config.folder), prefix)
+        tensors = unwrap(list_tensors(config.folder) if tensors is None else tensors, prefix)
         for name, tensor in tensors.items():
             self._add(name.replace(".gamma", ".weight").replace(".beta", ".bias"), tensor)
         self._taken = set()
@@ -192,7 +192,7 @@ def unwrap(tensors, prefix):
     """
     for wrapper in _WRAPPERS:
         inner = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
-        is_wrapped = all(name.startswith(wrapper) for name in tensors)
+        is_wrapped = tensors and all(name.startswith(wrapper) for name in tensors)
         if is_wrapped and (wrapper != prefix or any(name.startswith(prefix) for name in inner)):
             return unwrap(inner, prefix)
     return tensors

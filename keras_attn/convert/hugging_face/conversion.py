@@ -108,7 +108,8 @@ def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
     another shape, or if an option of `config.json` changes what our parts compute. Neither
     transformers nor the network is needed. Weights become float32, then the dtype of the policy.
     If the folder has golden outputs, as `python -m keras_attn.convert golden FOLDER` writes them,
-    the model's outputs are compared with them, unless there are overrides.
+    the model's outputs are compared with them, unless there are overrides. Those of a sentence
+    encoder are compared before its pooling, where it is no decoder.
 
     Args:
         folder: path of a folder that `save_pretrained` wrote, or a copy of one from the Hub.
@@ -147,8 +148,6 @@ def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
     config, family = family_of(folder, model_type)
     checkpoint = Checkpoint(config, prefix=family.prefix, ignore=patterns)
     model = convert(checkpoint, family, overrides)
-    if not overrides:  # which may change the outputs
-        check_golden(folder, model)
     tokenizer = read_tokenizer(folder, output_vocabulary_size(model))
     sentence_encoder = SentenceEncoder.of(config)
     if sentence_encoder is not None:
@@ -162,10 +161,13 @@ def convert(checkpoint, family, overrides):
     options = {k: v for k, v in overrides.items() if k not in later}
     sentence_encoder = SentenceEncoder.of(checkpoint.config)
     if sentence_encoder is not None and isinstance(family, decoders.CausalFamily):
-        options = {"pad_id": padding_id(checkpoint.config.folder), **options}
+        options = {"pad_id": padding_id(checkpoint.config, family.default_pad_id), **options}
     model = family.convert(checkpoint, options)
     checkpoint.finish()
     initialize(model.variables)  # of which `build` made no values
+    folder = checkpoint.config.folder  # None for a backbone of KerasHub
+    if folder is not None and not (options or later):  # which may change the outputs
+        check_golden(folder, model)
     if sentence_encoder is not None:
         model = sentence_encoder.build(model)
     return change(model, **later)

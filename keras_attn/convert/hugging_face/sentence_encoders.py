@@ -9,6 +9,7 @@ import keras
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint, StoredModel
 from keras_attn.convert.hugging_face.classifiers import FEATURES, with_head
+from keras_attn.convert.hugging_face.decoders import read_pad_id
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, read_json
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import copy_part
@@ -272,17 +273,19 @@ def _copy_projection(checkpoint, layer):
         copy_part(checkpoint, layer, "residual_dense", "residual")
 
 
-def padding_id(folder):
-    """Return an id of padding for a causal encoder; None for a folder without a tokenizer.
+def padding_id(config, default):
+    """Return an id of padding for a causal encoder: by its tokenizer, else by `config.json`.
+
+    `default` is the id where `config.json` has none.
 
     Padding is at the end only, so any id does that is not the last one of texts. Many tokenizers
     pad with the id that ends a text.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tokenizer is read again with the model
-        tokenizer = read_tokenizer(folder)
+        tokenizer = read_tokenizer(config.folder)
     if tokenizer is None:
-        return None
+        return read_pad_id(config, default)
     ends = tokenizer.template.end[-1:]
     special = (tokenizer.get_config().get("special_tokens") or {}).values()
     ids = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, *special, 0, 1]
