@@ -1,13 +1,13 @@
 """Checkpoints of Hugging Face: models with the outputs of transformers, and the way back.
 
-The table of families on the page of `convert` states what these tests compare.
+The table of families beside the page of `convert` states what these tests compare.
 """
 
-import functools
 import json
 import re
 
 import checkpoint_folders
+import checkpoint_table
 import generation_cases
 import numpy as np
 import pages
@@ -17,14 +17,14 @@ import safetensors.numpy
 from checkpoint_folders import TOLERANCE, difference
 from planted_mistakes import MISTAKES, changed
 
-from keras_attn import export, models, positions
+from keras_attn import positions
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.kernel_sources import kernel_sources
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
 from keras_attn.layers.adapted_projections import projections
+from recipes.benchmarks.checkpoint_families import families
 
-NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 # A causal model and an encoder-decoder.
 FAST = ["llama", "t5"]
 # Factors become part of the weights; a pretraining's other head, a pooler or a bias that no output
@@ -102,83 +102,58 @@ def test_a_checkpoint_has_the_outputs_of_transformers_and_comes_back(name, check
     check_way_back(name, case, tmp_path / "out")
 
 
-PAGE = pages.ROOT / "keras_attn/convert/README.md"
-NO, SOME, YES = "no", "some", "yes"
 # Families with other layers than those whose projections test_peft.py finds: two sides, one layer
 # for queries, keys and values, for queries and keys, and for patches.
-PROJECTED = ("gpt_neox", "t5", "transfo-xl", "reformer", "vit")
+PROJECTED = ("gpt_neox", "t5", "transformer_xl", "reformer", "vit")
 # Rounding differs between machines and libraries of linear algebra.
 ROUNDING = 2
+TABLE = checkpoint_table.recorded()["checkpoints"]
 
 
-def rows():
-    """Return the cells of each family's row by the table's head."""
-    text = pages.text(PAGE)
-    table = text[text.index("| family |") :].split("\n\n")[0].splitlines()
-    head, _, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
-    return {cells[0].strip("`"): dict(zip(head, cells, strict=True)) for cells in lines}
+def named(text):
+    """Return the words that a text has as code."""
+    return set(re.findall("`([^`]+)`", text))
 
 
-TABLE = rows()
+def test_the_page_has_each_family_and_each_golden_file():
+    """The results are those of the golden files of today, and the page has their table."""
+    digests = {name: row["digest"] for name, row in TABLE.items()}
+    assert digests == {name: checkpoint_table.digest(name) for name in checkpoint_table.NAMES}
+    assert {row["family"] for row in TABLE.values()} == FAMILIES.keys()
+    page = pages.text(checkpoint_table.PAGE)
+    assert "\n".join(checkpoint_table.page_table()) in page
+    facts, _, models = page.partition("## Models")
+    assert FAMILIES.keys() <= named(models)
+    texts = next(part for part in facts.split("\n\n") if part.startswith("The decoded texts"))
+    assert named(texts) == {*generation_cases.CASES, *generation_cases.CAUSAL}
 
 
-@functools.cache
-def family(name):
-    return checkpoint_folders.load_golden(name)[0]["model_type"]
-
-
-def names_of(model_type):
-    return [name for name in NAMES if family(name) == model_type]
-
-
-def test_each_family_has_a_row_and_each_of_its_checkpoints_is_named():
-    assert TABLE.keys() == FAMILIES.keys()
-    for model_type, row in TABLE.items():
-        assert len(row["compared"].split(", ")) == len(names_of(model_type)), model_type
-    texts = {name for name, row in TABLE.items() if row["texts"] == YES}
-    assert texts == {*generation_cases.CASES, *generation_cases.CAUSAL}
-
-
-def ids_of(model, config):
-    """Return the ids of the first and the last token, of a model that generates."""
-    if not hasattr(model, "reads_prompt"):
-        return {}
-    start, end = config.get("decoder_start_token_id"), config.get("eos_token_id")
-    end = end if isinstance(end, int) and end < config["vocab_size"] else 1
-    return {"max_length": 5, "bos_id": start or 0, "eos_id": end}
+def test_each_family_is_compared_with_transformers_by_a_command():
+    """Version 5 of transformers has no Transformer-XL: its golden files are of version 4."""
+    assert families().keys() == FAMILIES.keys() - {"transfo-xl"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model_type", TABLE)
-def test_checkpoints_of_a_family_are_what_the_table_says(model_type, checkpoint, tmp_path):
-    """CTranslate2 takes no, some or all of the checkpoints other than classifiers."""
-    row, written, names = TABLE[model_type], [], names_of(model_type)
-    if model_type in PROJECTED:
-        check_projections(names[0], checkpoint(names[0]))
-    for name in names:
-        case = checkpoint(name)
-        most = min(TOLERANCE, ROUNDING * float(row["outputs"]))
-        assert difference(case.model, case.arrays) <= most, name
-        check_mistakes(name, case)
-        if name not in ONE_WAY:
-            check_way_back(name, case, tmp_path / name)
-        if not (isinstance(case.model, models.Classifier) and case.model.num_classes is not None):
-            ids = ids_of(case.model, case.config)
-            written.append(writes_ctranslate2(case.model, tmp_path / f"{name}.ct2", ids))
-    takes = YES if written and all(written) else SOME if any(written) else NO
-    assert takes == row["CTranslate2"]
-    if model_type == "bert":  # the tests of exports write decoders
-        export.onnx(checkpoint("bert").model, tmp_path / "bert.onnx", "encoder", max_length=5)
-        assert row["ONNX"] == YES
+@pytest.mark.parametrize("name", TABLE)
+def test_a_checkpoint_is_what_the_table_says(name, checkpoint, tmp_path):
+    case, row = checkpoint(name), TABLE[name]
+    assert difference(case.model, case.arrays) <= min(TOLERANCE, ROUNDING * row["difference"])
+    check_mistakes(name, case)
+    if name in PROJECTED:
+        check_projections(name, case)
+    if name not in ONE_WAY:
+        check_way_back(name, case, tmp_path / "out")
 
 
-def writes_ctranslate2(model, path, ids):
-    try:
-        export.ctranslate2(model, path, **ids)
-    except ValueError as error:
-        assert re.search("CTranslate2 lacks this part|must be an?", str(error))
-        return False
-    return True
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bert_classifier", "llama"])
+def test_an_exit_takes_what_the_table_says(name, tmp_path):
+    """The tests of exits write models of each kind; these are a yes and a no."""
+    trial, row = checkpoint_table.Trial(name, tmp_path), TABLE[name]
+    trial.onnx()
+    assert row["ONNX"] == checkpoint_table.YES
+    with pytest.raises(ValueError, match=re.escape(row["reasons"]["CTranslate2"])):
+        trial.ctranslate2()
 
 
 def test_stored_sinusoids_are_no_weights(tmp_path):
