@@ -146,6 +146,9 @@ def read(folder, written):
     with np.load(pathlib.Path(folder, "outputs.npz")) as file:
         arrays = dict(file)
     model, config = golden_writer.load(written)
+    content = json.loads(pathlib.Path(folder, "checkpoint/config.json").read_text())
+    if content["architectures"] == ["ElectraModel"]:
+        model.pooler = None  # with equal widths it becomes a `BertModel`, whose pooler is zeros
     inputs = {k.removeprefix("input_"): x for k, x in arrays.items() if k.startswith("input_")}
     outputs, _ = compute(model.eval(), config, inputs)
     return difference(outputs[arrays["mask"]], arrays["outputs"][arrays["mask"]])
