@@ -18,7 +18,7 @@ from keras_attn.text.tokenizers.tokenizer import Tokenizer
 _BORDER = "\ud800".encode(errors="surrogatepass")  # no valid text has these bytes
 _SPACES = f"[{WHITE_SPACE}]+"
 _WORD = "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\u200c\u200d]"
-_FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
+_FLAGS = ("lstrip", "rstrip", "single_word")
 
 
 class AddedTokens(Tokenizer):
@@ -85,6 +85,8 @@ class AddedTokens(Tokenizer):
             if normalized
             else None,
         )
+        # An export holds the tables that are attributes.
+        self._tables = [cutter.ids for cutter in vars(self._stages).values() if cutter]
 
     def get_config(self):
         return {"tokenizer": self.tokenizer.to_bytes(), **vars(self._arguments)}
@@ -118,7 +120,7 @@ class AddedTokens(Tokenizer):
         pieces, ids = cutter.cut(text)
         is_token = ids >= 0
         rest = split(tf.where(is_token, "", pieces.flat_values))
-        tokens = tf.ragged.boolean_mask(ids[:, None], is_token[:, None])
+        tokens = tf.ragged.boolean_mask(tf.expand_dims(ids, 1), tf.expand_dims(is_token, 1))
         return pieces.with_flat_values(tf.concat([tokens, rest], axis=1)).merge_dims(1, 2)
 
     def _split_in_python(self, sentences):
@@ -154,12 +156,13 @@ class _Cutter:
         contents = sorted(self._tokens, key=len, reverse=True)
         self._expression = "|".join(map(re.escape, contents))
         self._in_python = re.compile("|".join(map(re.escape, contents)))
-        self._has = {flag: self._contents_with(flag) for flag in _FLAGS[:3]}
+        self._has = {flag: self._contents_with(flag) for flag in _FLAGS}
+        self.ids = None
         if tf is not None:
             ids = tf.lookup.KeyValueTensorInitializer(
                 contents, [self._tokens[content]["id"] for content in contents], tf.string, tf.int32
             )
-            self._ids = tf.lookup.StaticHashTable(ids, default_value=-1)
+            self.ids = tf.lookup.StaticHashTable(ids, default_value=-1)
 
     def _contents_with(self, flag):
         return [content for content, token in self._tokens.items() if token.get(flag)]
@@ -169,7 +172,7 @@ class _Cutter:
         text = tf.strings.regex_replace(text, self._expression, _BORDER + rb"\0" + _BORDER)
         pieces = tf.strings.split(text, _BORDER)
         pieces = tf.ragged.boolean_mask(pieces, pieces != "")
-        ids = self._ids.lookup(pieces.flat_values)
+        ids = self.ids.lookup(pieces.flat_values)
         if self._has["single_word"]:
             pieces, ids = self._without_parts_of_words(pieces, ids)
         if self._has["lstrip"] or self._has["rstrip"]:
