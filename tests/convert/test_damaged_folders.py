@@ -292,6 +292,15 @@ DAMAGES = {
         option("distilbert", architectures=["DistilBertForQuestionAnswering"]),
         "lack the tensor 'qa_outputs.weight'",
     ),
+    "classes or tags of a Llama": (
+        option("llama_classifier", architectures=None),
+        "are those of a Llama with classes or with tags: name the class of transformers in "
+        "`architectures` of config.json.",
+    ),
+    "tags of a ModernBERT without a name": (
+        option("modernbert_tags", architectures=None),
+        "are those of a ModernBert with classes or with tags",
+    ),
     "classes of a BART": (
         option("bart", architectures=["BartForSequenceClassification"]),
         "A Bart with classes is not converted, only one that predicts tokens.",

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from checkpoint_folders import TOLERANCE
 
-from keras_attn import export, layers
+from keras_attn import export, layers, models, text
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.export.saved_model_files import read_saved_model
 
@@ -126,6 +126,29 @@ def test_golden_outputs_are_compared_before_the_pooling(tmp_path):
     np.savez(folder / "keras_attn_golden.npz", outputs=outputs + 1e-2, **golden)
     with pytest.raises(ValueError, match="outputs differ from those in 'keras_attn_golden.npz'"):
         from_hugging_face(folder)
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "llama"])
+def test_only_prompts_make_features_a_sentence_encoder(name, tmp_path):
+    sizes = {"num_layers": 1, "num_heads": 3, "hidden_dim": 12}
+    words = text.WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
+    if name == "llama":
+        whole, pooling, tokenizers = models.llama(13, pad_id=0, **sizes), "last", [None]
+        encoder = whole.depth
+    else:
+        whole, pooling = models.bert(13, num_segments=0, **sizes), "first"
+        encoder, tokenizers = whole.encoder, [None, text.SentenceTokenizer(words, 9)]
+    parts = {part: getattr(whole, part, None) for part in ("embedding", "position", "norm")}
+    model = models.Classifier(**parts, encoder=encoder, num_classes=None, pooling=pooling)
+    ids = np.array([[3, 5, 7, 0, 0], [5, 1, 2, 4, 11]])
+    for tokenizer in tokenizers:
+        folder = tmp_path / f"{name} {tokenizer is None}"
+        assert to_hugging_face(model, folder, tokenizer=tokenizer) == name
+        files = {path.name for path in folder.iterdir()}
+        pooling_files = {"1_Pooling", MODULES}
+        assert files & pooling_files == (set() if tokenizer is None else pooling_files)
+        again, _ = from_hugging_face(folder)
+        np.testing.assert_array_equal(again(ids), model(ids))
 
 
 def test_a_decoder_without_a_tokenizer_has_the_padding_of_its_configuration(tmp_path):

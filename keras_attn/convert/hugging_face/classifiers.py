@@ -78,10 +78,13 @@ def read_head(checkpoint, name, head_names, unnamed):
     A class with a head for tokens may be named where the file has none, as in many folders of
     sentence encoders.
 
+    Where no class is named, the first head whose tensors are there is that of the checkpoint, and
+    one whose tensors another head has as well is refused.
+
     Args:
         checkpoint: a `Checkpoint`.
         name: str. Beginning of the names of the family's classes.
-        head_names: dict by head of the names of its parts.
+        head_names: dict by head of the names of its parts, in the order in which they are tried.
         unnamed: the head of a checkpoint that has none of the parts.
     """
     known = [head for head in head_names if head != FEATURES]
@@ -89,6 +92,13 @@ def read_head(checkpoint, name, head_names, unnamed):
     is_absent = head == TOKENS and TOKENS in known and not has_names(checkpoint, head_names[head])
     if head is None or is_absent:
         head = next((x for x in known if has_names(checkpoint, head_names[x])), unnamed)
+        tensors = {*head_names.get(head, {}).values()}
+        alike = [x for x in known if {*head_names[x].values()} == tensors]
+        if len(alike) > 1:
+            checkpoint.refuse(
+                f"The tensors are those of a {name} with {' or with '.join(alike)}: name the class "
+                "of transformers in `architectures` of config.json."
+            )
     if head not in (unnamed, FEATURES, *known):
         heads = ", ".join(dict.fromkeys([unnamed, *known, FEATURES]))
         checkpoint.refuse(f"A {name} with {head} is not converted, only one with {heads}.")
@@ -96,9 +106,15 @@ def read_head(checkpoint, name, head_names, unnamed):
 
 
 def has_names(checkpoint, names):
-    """Return True if a checkpoint has the last tensors of a head, and its pooler."""
-    wanted = [*[*names.values()][-1:], *_poolers(names)]
-    return bool(names) and all(checkpoint.has(x) or checkpoint.has(f"{x}.weight") for x in wanted)
+    """Return True if a checkpoint has the last layer of a head, and its pooler."""
+    wanted = [last_layer(names), *_poolers(names)] if names else []
+    is_there = [checkpoint.has(x) or checkpoint.has(f"{x}.weight") for x in wanted]
+    return bool(names) and all(is_there)
+
+
+def last_layer(names):
+    """Return the name of a head's last layer: the last entry of its dict in `head_names`."""
+    return [*names.values()][-1]
 
 
 def has_several_labels(config):
@@ -114,8 +130,9 @@ class EncoderFamily(Family):
     Attributes:
         name: str. Beginning of the names of the classes of transformers.
         head_names: dict by head of the names of its parts by their paths in the model. A head that
-            is absent is refused. The path "pooler" is that of a dense layer at the first token,
-            "head.transform" that of one at each token, before tags or answers.
+            is absent is refused. The last part is the `last_layer`, by which a head is found where
+            no class is named, and whose rows are the classes or tags. The path "pooler" is that
+            of a dense layer at the first token, "head.transform" that of one at each token.
         embeddings, block: names of the parts of the embeddings and of a block.
         block_prefix: str. Beginning of a block's names, with a field `{}` for its index.
         position_table: name of the table of positions.
@@ -204,7 +221,7 @@ class EncoderFamily(Family):
         config, names = checkpoint.config, self.head_names.get(head, {})
         pooler, size = None, None
         if head in (CLASSES, TAGS, REPLACED):
-            size = checkpoint.shape(f"{[*names.values()][-1]}.weight")[0]
+            size = checkpoint.shape(f"{last_layer(names)}.weight")[0]
         pooling = self.pooling_of_classes(config) if head == CLASSES else "first"
         if _poolers(names) and (head != FEATURES or has_names(checkpoint, names)):
             pooler = self.build_pooler(head, config)

@@ -31,7 +31,7 @@ class CausalFamily(Family):
     Attributes:
         name: str. Beginning of the names of the classes of transformers.
         classifier_name: str. As `name`, of the classes with other heads; by default `name`.
-        head_names: dict by head, but that for tokens, of the name of its linear layer.
+        head_names: dict by head, but that for tokens, of the names of its parts by their paths.
         answers_prefix: str. In place of `prefix` in the class with answers; None for `prefix`.
         default_pad_id: the id of padding where `config.json` has none; None for none.
     """

@@ -292,7 +292,7 @@ def padding_id(config, default):
     return next(i for i in ids if i is not None and i not in ends)
 
 
-def is_sentence_encoder(model):
+def _gives_vectors(model):
     """Return True for a model of vectors of texts, but for one with the pooler of its family."""
     is_of_texts = isinstance(model, models.Classifier) and model.image_shape is None
     return (
@@ -302,12 +302,34 @@ def is_sentence_encoder(model):
     )
 
 
+def is_sentence_encoder(model, tokenizer, has_pooler):
+    """Return True for a model that a class of features does not hold, or that has prompts.
+
+    Features are the outputs at the first token, in a decoder at the last one. Where the class of
+    transformers has a pooler behind the first token, the bare token needs the files of pooling.
+
+    Args:
+        model: any.
+        tokenizer: of the model, or None.
+        has_pooler: bool. If True, the family's class of features has a pooler.
+    """
+    if not _gives_vectors(model):
+        return False
+    pool = model.get_layer("pool")
+    are_features = pool.names == [_pooling_of_features(model)] and pool.include_prompt
+    is_plain = are_features and model.pooler is None and not has_pooler
+    return not is_plain or isinstance(tokenizer, SentenceTokenizer)
+
+
 def without_pooling(model):
     """Return the features of a sentence encoder's first module; another model as it is."""
-    if not is_sentence_encoder(model):
+    if not _gives_vectors(model):
         return model
-    pooling = "last" if _is_causal(model.encoder) else "first"
-    return with_head(model, FEATURES, pooling=pooling)
+    return with_head(model, FEATURES, pooling=_pooling_of_features(model))
+
+
+def _pooling_of_features(model):
+    return "last" if _is_causal(model.encoder) else "first"
 
 
 def _is_causal(encoder):
@@ -320,8 +342,6 @@ def _is_causal(encoder):
 
 def sentence_files(model, tokenizer):
     """Return the contents of JSON files, and the tensors of folders, of a sentence encoder."""
-    if not is_sentence_encoder(model):
-        return {}, {}
     files = {f"{POOLING}/config.json": _pooling_options(model.get_layer("pool"))}
     settings, tensors, paths = {}, {}, [("", "Transformer"), (POOLING, "Pooling")]
     for layer in _layers_of(model.pooler):

@@ -7,13 +7,23 @@ import keras
 from keras_attn import layers, models, positions
 from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
-from keras_attn.convert.hugging_face.classifiers import TAGS, head_of, label_options
+from keras_attn.convert.hugging_face.classifiers import (
+    FEATURES,
+    TAGS,
+    EncoderFamily,
+    head_of,
+    label_options,
+)
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.decoders import language_model
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
 from keras_attn.convert.hugging_face.rotary_decoders import first_turning
-from keras_attn.convert.hugging_face.sentence_encoders import sentence_files, without_pooling
+from keras_attn.convert.hugging_face.sentence_encoders import (
+    is_sentence_encoder,
+    sentence_files,
+    without_pooling,
+)
 from keras_attn.convert.hugging_face.tensor_files import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.files import atomic_directory
@@ -39,17 +49,23 @@ def to_hugging_face(
     shard_size=5_000_000_000,
     labels=None,
 ):
-    """Write a model to a folder that `from_pretrained` of transformers loads, with equal outputs.
+    """Write a model to a folder that transformers or sentence-transformers loads, with its outputs.
 
     The folder has `config.json` and `model.safetensors`, in float32. The model may come from
     `from_hugging_face` or from `keras_attn.models`, trained or not; its parts decide the family.
     Neither transformers nor the network is needed. The folder appears complete or not at all.
 
+    The class in `architectures` of `config.json` has the outputs of the model, unless the folder
+    has `modules.json`: then `SentenceTransformer(folder)` of sentence-transformers has them. Such a
+    folder is written for sentence vectors. It is also written for classes that no class of
+    transformers has: by the mean of the tokens, on sentence vectors, or of a decoder with a bias.
+    `AutoModelForSequenceClassification` would draw those classes at random; `SentenceTransformer`
+    gives their logits.
+
     Args:
         model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or a
-            `Classifier`, of the parts of a family: BERT, DistilBERT, BigBird, Longformer, GPT-2,
-            Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Marian, BART, T5, Transformer-XL (of
-            transformers 4), Reformer, ViT.
+            `Classifier`, of the parts of a family. The page of `keras_attn.convert` lists the
+            families; Transformer-XL is one of transformers 4.
         folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
@@ -96,13 +112,16 @@ def to_hugging_face(
             f"`folder` must not exist yet: choose another path. Received: {os.fspath(folder)!r}."
         )
     names = {} if labels is None else _label_options(model, labels)
-    model = _vector_of_classes(model)
-    files, folders = sentence_files(model, tokenizer)
-    model = without_pooling(model)
-    if isinstance(tokenizer, SentenceTokenizer):
-        tokenizer = tokenizer.tokenizer
+    vectors = _classes_as_vectors(model)
+    model = without_pooling(vectors)
     model_type = _model_type(model)
     family = FAMILIES[model_type]
+    has_pooler = isinstance(family, EncoderFamily) and FEATURES in family.head_names
+    files, folders = {}, {}
+    if is_sentence_encoder(vectors, tokenizer, has_pooler):
+        files, folders = sentence_files(vectors, tokenizer)
+    if isinstance(tokenizer, SentenceTokenizer):
+        tokenizer = tokenizer.tokenizer
     options = {
         "model_type": model_type,
         "dtype": "float32",
@@ -158,7 +177,7 @@ def _is_causal(model):
     return getattr(pattern, "causal", False)
 
 
-def _vector_of_classes(model):
+def _classes_as_vectors(model):
     """Return a sentence encoder whose vectors are the logits of a `Classifier`; or the model.
 
     It is made where no class of transformers has such classes: by the mean of the tokens, on the
