@@ -1,4 +1,4 @@
-"""Pooling: from the outputs at all positions of a text to one vector, and layers of that vector."""
+"""Pooling of the outputs at all positions of a text to one vector, and layers after it."""
 
 import keras
 import numpy as np
@@ -16,13 +16,14 @@ class Pool(registry.MaskedLayer):
         first: x_1      last: x_n      max: max_t x_t      mean: sum_t x_t / n
         mean_sqrt_len: sum_t x_t / sqrt(n)      weighted_mean: sum_t t x_t / sum_t t
 
-    Padding is left out. Several poolings are joined along the last axis, in their order. Time and
-    memory O(T D).
+    Padding is left out, but for "first": x_1 is the output at position 0, whatever is there, or the
+    first one after a prompt. Several poolings are joined along the last axis, in their order. Time
+    and memory O(T D).
 
     Args:
         pooling: one of these names, or a list of several.
         padding_at_end: bool. If True, a model takes padding at the end of a text only: the same id
-            before another token is a token. By default True for "last" alone.
+            before another token is a token. By default True if "last" is the only pooling.
         include_prompt: bool. If False, a model reads `prompt_lengths` too, and no pooling reads the
             tokens of a prompt. The other tokens keep their weights t.
 
@@ -56,7 +57,8 @@ class Pool(registry.MaskedLayer):
         for name in names:
             check_choice(tuple(_POOLINGS), pooling=name)
         self.pooling = pooling if isinstance(pooling, str) else list(pooling)
-        self.padding_at_end = pooling == "last" if padding_at_end is None else bool(padding_at_end)
+        is_last = self.names == ["last"]
+        self.padding_at_end = is_last if padding_at_end is None else bool(padding_at_end)
         self.include_prompt = bool(include_prompt)
 
     @property
@@ -73,17 +75,20 @@ class Pool(registry.MaskedLayer):
 
     def call(self, x, prompt_lengths=None, mask=None, x_mask=None):
         if self.names == ["first"] and prompt_lengths is None:
-            # A sum over a slice: `x[:, 0]` fails for texts without tokens.
-            return ops.sum(x[:, :1], axis=1)
+            return _first(x, None, None, None)  # no mask is read
         mask = x_mask if mask is None else mask  # named so by Keras beside a second tensor
-        dtype = keras.backend.result_type(x.dtype, "float32")
-        real = ops.ones(ops.shape(x)[:2], dtype) if mask is None else ops.cast(mask, dtype)
-        order = ops.cumsum(real, axis=1)  # 1 at the first token
+        out_dtype = x.dtype
+        dtype = keras.backend.result_type(out_dtype, "float32")
+        weights = ops.ones(ops.shape(x)[:2], dtype) if mask is None else ops.cast(mask, dtype)
+        order, start = ops.cumsum(weights, axis=1), None  # 1 at the first token
         if prompt_lengths is not None:
-            is_prompt = order <= ops.expand_dims(ops.cast(prompt_lengths, dtype), 1)
-            real = ops.where(is_prompt, 0.0, real)
-        pooled = [_POOLINGS[name](ops.cast(x, dtype), real, order) for name in self.names]
-        return ops.cast(ops.concatenate(pooled, axis=-1), x.dtype)
+            lengths = ops.expand_dims(ops.cast(prompt_lengths, dtype), 1)
+            is_prompt = ops.logical_and(order <= lengths, lengths > 0)
+            weights = ops.where(is_prompt, 0.0, weights)
+            start = ops.sum(ops.cast(is_prompt, "int32"), axis=1, keepdims=True)
+        x = ops.cast(x, dtype)
+        pooled = [_POOLINGS[name](x, weights, order, start) for name in self.names]
+        return ops.cast(ops.concatenate(pooled, axis=-1), out_dtype)
 
     def compute_mask(self, inputs, *masks, **named_masks):
         return None
@@ -92,37 +97,39 @@ class Pool(registry.MaskedLayer):
         return x_shape[0], len(self.names) * x_shape[2]
 
 
-def _first(x, real, order):
-    # The number of positions before the first token; without one the first position.
-    before = ops.sum(ops.cast(ops.cumsum(real, axis=1) == 0, "int32"), axis=1, keepdims=True)
-    length = ops.shape(x)[1]
-    return _at(x, ops.where(before < length, before, 0))
+def _first(x, weights, order, start):
+    if start is None:
+        # A sum over a slice: `x[:, 0]` fails for texts without tokens.
+        return ops.sum(x[:, :1], axis=1)
+    return _at(x, ops.where(start < ops.shape(x)[1], start, 0))  # 0 for a prompt without a text
 
 
-def _last(x, real, order):
-    return _at(x, ops.sum(ops.cast(_is_before_end(real), "int32"), axis=1, keepdims=True) - 1)
+def _last(x, weights, order, start):
+    return _at(x, ops.sum(ops.cast(_is_before_end(weights), "int32"), axis=1, keepdims=True) - 1)
 
 
-def _max(x, real, order):
+def _max(x, weights, order, start):
     # Finite, as no converter mistakes it; and one position more, since a text may have none.
     least = float(np.finfo("float32").min)
-    x = ops.where(ops.expand_dims(real, -1) > 0, x, least)
+    x = ops.where(ops.expand_dims(weights, -1) > 0, x, least)
     largest = ops.max(ops.pad(x, [[0, 0], [0, 1], [0, 0]], constant_values=least), axis=1)
-    return ops.where(_count(real) > 0, largest, 0.0)
+    return ops.where(_count(weights) > 0, largest, 0.0)
 
 
-def _mean(x, real, order):
-    return _sum(x, real) / ops.maximum(_count(real), 1.0)
+def _mean(x, weights, order, start):
+    return _sum(x, weights) / ops.maximum(_count(weights), 1.0)
 
 
-def _mean_sqrt_len(x, real, order):
-    return _sum(x, real) / ops.sqrt(ops.maximum(_count(real), 1.0))
+def _mean_sqrt_len(x, weights, order, start):
+    return _sum(x, weights) / ops.sqrt(ops.maximum(_count(weights), 1.0))
 
 
-def _weighted_mean(x, real, order):
-    return _mean(x, real * order, order)
+def _weighted_mean(x, weights, order, start):
+    return _mean(x, weights * order, order, start)
 
 
+# Functions of the outputs, 1.0 at each token that is read and else 0.0, the number of tokens up to
+# each position, and (B, 1), the position after the prompt.
 _POOLINGS = {
     "first": _first,
     "last": _last,
@@ -137,19 +144,19 @@ def _sum(x, weights):
     return ops.einsum("bt,btd->bd", weights, x)
 
 
-def _count(real):
-    return ops.sum(real, axis=1, keepdims=True)
+def _count(weights):
+    return ops.sum(weights, axis=1, keepdims=True)
 
 
 def _at(x, index):
-    """Return (B, D), the vectors at an index (B, 1), of -1 the first; zeros for no positions."""
+    """Return (B, D), the vectors at an index (B, 1), where -1 is 0; zeros without positions."""
     positions = ops.arange(ops.shape(x)[1], dtype="int32")
     return _sum(x, ops.cast(positions == ops.maximum(index, 0), x.dtype))
 
 
-def _is_before_end(real):
-    """Return bool (B, T), True up to the last position at which `real` is above 0."""
-    return ops.flip(ops.cumsum(ops.flip(real, axis=1), axis=1), axis=1) > 0
+def _is_before_end(weights):
+    """Return bool (B, T), True up to the last position at which a weight is above 0."""
+    return ops.flip(ops.cumsum(ops.flip(weights, axis=1), axis=1), axis=1) > 0
 
 
 @registry.register

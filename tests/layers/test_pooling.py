@@ -41,6 +41,20 @@ def test_poolings_are_those_of_the_formula(prompts):
     assert layer.compute_output_shape(X.shape) == (3, 30)
 
 
+def test_the_first_position_is_one_alone_and_among_others():
+    """Also where it is padding, as in the classes of transformers."""
+    alone = layers.Pool("first")(X, mask=~MASK)
+    np.testing.assert_array_equal(alone, X[:, 0])
+    for prompts in (None, np.zeros(3, "int32")):
+        joined = layers.Pool(["first", "max"], include_prompt=prompts is None)
+        np.testing.assert_array_equal(joined(X, prompts, mask=~MASK)[:, :5], X[:, 0])
+
+
+@pytest.mark.parametrize("pooling", ["last", ["last"]])
+def test_the_last_token_alone_is_before_padding_at_the_end(pooling):
+    assert layers.Pool(pooling).padding_at_end and not layers.Pool(["last", "max"]).padding_at_end
+
+
 @pytest.mark.parametrize("shape", [(2, 0, 5), (2, 3, 5)])
 def test_a_text_without_tokens_has_a_finite_vector(shape):
     outputs = layers.Pool(["max", "mean", "weighted_mean"])(
