@@ -19,15 +19,17 @@ class Case(NamedTuple):
     class_name: str
     options: dict
     refused_by: str | None  # what the sentence must name; None for a checkpoint that is converted
+    is_bare: bool = False  # whether config.json lacks all options but these
 
     def key(self):
         """Return a name that is the same for the same checkpoint."""
-        text = json.dumps([self.class_name, self.options], sort_keys=True)
+        parts = [self.class_name, self.options, *(["bare"] if self.is_bare else [])]
+        text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def cases(name, family):
-    """Return the cases of a family: those of the covering array, then each refusal alone."""
+    """Return the cases of a family: each class with defaults, the covering array, refusals."""
     factors = {
         CLASS: list(family.classes),
         SIZE: list(range(len(family.sizes))),
@@ -37,7 +39,15 @@ def cases(name, family):
     made = [_case(name, family, row) for row in rows]
     first = {factor: values[0] for factor, values in factors.items()}
     alone = [_case(name, family, {**first, **row}, word) for word, row in family.refused]
-    return made + alone
+    return [*_bare_cases(name, family), *made, *alone]
+
+
+def _bare_cases(name, family):
+    """Return a case of each class whose config.json has the sizes only: all else is a default."""
+    for index, class_name in enumerate(family.classes):
+        size = index % len(family.sizes)
+        chosen = {CLASS: class_name, SIZE: size, "all options": "absent"}
+        yield Case(name, chosen, class_name, family.sizes[size], None, is_bare=True)
 
 
 def _case(name, family, chosen, refused_by=None):

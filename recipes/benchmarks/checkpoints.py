@@ -41,7 +41,8 @@ GENERATED_CASES = 6  # of each class: a loop of the decoder is compiled for each
 COMMAND = f"python -m {__package__}.checkpoints --oracle PYTHON"
 METHOD = (
     "Random checkpoints of each family, written by transformers in three sizes. The options of a "
-    "family occur in pairs: for any two of them, each pair of values is in some checkpoint. Every "
+    "family occur in pairs: for any two of them, each pair of values is in some checkpoint. For each "
+    "class one `config.json` has no options but the sizes, so that all others are defaults. Every "
     "parameter and saved buffer has noise. The texts have right padding and the id 0, and are "
     "longer than windows. **largest** is the largest difference of the outputs at real tokens over "
     f"the largest output, where {ENCODER_TOLERANCE:.0e} is allowed, {DECODER_TOLERANCE:.0e} for "
@@ -82,7 +83,12 @@ class Oracle:
             shutil.rmtree(self.folder(case), ignore_errors=True)
             self.folder(case).mkdir(parents=True)
         tasks = [
-            {"folder": str(self.folder(x)), "class_name": x.class_name, "options": x.options}
+            {
+                "folder": str(self.folder(x)),
+                "class_name": x.class_name,
+                "options": x.options,
+                "is_bare": x.is_bare,
+            }
             for x in missing
         ]
         for case, answer in zip(missing, self._ask("make", tasks), strict=True):

@@ -34,6 +34,7 @@ class ExpertDecoder(RotaryDecoder):
         experts: names of an expert's layers there, with a field `{}` for its index, in the order
             of computation.
         count_option, width_option: str. Options of the number and of the width of experts.
+        top_k: int. Value of `num_experts_per_tok` where the file has none.
     """
 
     free = (*RotaryDecoder.free, "balance_loss", "z_loss")
@@ -41,6 +42,7 @@ class ExpertDecoder(RotaryDecoder):
     experts = tuple(f"mlp.experts.{{}}.{name}_proj" for name in ("gate", "up", "down"))
     count_option = "num_experts"
     width_option = "moe_intermediate_size"
+    top_k = None
     paths = {k: v for k, v in RotaryDecoder.paths.items() if k != "intermediate_size"}
 
     def fits(self, model):
@@ -52,7 +54,7 @@ class ExpertDecoder(RotaryDecoder):
 
     def mixture(self, config, initializer, **options):
         """Return the experts of a block."""
-        top_k = config.size("num_experts_per_tok", 2)
+        top_k = config.size("num_experts_per_tok", self.top_k)
         is_renormalized = self.is_renormalized(config)
         if top_k == 1 and is_renormalized:
             config.refuse("The option num_experts_per_tok=1 is converted only without a norm.")
@@ -124,6 +126,7 @@ class Mixtral(ExpertDecoder):
     router = "block_sparse_moe.gate"
     experts = tuple(f"block_sparse_moe.experts.{{}}.{name}" for name in ("w1", "w3", "w2"))
     count_option, width_option = "num_local_experts", "intermediate_size"
+    top_k = 2
 
     def choices(self, config):
         pattern = window_pattern(lambda index: config.get("sliding_window"))
@@ -168,6 +171,7 @@ class Qwen2Experts(QwenExperts):
     """Qwen 2 with experts, one of which is for all tokens, times a gate."""
 
     name = "Qwen2Moe"
+    top_k = 4
 
     def fits(self, model):
         return any(layer.use_shared_gate for layer in expert_layers(model))
@@ -211,6 +215,7 @@ class Qwen3Experts(QwenExperts):
     """Qwen 3 with experts."""
 
     name, answers_prefix = "Qwen3Moe", "transformer."
+    top_k = 8
 
     def fits(self, model):
         has_qk_norm = read_part(model, f"{FIRST}.attention").qk_norm is not None
@@ -241,6 +246,7 @@ class GptOss(ExpertDecoder):
     epsilon = 1e-5
     theta = 150000.0
     count_option, width_option = "num_local_experts", "intermediate_size"
+    top_k = 4
 
     def fits(self, model):
         return any(isinstance(x.expert, ClippedGatedFeedForward) for x in expert_layers(model))

@@ -397,6 +397,7 @@ class Olmo2(RotaryDecoder):
 
     name = "Olmo2"
     head_names = {CLASSES: RotaryDecoder.head_names[CLASSES]}
+    default_pad_id = 1
     epsilon = 1e-5
     norms = {
         "attention_residual.norm": "post_attention_layernorm",
@@ -458,6 +459,7 @@ class SmolLM3(RotaryDecoder):
     """SmolLM 3: Llama without positions in some layers, of which those may have windows."""
 
     name, answers_prefix = "SmolLM3", "transformer."
+    default_pad_id = 128004
     tied = True
     theta = 2000000.0
 
@@ -495,6 +497,7 @@ class Phi3(Mistral):
 
     name = "Phi3"
     head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, TAGS)}
+    default_pad_id = 32000
     epsilon = 1e-5
     window = None
     projections = {("query", "key", "value"): "qkv_proj", "output": "o_proj"}
@@ -526,9 +529,10 @@ class Granite(Llama):
         embedding = config.number("embedding_multiplier", 1.0)
         residual = config.number("residual_multiplier", 1.0)
         score = config.number("attention_multiplier", 1.0)
-        logits = 1 / config.number("logits_scaling", 1.0)
-        if model.head is None:
-            logits /= embedding
+        logits = 1.0
+        if self.read_head(checkpoint) == TOKENS:
+            logits = 1 / config.number("logits_scaling", 1.0)
+            logits /= embedding if model.head is None else 1.0
         factors = [(model.embedding.table, embedding), (model.depth.norm.scale, logits)]
         for block in model.depth.blocks:
             attention, output = block.attention, block.feed_forward.output_dense

@@ -25,14 +25,20 @@ NEW, END, BEAMS = 9, 7, 3
 PROMPTS = 7, 4  # lengths
 
 
-def make(folder, class_name, options):
-    """Write a checkpoint into `folder/checkpoint`, its outputs, and what it generates."""
+def make(folder, class_name, options, is_bare):
+    """Write a checkpoint into `folder/checkpoint`, its outputs, and what it generates.
+
+    A bare one has a `config.json` of the given options alone.
+    """
     folder = pathlib.Path(folder)
     kind = getattr(transformers, class_name)
     torch.manual_seed(int(folder.name, 16) % 2**31)
     model = kind(kind.config_class(**options))
     add_noise(model)
     model.save_pretrained(folder / "checkpoint")
+    if is_bare:
+        kept = {"model_type": model.config.model_type, "architectures": [class_name], **options}
+        (folder / "checkpoint/config.json").write_text(json.dumps(kept))
     model, config = golden_writer.load(folder / "checkpoint")
     inputs = sample_inputs(config)
     outputs, mask = compute(model.eval(), config, inputs)
