@@ -46,8 +46,7 @@ class ConvolutionBlock(TransformerBlock):
         >>> block(keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
-    Differs from the paper: which describes no convolution; this is that of the authors' second
-        version.
+    Differs from the paper: which has no convolution; it is in the authors' code of DeBERTa v2.
 
     Reference: [He et al., 2021](https://arxiv.org/abs/2006.03654); the convolution:
         [the authors' code](https://github.com/microsoft/DeBERTa).

@@ -45,9 +45,8 @@ def cases(name, family):
 def _bare_cases(name, family):
     """Return a case of each class whose config.json has the sizes only: all else is a default."""
     for index, class_name in enumerate(family.classes):
-        size = index % len(family.sizes)
-        chosen = {CLASS: class_name, SIZE: size, "all options": "absent"}
-        yield Case(name, chosen, class_name, family.sizes[size], None, is_bare=True)
+        chosen = {**family.needed, CLASS: class_name, SIZE: index % len(family.sizes)}
+        yield _case(name, family, chosen)._replace(is_bare=True)
 
 
 def _case(name, family, chosen, refused_by=None):

@@ -41,8 +41,8 @@ GENERATED_CASES = 6  # of each class: a loop of the decoder is compiled for each
 COMMAND = f"python -m {__package__}.checkpoints --oracle PYTHON"
 METHOD = (
     "Random checkpoints of each family, written by transformers in three sizes. The options of a "
-    "family occur in pairs: for any two of them, each pair of values is in some checkpoint. For each "
-    "class one `config.json` has no options but the sizes, so that all others are defaults. Every "
+    "family occur in pairs: for any two of them, each pair of values is in some checkpoint. For "
+    "each class one `config.json` has the sizes only: all other options are defaults. Every "
     "parameter and saved buffer has noise. The texts have right padding and the id 0, and are "
     "longer than windows. **largest** is the largest difference of the outputs at real tokens over "
     f"the largest output, where {ENCODER_TOLERANCE:.0e} is allowed, {DECODER_TOLERANCE:.0e} for "

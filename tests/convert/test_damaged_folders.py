@@ -305,6 +305,26 @@ DAMAGES = {
         option("bart", architectures=["BartForSequenceClassification"]),
         "A Bart with classes is not converted, only one that predicts tokens.",
     ),
+    "logits of a BART without a table": (
+        option("bart", tie_word_embeddings=False),
+        "lack the tensor 'lm_head.weight'",
+    ),
+    "windows that an option turns off": (
+        option("qwen2", use_sliding_window=False),
+        "Layers with a window need the option sliding_window",
+    ),
+    "a window of no keys": (
+        option("mistral", sliding_window=0),
+        "`sliding_window` in config.json must be an integer above 0, not 0.",
+    ),
+    "logits over nothing": (
+        option("granite", logits_scaling=0),
+        "`logits_scaling` in config.json must be a number above 0, not 0.",
+    ),
+    "distances of distances": (
+        option("deberta_v2", pos_att_type=["p2p"]),
+        "`pos_att_type` in config.json must be of c2p, p2c, not ['p2p'].",
+    ),
     "an encoder of T5 alone": (
         option("t5", architectures=["T5EncoderModel"]),
         "A T5 with features is not converted, only one that predicts tokens.",

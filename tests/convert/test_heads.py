@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import checkpoint_folders
 import keras
 import numpy as np
 import oracles
@@ -67,6 +68,30 @@ def test_classes_by_the_bare_first_token_are_written_with_a_pooler(bert, name, t
     again, _ = from_hugging_face(tmp_path / name)
     assert again.multi_label == (name == "several")
     np.testing.assert_allclose(numbers(again), expected, atol=4e-6 * np.abs(expected).max())
+
+
+def test_features_of_granite_have_no_factor_of_the_logits(tmp_path):
+    """The logits of transformers are products of the features, over `logits_scaling`."""
+    config, tensors, arrays = checkpoint_folders.load_golden("granite")
+    table = tensors.pop("lm_head.weight", tensors["model.embed_tokens.weight"])
+    config = {**config, "architectures": ["GraniteModel"], "pad_token_id": None}
+    folder = checkpoint_folders.write_folder(tmp_path / "granite", config, tensors)
+    features = numbers(from_hugging_face(folder)[0], arrays["input_token_ids"])
+    logits = features @ table.T.astype("float64") / config["logits_scaling"]
+    expected = arrays["outputs"][:, -1]
+    difference = np.abs(logits[:, arrays["columns"]] - expected).max()
+    assert difference <= 5e-6 * np.abs(expected).max()
+
+
+def test_a_bart_without_a_head_has_tied_logits_without_a_bias(tmp_path):
+    config, tensors, arrays = checkpoint_folders.load_golden("bart")
+    bias = tensors.pop("final_logits_bias")[:, arrays["columns"]]
+    tensors = {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    config = {**config, "architectures": ["BartModel"]}
+    folder = checkpoint_folders.write_folder(tmp_path / "bart", config, tensors)
+    model, _ = from_hugging_face(folder)
+    arrays["outputs"] = arrays["outputs"] - bias
+    assert checkpoint_folders.difference(model, arrays) <= checkpoint_folders.TOLERANCE
 
 
 @pytest.mark.slow

@@ -76,11 +76,28 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be an integer above 0, not {value!r}.")
         return value
 
+    def optional(self, read, name, default):
+        """Return an option, where null in the file stands for none, an absent key for the default.
+
+        Args:
+            read: a method of this object, such as `size`.
+            name: str.
+            default: None for none.
+        """
+        return None if self.values.get(name, default) is None else read(name, default)
+
     def number(self, name, default):
         """Return an option that is a number of at least 0."""
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             self.refuse(f"`{name}` in {FILE} must be a number of at least 0, not {value!r}.")
+        return value
+
+    def positive(self, name, default):
+        """Return an option that is a number above 0."""
+        value = self.number(name, default)
+        if value == 0:
+            self.refuse(f"`{name}` in {FILE} must be a number above 0, not {value!r}.")
         return value
 
     def integers(self, name):
@@ -152,7 +169,19 @@ def layer_types(config, is_sliding):
     return types
 
 
-def windows(config, types, default=4096):
-    """Return a function from a layer's index to its window, None for none."""
-    window = config.size("sliding_window", default) if SLIDING in types else None
+def windows(config, types, default=4096, is_used=True):
+    """Return a function from a layer's index to its window, None for none.
+
+    Args:
+        config: a `Config`.
+        types: list of the type of each layer.
+        default: int. The window where the file has no key `sliding_window`; None for none.
+        is_used: bool. False if an option turns windows off, which types must agree with.
+    """
+    window = config.optional(config.size, "sliding_window", default) if is_used else None
+    if SLIDING in types and window is None:
+        config.refuse(
+            "Layers with a window need the option sliding_window, and use_sliding_window=True in "
+            "families that have it."
+        )
     return lambda index: window if types[index] == SLIDING else None

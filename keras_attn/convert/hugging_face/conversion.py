@@ -118,8 +118,9 @@ def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
         ignore: a pattern, or a list of patterns, of tensors' names that the model has no place for,
             such as `"cls.species.*"` for a head of one's own. They are left out.
         overrides: arguments of the model's function, such as `dropout` or `pattern`, in place of
-            those that `config.json` gives; and `residual`, a value of that axis, or `depth`,
-            "reversible" or a function from the list of blocks to a depth, for more training.
+            those that `config.json` gives; with longrope a `max_length` above the trained length
+            takes the long factors for short texts too. And `residual`, a value of that axis, or
+            `depth`, "reversible" or a function from the list of blocks to a depth, for training.
 
     Returns:
         The model, and its tokenizer, a graph from texts to the ids of transformers. The tokenizer

@@ -71,7 +71,8 @@ class CausalFamily(Family):
         config, head = checkpoint.config, self.read_head(checkpoint)
         checkpoint.strip((head == ANSWERS and self.answers_prefix) or self.prefix)
         if head in (CLASSES, FEATURES):
-            overrides = {"pad_id": read_pad_id(config, self.default_pad_id), **overrides}
+            pad_id = config.optional(config.index, "pad_token_id", self.default_pad_id)
+            overrides = {"pad_id": pad_id, **overrides}
         names, size = self.head_names.get(head, {}), None
         if head in (CLASSES, TAGS):
             size = checkpoint.shape(f"{names['head']}.weight")[0]
@@ -120,13 +121,6 @@ def language_model(model):
         dropout=model.dropout,
         name=model.name,
     )
-
-
-def read_pad_id(config, default):
-    """Return the id of padding: null in the file stands for none, an absent key for the default."""
-    if config.values.get("pad_token_id", default) is None:
-        return None
-    return config.index("pad_token_id", default)
 
 
 class GPT2(CausalFamily):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_attn import depth, layers, models, norms, positions, residuals
-from keras_attn.convert.hugging_face.classifiers import require_tokens
+from keras_attn.convert.hugging_face.classifiers import FEATURES, require_tokens
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
@@ -63,7 +63,8 @@ class Marian(Family):
     """Marian, the models of OPUS-MT; without the norm of embeddings that BART has.
 
     Attributes:
-        architecture: name of the class in transformers.
+        name: str. Beginning of the names of the classes of transformers.
+        architecture: name of the class with logits.
         residual: class of the blocks' residuals.
         has_bias: bool. False for a family whose logits have no bias.
         has_two_tables: bool. True for a family that may tie the logits to a table of the targets.
@@ -74,7 +75,7 @@ class Marian(Family):
     prefix = "model."
     heads = (BIAS, "lm_head")
     free = ("start_id",)  # changes the model only if it is the id of padding
-    architecture = "MarianMTModel"
+    name, architecture = "Marian", "MarianMTModel"
     residual = residuals.PostNorm
     has_bias = has_two_tables = True
     activation, is_scaled, start_id = "gelu", False, None
@@ -85,11 +86,14 @@ class Marian(Family):
         return self.read(checkpoint, overrides, self.parts(checkpoint.config))
 
     def read(self, checkpoint, overrides, parts):
-        """Return the model with all tensors that the checkpoint has left."""
-        require_tokens(
-            checkpoint.config, self.architecture.partition("For")[0].removesuffix("MTModel")
-        )
+        """Return the model with all tensors that the checkpoint has left.
+
+        The class without a head, which files of BART name, has all that tied logits need.
+        """
+        require_tokens(checkpoint.config, self.name, others=[FEATURES])
         checkpoint.strip(self.prefix)
+        if not checkpoint.config.flag("tie_word_embeddings", True):
+            checkpoint.shape("lm_head.weight")
         tables = _find_tables(checkpoint)
         has_bias = self.has_bias and checkpoint.has(BIAS)
         model = self.build_sides(checkpoint.config, overrides, parts, tables, has_bias)
@@ -243,7 +247,7 @@ class Marian(Family):
 class Bart(Marian):
     """BART: Marian with learned positions, and a norm after them."""
 
-    architecture = "BartForConditionalGeneration"
+    name, architecture = "Bart", "BartForConditionalGeneration"
     has_two_tables = False
     pad_id, start_id = 1, 2
     first_row = 2  # of the tables of positions, that of position 0
@@ -268,7 +272,7 @@ class Bart(Marian):
 class MBart(Bart):
     """mBART: BART with norms before the sublayers; targets begin with a language, or bos."""
 
-    architecture = "MBartForConditionalGeneration"
+    name, architecture = "MBart", "MBartForConditionalGeneration"
     residual = residuals.PreNorm
     start_id = 0
 
@@ -279,7 +283,7 @@ class MBart(Bart):
 class M2M100(Marian):
     """M2M100 and NLLB: norms before the sublayers, and sinusoids from the row after padding's."""
 
-    architecture = "M2M100ForConditionalGeneration"
+    name, architecture = "M2M100", "M2M100ForConditionalGeneration"
     residual = residuals.PreNorm
     has_bias = has_two_tables = False
     activation, is_scaled, pad_id, start_id = "relu", True, 1, 2
@@ -301,7 +305,7 @@ class M2M100(Marian):
 class Pegasus(Marian):
     """Pegasus: norms before the sublayers; its stored positions are sinusoids, or are learned."""
 
-    architecture = "PegasusForConditionalGeneration"
+    name, architecture = "Pegasus", "PegasusForConditionalGeneration"
     residual = residuals.PreNorm
     has_two_tables = False
     pad_id, start_id = 0, 0

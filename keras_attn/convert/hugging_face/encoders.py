@@ -104,7 +104,7 @@ class Bert(EncoderFamily):
 
 
 class BigBird(Bert):
-    """BigBird: BERT with other names of the heads, where its attention is full."""
+    """BigBird with full attention: BERT with other names of the heads."""
 
     name = "BigBird"
     head_names = {

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn import layers
 from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS
-from keras_attn.convert.hugging_face.config import SLIDING, layer_types, windows
+from keras_attn.convert.hugging_face.config import layer_types, windows
 from keras_attn.convert.hugging_face.decoders import FIRST
 from keras_attn.convert.hugging_face.family import read_part
 from keras_attn.convert.hugging_face.rotary_decoders import (
@@ -22,7 +22,7 @@ from keras_attn.models.papers.gpt_oss import ClippedGatedFeedForward
 from keras_attn.ops.activations import gelu_sigmoid
 
 _KERNELS = ("gate_kernel", "intermediate_kernel", "output_kernel")
-# The numbers of four bits; a fifth one, the first of the four, is the sign.
+# The 16 values of FP4 (E2M1), whose first bit is the sign.
 _FOUR_BITS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], "float32")
 
 
@@ -129,7 +129,8 @@ class Mixtral(ExpertDecoder):
     top_k = 2
 
     def choices(self, config):
-        pattern = window_pattern(lambda index: config.get("sliding_window"))
+        window = config.optional(config.size, "sliding_window", None)
+        pattern = window_pattern(lambda index: window)
         return {**super().choices(config), "pattern": pattern}
 
     def more_options(self, model):
@@ -156,7 +157,7 @@ class QwenExperts(ExpertDecoder):
 
     def more_options(self, model):
         parts, first = [block.feed_forward for block in model.depth.blocks], expert_layers(model)[0]
-        plain = [i for i, part in enumerate(parts) if part not in expert_layers(model)]
+        plain = [i for i, x in enumerate(parts) if not isinstance(x, layers.MixtureOfExperts)]
         width = parts[plain[0]].intermediate_dim if plain else first.expert.intermediate_dim
         return {
             "decoder_sparse_step": 1,
@@ -180,9 +181,8 @@ class Qwen2Experts(QwenExperts):
         has_window = config.flag("use_sliding_window")
         first_without = config.number("max_window_layers", 28) if has_window else 0
         types = layer_types(config, lambda index: index % 2 == 0 and index < first_without)
-        if SLIDING in types and not has_window:
-            config.refuse("Layers with a window need the option use_sliding_window=True.")
-        return {**super().choices(config), "pattern": window_pattern(windows(config, types))}
+        window = windows(config, types, is_used=has_window)
+        return {**super().choices(config), "pattern": window_pattern(window)}
 
     def biases(self, config):
         return ("query", "key", "value") if config.flag("qkv_bias", True) else ()
@@ -223,7 +223,7 @@ class Qwen3Experts(QwenExperts):
 
     def choices(self, config):
         has_window = config.flag("use_sliding_window")
-        window = config.values.get("sliding_window", 4096) if has_window else None
+        window = config.optional(config.size, "sliding_window", 4096) if has_window else None
         pattern = window_pattern(lambda index: window)
         return {**super().choices(config), "pattern": pattern, "has_qk_norm": True}
 

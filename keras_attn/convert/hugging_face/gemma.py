@@ -82,19 +82,21 @@ class Gemma2(Gemma):
             "score": self.score(config),
             "pattern": window_pattern(windows(config, self.types(config))),
             "residual": "sandwich_norm",
-            "logits_cap": _cap(config, "final_logit_softcapping", self.default_logits_cap),
+            "logits_cap": config.optional(
+                config.positive, "final_logit_softcapping", self.default_logits_cap
+            ),
         }
 
     def score(self, config):
         """Return the score of the attention."""
-        cap = _cap(config, "attn_logit_softcapping", 50.0)
+        cap = config.optional(config.positive, "attn_logit_softcapping", 50.0)
         return "scaled_dot" if cap is None else scores.SoftCap(scores.DotProduct(), cap)
 
     def activation(self, config):
         return config.activation("hidden_activation", "gelu_pytorch_tanh")
 
     def query_scale(self, config, size):
-        return math.sqrt(size / config.number("query_pre_attn_scalar", 256))
+        return math.sqrt(size / config.positive("query_pre_attn_scalar", 256))
 
     def more_options(self, model):
         score = read_part(model, f"{FIRST}.attention.score")
@@ -145,8 +147,3 @@ class Gemma3(Gemma2):
         bases = {FULL: 1e6, SLIDING: 1e4}
         parameters = parameters_by_type(model, bases)
         return {**self.sandwich_options(model), "rope_parameters": parameters}
-
-
-def _cap(config, name, default):
-    """Return a cap: null in the file stands for none, an absent key for the default."""
-    return config.values.get(name, default)

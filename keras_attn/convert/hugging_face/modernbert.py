@@ -158,7 +158,7 @@ class ModernBert(EncoderFamily):
 
     def fits(self, model):
         """Return True for an encoder with rotary positions."""
-        position = getattr(read_part(model.encoder.blocks[0], "attention"), "position", None)
+        position = getattr(read_part(model, f"{FIRST}.attention"), "position", None)
         return isinstance(position, positions.Rotary)
 
     def language_options(self, model):

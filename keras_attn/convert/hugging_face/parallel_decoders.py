@@ -81,7 +81,8 @@ class Starcoder2(PlainDecoder):
     feed_forward = {"intermediate": "mlp.c_fc", "output_dense": "mlp.c_proj"}
 
     def choices(self, config):
-        pattern = window_pattern(lambda index: config.get("sliding_window"))
+        window = config.optional(config.size, "sliding_window", None)
+        pattern = window_pattern(lambda index: window)
         groups = config.size("num_key_value_heads", 2)
         return {**super().choices(config), "pattern": pattern, "num_key_value_heads": groups}
 

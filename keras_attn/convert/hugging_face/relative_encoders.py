@@ -65,8 +65,8 @@ class MPNet(Roberta):
 class DebertaV2(Bert):
     """DeBERTa v2 and v3: BERT with scores of contents and distances, each with the other.
 
-    Keys and queries of distances are there projections of one table, which all blocks share. Here
-    each block has a table of its own, which training changes as it likes.
+    In transformers all blocks project one table of distances to keys and queries. Here each block
+    has its own projected tables, which training unties.
     """
 
     name, prefix = "DebertaV2", "deberta."
@@ -96,8 +96,8 @@ class DebertaV2(Bert):
             checkpoint.ignore("*embeddings.position_embeddings.weight")
         if not isinstance(self.score(config), scores.Disentangled):
             checkpoint.ignore("*encoder.rel_embeddings.weight", "*encoder.LayerNorm.*")
-        is_old = checkpoint.has("cls.predictions.bias")
-        return super(DebertaV2, _OldDebertaV2() if is_old else self).convert(checkpoint, overrides)
+        family = _OldDebertaV2() if checkpoint.has("cls.predictions.bias") else self
+        return Bert.convert(family, checkpoint, overrides)
 
     def arguments(self, config):
         width, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
@@ -119,9 +119,15 @@ class DebertaV2(Bert):
 
     def score(self, config):
         """Return the score of each block."""
-        kinds = config.get("pos_att_type", [])
-        kinds = kinds.lower().split("|") if isinstance(kinds, str) else kinds
-        kinds = {self.directions.get(kind.strip()) for kind in kinds} - {None}
+        value = config.get("pos_att_type", [])
+        kinds = value.lower().split("|") if isinstance(value, str) else value
+        kinds = {kind.strip() for kind in kinds} - {""}
+        if not kinds <= set(self.directions):
+            config.refuse(
+                f"`pos_att_type` in config.json must be of {', '.join(self.directions)}, not "
+                f"{value!r}."
+            )
+        kinds = {self.directions[kind] for kind in kinds}
         if not config.flag("relative_attention"):
             config.require(pos_att_type=[])  # which changes the scale
         if not kinds:
@@ -164,7 +170,7 @@ class DebertaV2(Bert):
 
     def copy_blocks(self, checkpoint, model):
         super().copy_blocks(checkpoint, model)
-        first = model.encoder.blocks[0]
+        first = read_part(model, FIRST)
         if isinstance(first, layers.ConvolutionBlock):
             copy_part(checkpoint, first, "norm", "encoder.conv.LayerNorm")
             copy_part(checkpoint, first, "convolution.bias", "encoder.conv.conv.bias")
@@ -196,13 +202,13 @@ class DebertaV2(Bert):
 
     def fits(self, model):
         """Return True for an encoder with a part of DeBERTa, or without one that BERT has."""
-        first = model.encoder.blocks[0]
+        first = read_part(model, FIRST)
         has_convolution = isinstance(first, layers.ConvolutionBlock)
         has_own = has_convolution or isinstance(first.attention.score, scores.Disentangled)
         return has_own or model.segment is None or model.position is None
 
     def language_options(self, model):
-        first = model.encoder.blocks[0]
+        first = read_part(model, FIRST)
         pooler, score = getattr(model, "pooler", None), first.attention.score
         absent = {"max_position_embeddings": model.position, "type_vocab_size": model.segment}
         paths = {k: path for k, path in OPTIONS.items() if absent.get(k, True) is not None}

@@ -231,7 +231,7 @@ class RotaryDecoder(CausalFamily):
                 projection,
                 prefix + name,
                 has_bias=projection in biases,
-                # With a norm of queries the norm's gain takes the scale, which it would undo.
+                # A norm of the queries undoes a scale of their kernel: its gain takes the scale.
                 scale=None if projection != "query" or has_qk_norm else scale,
             )
         if has_qk_norm and scale is None:
@@ -343,8 +343,7 @@ class Mistral(RotaryDecoder):
 
     def choices(self, config):
         config.require(layer_types=None)
-        # Null stands for no window, an absent key for the default.
-        window = config.values.get("sliding_window", self.window)
+        window = config.optional(config.size, "sliding_window", self.window)
         return {**super().choices(config), "pattern": window_pattern(lambda index: window)}
 
     def more_options(self, model):
@@ -364,7 +363,8 @@ class Qwen2(RotaryDecoder):
         has_window = config.flag("use_sliding_window")
         first = config.number("max_window_layers", 28) if has_window else None
         types = layer_types(config, lambda index: first is not None and index >= first)
-        return {**super().choices(config), "pattern": window_pattern(windows(config, types))}
+        window = windows(config, types, is_used=has_window)
+        return {**super().choices(config), "pattern": window_pattern(window)}
 
     def biases(self, config):
         return ("query", "key", "value")
@@ -428,7 +428,7 @@ class Olmo3(Olmo2):
         return super().fits(model) and any(model_windows(model))
 
     def choices(self, config):
-        # transformers gives another base beside new parameters to layers without a window only.
+        # Beside `rope_parameters`, transformers applies `rope_theta` to the full layers only.
         config.require(rope_theta=self.theta)
         types = layer_types(config, lambda index: (index + 1) % 4)
 
@@ -473,13 +473,14 @@ class SmolLM3(RotaryDecoder):
             turns = [(i + 1) % period for i in range(config.size("num_hidden_layers"))]
         elif len(config.integers("no_rope_layers")) != config.size("num_hidden_layers"):
             config.refuse(f"`no_rope_layers` must have a number for each layer, not {turns!r}.")
-        has_window = config.flag("use_sliding_window") and config.get("sliding_window") is not None
+        has_window = config.optional(config.size, "sliding_window", None) is not None
+        has_window &= config.flag("use_sliding_window")
         types = layer_types(config, lambda index: has_window and not turns[index])
 
         def position(index):
             return read_rotary(config, theta=self.theta) if turns[index] else None
 
-        pattern = window_pattern(windows(config, types))
+        pattern = window_pattern(windows(config, types, None, has_window))
         return {**super().choices(config), "position": position, "pattern": pattern}
 
     def biases(self, config):
@@ -526,12 +527,12 @@ class Granite(Llama):
 
     def convert_language_model(self, checkpoint, overrides):
         model, config = super().convert_language_model(checkpoint, overrides), checkpoint.config
-        embedding = config.number("embedding_multiplier", 1.0)
+        embedding = config.positive("embedding_multiplier", 1.0)
         residual = config.number("residual_multiplier", 1.0)
         score = config.number("attention_multiplier", 1.0)
         logits = 1.0
         if self.read_head(checkpoint) == TOKENS:
-            logits = 1 / config.number("logits_scaling", 1.0)
+            logits = 1 / config.positive("logits_scaling", 1.0)
             logits /= embedding if model.head is None else 1.0
         factors = [(model.embedding.table, embedding), (model.depth.norm.scale, logits)]
         for block in model.depth.blocks:

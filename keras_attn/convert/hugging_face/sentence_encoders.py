@@ -9,7 +9,6 @@ import keras
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint, StoredModel
 from keras_attn.convert.hugging_face.classifiers import FEATURES, with_head
-from keras_attn.convert.hugging_face.decoders import read_pad_id
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, read_json
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import copy_part
@@ -285,7 +284,7 @@ def padding_id(config, default):
         warnings.simplefilter("ignore")  # the tokenizer is read again with the model
         tokenizer = read_tokenizer(config.folder)
     if tokenizer is None:
-        return read_pad_id(config, default)
+        return config.optional(config.index, "pad_token_id", default)
     ends = tokenizer.template.end[-1:]
     special = (tokenizer.get_config().get("special_tokens") or {}).values()
     ids = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, *special, 0, 1]

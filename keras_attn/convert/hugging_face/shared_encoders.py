@@ -111,12 +111,13 @@ def _repeat_groups(groups, block, num_layers, name):
         name: str. Name of the depth.
     """
     num_groups, size = groups
-    of_layers = [int(i / (num_layers / num_groups)) for i in range(num_layers)]  # of transformers
+    # With the rounding of transformers.
+    group_of_layer = [int(i / (num_layers / num_groups)) for i in range(num_layers)]
 
     def repeated(group, **name):
         blocks = [block(group * size + index) for index in range(size)]
         step = blocks[0] if size == 1 else Stack(blocks)
-        return Recurrent(step, of_layers.count(group), **name)
+        return Recurrent(step, group_of_layer.count(group), **name)
 
     if num_groups == 1:
         return repeated(0, name=name)

@@ -118,7 +118,8 @@ class T5(Family):
     def _feed_forward(self, config):
         """Return whether feed-forward layers have gates, and their activation.
 
-        `feed_forward_proj` is "relu" or "gated-silu". Files also have both parts, which decide.
+        `feed_forward_proj` is such as "relu" or "gated-silu". Where the file has `is_gated_act` and
+        `dense_act_fn`, these decide.
         """
         kind = config.get("feed_forward_proj", self.feed_forward)
         *before, name = kind.split("-") if isinstance(kind, str) else ("", "")
@@ -256,7 +257,7 @@ class SwitchTransformer(T5):
 
                 def layer(index):
                     dense = layers.FeedForward(width, activation, use_bias=False, dropout=dropout)
-                    if step == 0 or index % step != 1 % step:
+                    if step == 0 or index % step != 1 % step:  # 1 % 1 is 0: each block then
                         return dense
                     return layers.MixtureOfExperts(
                         dense,
@@ -327,7 +328,7 @@ class SwitchTransformer(T5):
             "router_bias": experts.use_router_bias,
             "router_aux_loss_coef": experts.balance_loss,
             "router_z_loss_coef": experts.z_loss,
-            "tie_word_embeddings": True,  # of the sides; the logits have the table that is stored
+            "tie_word_embeddings": True,  # of encoder and decoder; the head is always stored
         }
         for side, blocks in sides.items():
             step = _step_of(blocks)

@@ -20,6 +20,8 @@ class Family(NamedTuple):
         refused: pairs of a name and a dict of options or `class`, which `from_hugging_face` refuses
             in a sentence with that name: that of the option, or what names its value.
         not_written: dicts as in `excluded` whose models `to_hugging_face` refuses.
+        needed: dict of options that files with all other options absent have beside the sizes,
+            which the defaults do not fit.
     """
 
     classes: tuple
@@ -28,6 +30,7 @@ class Family(NamedTuple):
     excluded: tuple = ()
     refused: tuple = ()
     not_written: tuple = ()
+    needed: dict = {}
 
 
 def families():

@@ -3,6 +3,7 @@
 from . import Family
 from .rotary import (
     BIASES,
+    GROUPED,
     LAYERS,
     OPTIONS,
     ORIGINAL,
@@ -26,9 +27,12 @@ PLAIN = {
 }
 # A model must have experts in a layer.
 DEEP = tuple({**size, LAYERS: 2 + i} for i, size in enumerate(SMALL))
+# More experts than a token has.
+WIDE = {"num_experts": 12, "moe_intermediate_size": 8}
 YARN = {"truncate": False, "factor": 4.0, **ORIGINAL}
 FAMILIES = {
     "gpt_oss": Family(
+        needed={**GROUPED, "num_local_experts": 5, "rope_parameters": rope("yarn", **YARN)},
         classes=(*classes("GptOss"), "GptOssForTokenClassification"),
         sizes=SMALL,
         options={
@@ -49,6 +53,7 @@ FAMILIES = {
         },
     ),
     "mixtral": Family(
+        needed={**GROUPED, "num_local_experts": 5},
         classes=classes("Mixtral"),
         sizes=SMALL,
         options={
@@ -60,6 +65,7 @@ FAMILIES = {
         refused=(("num_experts_per_tok=1", {"num_experts_per_tok": 1}),),
     ),
     "qwen2_moe": Family(
+        needed={**GROUPED, **WIDE, "shared_expert_intermediate_size": 8},
         classes=classes("Qwen2Moe"),
         sizes=DEEP,
         options={
@@ -72,6 +78,7 @@ FAMILIES = {
         },
     ),
     "qwen3_moe": Family(
+        needed={**GROUPED, **WIDE},
         classes=classes("Qwen3Moe"),
         sizes=DEEP,
         options={

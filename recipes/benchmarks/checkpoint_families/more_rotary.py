@@ -4,6 +4,7 @@ from . import Family
 from .rotary import (
     BIASES,
     FULL,
+    GROUPED,
     LAYERS,
     LLAMA3,
     OPTIONS,
@@ -36,7 +37,7 @@ def nested(sliding, full):
 
 FAMILIES = {
     "granite": Family(
-        classes=("GraniteForCausalLM",),
+        classes=("GraniteForCausalLM", "GraniteModel"),
         sizes=SIZES,
         options={
             **without(FIXED_HEADS, "num_labels"),
@@ -67,7 +68,12 @@ FAMILIES = {
         refused=(("rope_theta", {"rope_theta": 1e4}),),
     ),
     "phi": Family(
-        classes=("PhiForCausalLM", "PhiForSequenceClassification", "PhiForTokenClassification"),
+        classes=(
+            "PhiForCausalLM",
+            "PhiModel",
+            "PhiForSequenceClassification",
+            "PhiForTokenClassification",
+        ),
         sizes=EVEN,
         options={
             **without(FIXED_HEADS, "rms_norm_eps"),
@@ -79,7 +85,13 @@ FAMILIES = {
         },
     ),
     "phi3": Family(
-        classes=("Phi3ForCausalLM", "Phi3ForSequenceClassification", "Phi3ForTokenClassification"),
+        needed={"vocab_size": 32003},  # beyond the id of padding
+        classes=(
+            "Phi3ForCausalLM",
+            "Phi3Model",
+            "Phi3ForSequenceClassification",
+            "Phi3ForTokenClassification",
+        ),
         sizes=EVEN,
         options={
             **FIXED_HEADS,
@@ -95,6 +107,7 @@ FAMILIES = {
         },
     ),
     "smollm3": Family(
+        needed={**GROUPED, "vocab_size": 128009},  # beyond the id of padding
         classes=(*classes("SmolLM3"), "SmolLM3ForQuestionAnswering"),
         sizes=SIZES,
         options={
@@ -112,6 +125,7 @@ FAMILIES = {
         },
     ),
     "starcoder2": Family(
+        needed=GROUPED,
         classes=(*classes("Starcoder2"), "Starcoder2ForTokenClassification"),
         sizes=SIZES,
         options={

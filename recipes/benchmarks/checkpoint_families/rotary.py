@@ -56,6 +56,8 @@ TYPES = (
     lambda size: [SLIDING] * size[LAYERS],
     lambda size: [FULL] * size[LAYERS],
 )
+# Defaults of the class are those of a large model.
+GROUPED = {"num_key_value_heads": GROUPS[0]}
 BIASES = {"attention_bias": (False, True)}
 QWEN_WINDOWS = {
     "use_sliding_window": (True, False),
@@ -68,8 +70,9 @@ TAGS, ANSWERS = "ForTokenClassification", "ForQuestionAnswering"
 
 
 def classes(name, *endings, classifier=None):
-    """Return a language model, classes of texts, and the classes with more endings."""
-    own = f"{name}ForCausalLM", f"{classifier or name}ForSequenceClassification"
+    """Return a language model, features, classes of texts, and the classes with more endings."""
+    own = f"{name}ForCausalLM", f"{classifier or name}Model"
+    own += (f"{classifier or name}ForSequenceClassification",)
     return own + tuple(f"{name}{ending}" for ending in endings)
 
 
@@ -98,6 +101,7 @@ GEMMA2 = {
 UNTIED_CAP = {"tie_word_embeddings": False, "final_logit_softcapping": 5.0}
 FAMILIES = {
     "gemma": Family(
+        needed={**GROUPED, "head_dim": 8},
         classes=classes("Gemma", TAGS),
         sizes=SIZES,
         options={
@@ -108,6 +112,7 @@ FAMILIES = {
         refused=(("use_bidirectional_attention", {"use_bidirectional_attention": True}),),
     ),
     "gemma2": Family(
+        needed={**GROUPED, "head_dim": 8},
         classes=classes("Gemma2", TAGS),
         sizes=SIZES,
         options={
@@ -120,6 +125,7 @@ FAMILIES = {
         refused=(("cap of logits", UNTIED_CAP),),
     ),
     "gemma3_text": Family(
+        needed={**GROUPED, "head_dim": 8},
         classes=classes("Gemma3", classifier="Gemma3Text"),
         sizes=SIZES,
         options={
@@ -144,18 +150,21 @@ FAMILIES = {
         options={**OPTIONS, **BIASES, "mlp_bias": (False, True)},
     ),
     "mistral": Family(
+        needed=GROUPED,
         classes=classes("Mistral", TAGS, ANSWERS),
         excluded=padded("Mistral"),
         sizes=SIZES,
         options={**OPTIONS, "sliding_window": (5, 9, None)},
     ),
     "qwen2": Family(
+        needed=GROUPED,
         classes=classes("Qwen2", TAGS, ANSWERS),
         excluded=padded("Qwen2"),
         sizes=SIZES,
         options={**without(OPTIONS, "head_dim"), **QWEN_WINDOWS},
     ),
     "qwen3": Family(
+        needed={**GROUPED, "head_dim": 8},
         classes=classes("Qwen3", TAGS, ANSWERS),
         excluded=padded("Qwen3"),
         sizes=SIZES,
