@@ -28,8 +28,23 @@ def test_a_case_has_the_options_of_its_size_and_a_refusal_stands_alone():
         options={"half": (lambda size: size["width"] // 2, 1), "odd": (False, True)},
         refused=(("odd", {"odd": "no"}),),
     )
-    *covered, refused = checkpoint_cases.cases("ab", family)
+    *covered, refused = (x for x in checkpoint_cases.cases("ab", family) if not x.is_bare)
     assert {case.options["half"] for case in covered} == {1, 2, 3, 5}
     assert all(case.options["half"] in (1, case.options["width"] // 2) for case in covered)
     assert refused.options == {"width": 5, "half": 2, "odd": "no"} and refused.refused_by == "odd"
     assert len({case.key() for case in [*covered, refused]}) == len(covered) + 1
+
+
+def test_a_bare_case_of_each_class_has_a_size_and_what_is_needed():
+    family = Family(
+        classes=("A", "B"),
+        sizes=({"width": 5}, {"width": 7}),
+        options={"odd": (False, True)},
+        needed={"half": lambda size: size["width"] // 2},
+    )
+    made = list(checkpoint_cases.cases("ab", family))
+    bare = [case for case in made if case.is_bare]
+    expected = [("A", {"width": 5, "half": 2}), ("B", {"width": 7, "half": 3})]
+    assert [(case.class_name, case.options) for case in bare] == expected
+    assert len({case.key() for case in made}) == len(made)
+    assert bare[0]._replace(is_bare=False).key() != bare[0].key()

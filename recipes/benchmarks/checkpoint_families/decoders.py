@@ -57,6 +57,7 @@ FAMILIES = {
             "axial_pos_embds": (True, False),
             "chunk_size_feed_forward": (0, 1),
         },
+        needed={"attn_layers": ["local"] * 2},
         refused=(("is_decoder", {"class": "ReformerForMaskedLM", "is_decoder": False}),),
     ),
 }

@@ -43,6 +43,7 @@ SIDE_OPTIONS = {
     "tie_word_embeddings": (True, False),
     "pad_token_id": (1, 5),
 }
+NUMBERS = {"encoder_layers": 2, "decoder_layers": 3}
 SWITCH_OPTIONS = {
     **{k: v for k, v in T5_OPTIONS.items() if k != "feed_forward_proj"},
     "num_sparse_encoder_layers": (3, 1, 0, 7),
@@ -57,6 +58,7 @@ FAMILIES = {
         ("SwitchTransformersForConditionalGeneration",),
         T5_SIZES,
         SWITCH_OPTIONS,
+        needed={"decoder_start_token_id": 0},
         refused=(
             ("untied", {"tie_word_embeddings": False}),
             ("router_dtype", {"router_dtype": "bfloat16"}),
@@ -68,16 +70,19 @@ FAMILIES = {
         ("MBartForConditionalGeneration",),
         SIDES,
         {**SIDE_OPTIONS, "decoder_start_token_id": (None, 2, 7)},
+        needed=NUMBERS,
     ),
     "m2m_100": Family(
         ("M2M100ForConditionalGeneration",),
         SIDES,
         {**SIDE_OPTIONS, "decoder_start_token_id": (2, 7)},
+        needed=NUMBERS,
         refused=(("decoder_start_token_id", {"decoder_start_token_id": 1}),),
     ),
     "pegasus": Family(
         ("PegasusForConditionalGeneration",),
         SIDES,
         {**SIDE_OPTIONS, "pad_token_id": (0, 5), "decoder_start_token_id": (0, 7)},
+        needed=NUMBERS,
     ),
 }
