@@ -247,13 +247,16 @@ def own_table(path):
     return lambda model: in_model(path, lambda _: model.embedding.table.numpy())(model)
 
 
-def in_thirds(model):
-    """Read rows of all queries, then all keys and all values, in place of those of each head."""
+def all_queries_first(model):
+    """Read joined rows as all queries, all keys and all values, not as those of each group."""
     for attention in (block.attention for block in model.depth.blocks):
         names = [f"{part}_kernel" for part in ("query", "key", "value")]
-        stored = np.stack([getattr(attention, name).numpy() for name in names], axis=2)
-        heads = stored.reshape(len(stored), -1, stored.shape[-1])
-        for name, kernel in zip(names, np.split(heads, len(names), axis=1), strict=True):
+        kernels = [getattr(attention, name).numpy() for name in names]
+        width, groups, size = kernels[1].shape
+        by_group = [kernel.reshape(width, groups, -1, size) for kernel in kernels]
+        stored = np.concatenate(by_group, axis=2).reshape(width, -1, size)
+        ends = np.cumsum([kernel.shape[1] for kernel in kernels[:-1]])
+        for name, kernel in zip(names, np.split(stored, ends, axis=1), strict=True):
             yield attention, name, lambda _, kernel=kernel: kernel
 
 
@@ -474,11 +477,26 @@ MISTAKES = {
         "no norm of queries": in_each_block("attention.qk_norm", lambda _: identity),
     },
     "gpt_neox": {
-        "queries, keys and values in thirds": in_thirds,
+        "queries of all heads first": all_queries_first,
         "one norm": one_norm,
         "one sublayer after the other": in_each_block("apply", in_turn),
         "GELU by tanh": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
         "all components turn": in_each_block("attention.position.fraction", lambda _: 1.0),
+    },
+    "gptj": {
+        "halves turn": in_each_block("attention.position.layout", lambda _: "half"),
+        "all components turn": in_each_block("attention.position.fraction", lambda _: 1.0),
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+    },
+    "falcon": {
+        "queries of all groups first": all_queries_first,
+        "one norm": one_norm,
+        "one sublayer after the other": in_each_block("apply", in_turn),
+        "GELU by tanh": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+    },
+    "falcon_classifier": {
+        "one sublayer after the other": in_each_block("apply", in_turn),
     },
     "phi3": {
         "all components turn": whole_heads,

@@ -1,15 +1,16 @@
-"""Decoders without gates, whose norms have biases: StarCoder 2, Phi and GPT-NeoX."""
+"""Decoders without gates, whose norms have biases: StarCoder 2, Phi, GPT-NeoX, GPT-J, Falcon."""
 
 import functools
 
-from keras_attn import layers, norms
-from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS
+from keras_attn import layers, norms, positions
+from keras_attn.convert.hugging_face.classifiers import ANSWERS, CLASSES, TAGS
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST
 from keras_attn.convert.hugging_face.family import read_part
 from keras_attn.convert.hugging_face.rotary_decoders import (
     PROJECTIONS,
     RotaryDecoder,
+    first_turning,
     model_windows,
     window_pattern,
 )
@@ -101,6 +102,11 @@ def is_parallel(model):
     return isinstance(read_part(model, FIRST), layers.ParallelBlock)
 
 
+def has_two_norms(block):
+    """Return True if each sublayer of a block has a norm of its own."""
+    return block.attention_residual is not block.feed_forward_residual
+
+
 class Phi(PlainDecoder):
     """Phi 1, 1.5 and 2: both sublayers read the same input, by one norm."""
 
@@ -113,7 +119,10 @@ class Phi(PlainDecoder):
     default_activation = "gelu_new"
 
     def fits(self, model):
-        return is_parallel(model) and super().fits(model)
+        turning = first_turning(model)
+        has_bias = model.head is not None and model.head.use_bias
+        is_own = has_bias or turning.qk_norm is not None or turning.position.fraction != 1
+        return is_parallel(model) and super().fits(model) and is_own
 
     def choices(self, config):
         return {
@@ -150,8 +159,10 @@ class GPTNeoX(PlainDecoder):
         block = read_part(model, FIRST)
         if not super().fits(model) or not block.feed_forward.use_bias or any(model_windows(model)):
             return False
-        has_two_norms = block.attention_residual is not block.feed_forward_residual
-        return has_two_norms and block.attention.num_heads == block.attention.num_key_value_heads
+        return (
+            has_two_norms(block)
+            and block.attention.num_heads == block.attention.num_key_value_heads
+        )
 
     def biases(self, config):
         return super().biases(config) if config.flag("attention_bias", True) else ()
@@ -178,4 +189,122 @@ class GPTNeoX(PlainDecoder):
             "attention_bias": attention.use_bias,
             "rotary_pct": attention.position.fraction,  # where `rope_parameters` have none
             "use_parallel_residual": is_parallel(model),
+        }
+
+
+class GPTJ(PlainDecoder):
+    """GPT-J: both sublayers by one norm, neighbours turn, and only the logits have a bias."""
+
+    name, prefix = "GPTJ", "transformer."
+    head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, ANSWERS)}
+    paths = {
+        "vocab_size": "embedding.vocabulary_size",
+        "n_embd": "embedding.hidden_dim",
+        "n_layer": "depth.num_layers",
+        "n_head": f"{FIRST}.attention.num_heads",
+        "n_inner": WIDTH,
+        "layer_norm_epsilon": EPSILON,
+    }
+    projections = {**PROJECTIONS, "output": "out_proj"}
+    norms = {"attention_residual.norm": "ln_1"}  # of both sublayers
+    feed_forward = {"intermediate": "mlp.fc_in", "output_dense": "mlp.fc_out"}
+    embedding, blocks, attention, closing_norm = "wte", "h.{}.", "attn.", "ln_f"
+    buffers = ("h.*.attn.bias", "h.*.attn.masked_bias")
+    activation_option, default_activation = "activation_function", "gelu_new"
+
+    def fits(self, model):
+        layout = getattr(first_turning(model).position, "layout", None)
+        return is_parallel(model) and super().fits(model) and layout == "interleaved"
+
+    def biases(self, config):
+        return ()
+
+    def has_biases(self, config):
+        return True
+
+    def width(self, config):
+        return config.size("n_inner", 4 * config.size("n_embd"))
+
+    def choices(self, config):
+        count, size = config.size("rotary_dim", 64), config.size("n_embd") // config.size("n_head")
+        if count > size or count % 2:
+            config.refuse(f"`rotary_dim` must be even and at most {size}, not {count}.")
+        length = config.max_length or config.size("n_positions", 2048)
+        rotary = positions.Rotary(self.theta, "interleaved", count / size, max_length=length)
+        return {
+            "block_type": layers.ParallelBlock,
+            "position": lambda index: rotary.from_config(rotary.get_config()),
+            "head_bias": True,
+        }
+
+    def position_options(self, model):
+        attention = first_turning(model)
+        return {
+            "rotary_dim": round(attention.position.fraction * attention.key_dim),
+            "n_positions": attention.position.max_length or 2048,
+        }
+
+
+class Falcon(PlainDecoder):
+    """Falcon: parallel sublayers by one norm or two, or one by one; keys of all heads or groups."""
+
+    name, prefix, tied = "Falcon", "transformer.", True
+    heads, head_names = ("lm_head", *GPTNeoX.heads[1:]), GPTNeoX.head_names
+    paths = {
+        **paths_with(
+            "layer_norm_epsilon", ("num_key_value_heads", "head_dim", "intermediate_size")
+        ),
+        "ffn_hidden_size": WIDTH,
+    }
+    projections, by_group = GPTNeoX.projections, True
+    feed_forward = GPTNeoX.feed_forward
+    embedding, blocks, attention = "word_embeddings", "h.{}.", "self_attention."
+    closing_norm, activation_option = "ln_f", "activation"
+
+    def fits(self, model):
+        attention = read_part(model, f"{FIRST}.attention")
+        is_plain = attention.num_key_value_heads in (1, attention.num_heads)
+        is_plain = is_plain and not any(model_windows(model))
+        return super().fits(model) and (is_parallel(model) or is_plain)
+
+    def norms_of(self, block):
+        if not has_two_norms(block):
+            return Phi.norms
+        if not isinstance(block, layers.ParallelBlock):
+            return RotaryDecoder.norms
+        return dict(zip(RotaryDecoder.norms, ("ln_attn", "ln_mlp"), strict=True))
+
+    def biases(self, config):
+        return super().biases(config) if config.flag("bias") else ()
+
+    def width(self, config):
+        return config.size("ffn_hidden_size", 4 * config.size("hidden_size"))
+
+    def choices(self, config):
+        config.require(alibi=False)  # transformers rounds it, and adds it twice without sdpa
+        is_new, heads = config.flag("new_decoder_architecture"), config.size("num_attention_heads")
+        if is_new:
+            config.require(parallel_attn=True)
+        block_type, groups = layers.TransformerBlock, heads
+        if config.flag("parallel_attn", True):
+            two_norms = is_new and config.size("num_ln_in_parallel_attn", 2) == 2
+            block_type = TWO_NORMS if two_norms else layers.ParallelBlock
+        if is_new:
+            groups = config.size("num_kv_heads", heads)
+        elif config.flag("multi_query", True):
+            groups = 1
+        return {**super().choices(config), "block_type": block_type, "num_key_value_heads": groups}
+
+    def more_options(self, model):
+        block = read_part(model, FIRST)
+        heads, groups = block.attention.num_heads, block.attention.num_key_value_heads
+        num_norms = 1 + has_two_norms(block)
+        is_new = is_parallel(model) and (num_norms == 2 or groups not in (1, heads))
+        return {
+            "new_decoder_architecture": is_new,
+            "num_kv_heads": groups if is_new else heads,
+            "num_ln_in_parallel_attn": num_norms if is_new else None,
+            "multi_query": is_new or groups == 1,  # which new ones do not read
+            "parallel_attn": is_parallel(model),
+            "bias": block.attention.use_bias,
         }

@@ -35,8 +35,8 @@ from keras_attn.text import SentenceTokenizer, Tokenizer
 # Decoders with rotary positions, those with more parts of their own first.
 _ROTARY = (
     *("gpt_oss", "qwen2_moe", "qwen3_moe", "mixtral"),
-    *("gpt_neox", "phi", "starcoder2", "gemma3_text", "gemma2", "gemma", "olmo3", "olmo2"),
-    *("smollm3", "phi3"),
+    *("gptj", "gpt_neox", "phi", "falcon", "starcoder2", "gemma3_text", "gemma2", "gemma"),
+    *("olmo3", "olmo2", "smollm3", "phi3"),
     *("qwen3", "qwen2", "mistral", "llama"),
 )
 

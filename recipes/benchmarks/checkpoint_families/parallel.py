@@ -2,7 +2,7 @@
 
 from . import Family
 from .more_rotary import EVEN
-from .rotary import OPTIONS, ROPE, padded, rope
+from .rotary import GROUPS, OPTIONS, ROPE, padded, rope
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
 HEADS = {name: OPTIONS[name] for name in ("pad_token_id", "num_labels", "problem_type")}
@@ -15,7 +15,38 @@ def all_classes(name, *endings):
     return tuple(f"{name}{ending}" for ending in endings)
 
 
+def renamed(sizes, **names):
+    """Return sizes with other names of some options; None leaves an option out."""
+    options = ({names.get(k, k): v for k, v in size.items()} for size in sizes)
+    return tuple({k: v for k, v in size.items() if k is not None} for size in options)
+
+
+OLD, ALL_HEADS = {"new_decoder_architecture": False}, {"multi_query": False}
 FAMILIES = {
+    "falcon": Family(
+        classes=all_classes("Falcon", "ForTokenClassification"),
+        sizes=renamed(EVEN, intermediate_size="ffn_hidden_size"),
+        options={
+            **HEADS,
+            **TIED,
+            "activation": ACTIVATIONS,
+            "layer_norm_epsilon": (1e-5, 1e-2),
+            "bias": (False, True),
+            "new_decoder_architecture": (True, False),
+            "multi_query": (True, False),
+            "parallel_attn": (True, False),
+            "num_ln_in_parallel_attn": (None, 1, 2),
+            "num_kv_heads": GROUPS,
+            "rope_parameters": ROPE,
+        },
+        excluded=(
+            *padded("Falcon"),
+            {"new_decoder_architecture": True, "parallel_attn": False},
+            {**OLD, "num_ln_in_parallel_attn": 2},
+            *({**OLD, **ALL_HEADS, "num_kv_heads": groups} for groups in GROUPS[1:]),
+        ),
+        refused=(("alibi", {"alibi": True}),),
+    ),
     "gpt_neox": Family(
         classes=all_classes("GPTNeoX", "ForTokenClassification"),
         excluded=padded("GPTNeoX"),
@@ -29,6 +60,26 @@ FAMILIES = {
             "use_parallel_residual": (True, False),
             "rotary_pct": (0.25, 1.0, 0.5),
             "rope_parameters": (*ROPE[:2], None, rope("default", partial_rotary_factor=0.75)),
+        },
+    ),
+    "gptj": Family(
+        classes=all_classes("GPTJ"),
+        excluded=padded("GPTJ"),
+        sizes=renamed(
+            EVEN,
+            hidden_size="n_embd",
+            num_hidden_layers="n_layer",
+            num_attention_heads="n_head",
+            intermediate_size="n_inner",
+            max_position_embeddings="n_positions",
+        ),
+        options={
+            **HEADS,
+            **UNTIED,
+            "activation_function": ACTIVATIONS,
+            "layer_norm_epsilon": (1e-5, 1e-2),
+            "rotary_dim": (2, 4, 8),
+            "n_inner": (None, 37),
         },
     ),
 }
