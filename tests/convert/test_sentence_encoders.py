@@ -75,6 +75,8 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     to_hugging_face(model, tmp_path / "written", tokenizer=tokenizer)
     again, read = from_hugging_face(tmp_path / "written")
     assert read.get_config() == tokenizer.get_config()
+    settings = json.loads((tmp_path / "written/tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == tokenizer.max_length
     np.testing.assert_array_equal(
         vectors(again, read, texts, "query"), vectors(model, tokenizer, texts, "query")
     )

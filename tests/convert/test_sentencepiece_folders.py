@@ -9,19 +9,12 @@ import json
 import pytest
 import sentencepiece
 import tensorflow as tf
-from library_tokenizers import (
-    ALBERT,
-    LINES,
-    WORDS,
-    library,
-    precompiled,
-    sequence,
-    trained,
-)
+from library_tokenizers import LINES, library, trained
 from marks import slow_but
 from token_rows import rows_of
 
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
+from recipes.benchmarks.tokenizer_rules import ALBERT, WORDS, precompiled, sequence
 
 TEXTS = [line.decode(errors="replace") for line in LINES]
 FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]

@@ -1,6 +1,5 @@
 """Tokenizers of Hugging Face's library, trained on tricky lines, and ours of the same rules."""
 
-import base64
 import functools
 import io
 import json
@@ -14,6 +13,7 @@ from tricky_lines import tricky_lines
 from keras_attn.text import ByteLevelBPE, Metaspace
 from keras_attn.text.tokenizers.byte_level_bpe import PATTERNS, as_letters_in_python
 from keras_attn.text.tokenizers.sentencepiece_model import read_model
+from recipes.benchmarks.tokenizer_rules import MERGES, UNIGRAMS, precompiled
 
 ALL_LINES = tricky_lines(450)
 # Runs of one letter have segmentations of equal scores, of which the library takes one by the
@@ -48,61 +48,10 @@ def pieces_of(model):
     return read_model(model)[1]
 
 
-def precompiled(model):
-    """Return the normaliser of a SentencePiece model as a rule of `tokenizer.json`."""
-    charsmap = base64.b64encode(read_model(model)[2]["charsmap"]).decode()
-    return {"type": "Precompiled", "precompiled_charsmap": charsmap}
-
-
-def metaspace(scheme="always", split=True):
-    return {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split}
-
-
-def sequence(name, *steps):
-    return {"type": "Sequence", name: list(steps)}
-
-
-def replaced(old, new, kind="String"):
-    return {"type": "Replace", "pattern": {kind: old}, "content": new}
-
-
-WORDS = sequence("pretokenizers", {"type": "WhitespaceSplit"}, metaspace())
-STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
-ALBERT = [replaced("``", '"'), replaced("''", '"')]
-ALBERT += [{"type": kind} for kind in ("NFKD", "StripAccents", "Lowercase")]
-GEMMA = {
-    "type": "Split",
-    "pattern": {"String": " "},
-    "behavior": "MergedWithPrevious",
-    "invert": False,
-}
-UNIGRAMS = {
-    "t5": lambda: (precompiled(trained()), WORDS),
-    "albert": lambda: (sequence("normalizers", *ALBERT, precompiled(trained())), WORDS),
-    "mbart": lambda: (None, WORDS),
-    "mbart50": lambda: (
-        sequence("normalizers", precompiled(trained()), replaced(" {2,}", " ", "Regex")),
-        metaspace(),
-    ),
-    "deberta": lambda: (
-        sequence("normalizers", replaced(r"\s{2,}|[\n\r\t]", " ", "Regex"), {"type": "NFC"}, STRIP),
-        metaspace(),
-    ),
-}
-MERGES = {
-    "llama": lambda: (None, metaspace("first", False)),
-    "llama of version 4": lambda: (
-        sequence("normalizers", {"type": "Prepend", "prepend": "▁"}, replaced(" ", "▁")),
-        None,
-    ),
-    "gemma": lambda: (replaced(" ", "▁"), GEMMA),
-}
-
-
 def of_unigrams(name):
     pieces = [[piece, score] for piece, score, _ in pieces_of(trained())]
     model = {"type": "Unigram", "vocab": pieces, "unk_id": 0, "byte_fallback": False}
-    rules = UNIGRAMS[name]()
+    rules = UNIGRAMS[name](precompiled(trained()))
     return model, rules, Metaspace(pieces, None, *rules, {"<s>": 1, "</s>": 2}, unk_id=0)
 
 
@@ -117,7 +66,7 @@ def of_merges(name):
     merges = [[*pair] for pair in pairs]
     model = {"type": "BPE", "vocab": ids, "merges": merges, "unk_token": "<unk>"}
     model |= {"fuse_unk": True, "byte_fallback": True}
-    rules, joined = MERGES[name](), [" ".join(pair) for pair in merges]
+    rules, joined = MERGES[name], [" ".join(pair) for pair in merges]
     special = {"<s>": 1, "</s>": 2}
     return model, rules, Metaspace(ids, joined, *rules, special, byte_fallback=True, unk_id=0)
 

@@ -120,6 +120,7 @@ def to_hugging_face(
     files, folders = {}, {}
     if is_sentence_encoder(vectors, tokenizer, has_pooler):
         files, folders = sentence_files(vectors, tokenizer)
+    max_length = None if tokenizer is None else tokenizer.max_length
     if isinstance(tokenizer, SentenceTokenizer):
         tokenizer = tokenizer.tokenizer
     options = {
@@ -138,6 +139,8 @@ def to_hugging_face(
     if tokenizer is not None:
         _check_vocabulary(model, tokenizer)
         files = {**files, **tokenizer_files(tokenizer, model_type)}
+        if max_length is not None:
+            files["tokenizer_config.json"]["model_max_length"] = max_length
     if generation_config is not None:
         files["generation_config.json"] = dict(generation_config)
     files[FILE] = options  # last: without it nothing loads a folder
