@@ -41,8 +41,9 @@ GENERATED_CASES = 6  # of each class: a loop of the decoder is compiled for each
 COMMAND = f"python -m {__package__}.checkpoints --oracle PYTHON"
 METHOD = (
     "Random checkpoints of each family, written by transformers in three sizes. The options of a "
-    "family occur in pairs: for any two of them, each pair of values is in some checkpoint. For "
-    "each class one `config.json` has the sizes only: all other options are defaults. Every "
+    "family occur in pairs: for any two of them, each pair of values is in some checkpoint. "
+    "**defaults** counts those beside them whose `config.json` has the sizes only, one of each "
+    "class; rows without a number are older than those. Every "
     "parameter and saved buffer has noise. The texts have right padding and the id 0, and are "
     "longer than windows. **largest** is the largest difference of the outputs at real tokens over "
     f"the largest output, where {ENCODER_TOLERANCE:.0e} is allowed, {DECODER_TOLERANCE:.0e} for "
@@ -251,6 +252,7 @@ def summary(family, rows):
             name: [len(found), max(found, default=None)] for name, found in by_class.items()
         },
         "options": sorted(family.options),
+        "defaults": len(family.classes),
         "cases": len([row for row in rows if row["refused_by"] is None]),
         "compared": len(compared),
         "largest": max((row["difference"] for row in compared), default=None),
@@ -271,14 +273,15 @@ def markdown(content):
     lines += [f"- Command: `{content['command']}`", f"- Date: {content['date']}"]
     lines += [f"- Hardware: {content['hardware']}", f"- Versions: {content['versions']}", ""]
     lines += [
-        "| family | checkpoints | options | largest | rounding | generated | written | refused |"
+        "| family | checkpoints | defaults | options | largest | rounding | generated | written "
+        "| refused |"
     ]
-    lines += ["| --- | --: | --: | --: | --: | --: | --: | --- |"]
+    lines += ["| --- | --: | --: | --: | --: | --: | --: | --: | --- |"]
     for name, row in sorted(content["families"].items()):
         count, back = row["written"]
         equal, of = row["generated"]
-        cells = [f"`{name}`", str(row["cases"]), str(len(row["options"]))]
-        cells += [figure(row["largest"]), figure(row["rounding"])]
+        cells = [f"`{name}`", str(row["cases"]), str(row.get("defaults", "-"))]
+        cells += [str(len(row["options"])), figure(row["largest"]), figure(row["rounding"])]
         cells += [f"{equal} of {of}" if of else "-", f"{count}, {figure(back)}"]
         cells += [", ".join(f"`{name}`" for name in row["refused"]) or "-"]
         lines.append(f"| {' | '.join(map(cell, cells))} |")

@@ -39,8 +39,8 @@ COLUMNS = ("outputs", "ids", "generated", "fine-tuned", "export", "served", "wri
 METHOD = (
     "Each checkpoint is converted from its own files, without torch. **outputs** is the largest "
     "difference from transformers over the largest output, of 40 lines in one batch, or of the "
-    "vectors of 400 lines for the sentence encoder; in brackets that of transformers from itself "
-    "in float64. **ids** counts lines with equal ids of 400: "
+    "vectors of 400 lines for the sentence encoder; in brackets, where it was measured, that of "
+    "transformers from itself in float64. **ids** counts lines with equal ids of 400: "
     "pieces of the vocabulary in random order, up to 600 of them. **generated** counts equal "
     "continuations of 12 tokens. **fine-tuned** is the loss before and after 8 steps of Adam. "
     "**export** is the size of a SavedModel of that model, whose recorded outputs are equal. "
