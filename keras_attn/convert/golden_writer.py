@@ -18,11 +18,15 @@ DECODERS += ("phi", "smollm3", "starcoder2", "gpt_neox", "gptj", "falcon")
 def sample_inputs(config):
     """Return inputs of a model by our names: two rows, of which the second one is padded."""
     random = np.random.RandomState(0)
-    if hasattr(config, "image_size"):
+    if hasattr(config, "num_channels"):
         shape = (2, config.image_size, config.image_size, config.num_channels)
         return {"images": random.standard_normal(shape).astype("float32")}
+    if config.model_type == "decision_transformer":
+        return sample_trajectories(config, random)
     limit = getattr(config, "max_position_embeddings", -1)  # which is no limit
-    length = LENGTH if limit < 0 else min(LENGTH, limit - 2)  # RoBERTa leaves 2 out
+    # RoBERTa leaves 2 out, and Perceiver predicts tokens at all positions.
+    spare = 0 if config.model_type == "perceiver" else 2
+    length = LENGTH if limit < 0 else min(LENGTH, limit - spare)
     vocabulary = config.vocab_size
     if is_causal(config):
         ids = random.randint(0, vocabulary, (2, length))
@@ -30,7 +34,7 @@ def sample_inputs(config):
         ids = pad_causal(ids, config) if reads_last(config) else ids
         return {"token_ids": ids, **sample_memory(config, random)}
     ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
-    if config.is_encoder_decoder:
+    if config.is_encoder_decoder and not is_encoder(config):
         targets = pad(random.randint(0, vocabulary, (2, length - 4)), config.pad_token_id)
         start = config.decoder_start_token_id
         targets[:, 0] = config.bos_token_id if start is None else start  # None in an mBART
@@ -39,6 +43,20 @@ def sample_inputs(config):
         segments = random.randint(0, config.type_vocab_size, ids.shape)
         return {"token_ids": ids, "segment_ids": segments}
     return {"token_ids": ids}
+
+
+def sample_trajectories(config, random):
+    """Return two episodes, of which the second one begins at step 2 and ends with padding."""
+    length, sizes = 7, {"returns": (), "states": (config.state_dim,), "actions": (config.act_dim,)}
+    values = {k: random.standard_normal((2, length, *size)) for k, size in sizes.items()}
+    mask = np.ones((2, length), bool)
+    mask[1, 5:] = False
+    steps = np.arange(length) + np.array([[0], [2]])
+    return {
+        **{name: value.astype("float32") for name, value in values.items()},
+        "steps": steps.astype("int32"),
+        "padding_mask": mask,
+    }
 
 
 def sample_memory(config, random):
@@ -73,6 +91,12 @@ def is_causal(config):
     return is_decoder or any(name.endswith(endings) for name in config.architectures or [])
 
 
+def is_encoder(config):
+    """Return True for the encoder alone of a family of encoder-decoders."""
+    endings = ("EncoderModel", "ForTokenClassification")
+    return any(name.endswith(endings) for name in config.architectures or [])
+
+
 def reads_last(config):
     """Return True for a decoder whose classes or features are those of the last token."""
     names = [x for x in config.architectures or [] if not x.endswith("LMHeadModel")]
@@ -92,6 +116,14 @@ def their_inputs(inputs, config):
     """Return the arguments of transformers for our inputs."""
     if "images" in inputs:
         return {"pixel_values": inputs["images"].transpose(0, 3, 1, 2).copy()}
+    if "returns" in inputs:
+        names = {"returns": "returns_to_go", "steps": "timesteps", "padding_mask": "attention_mask"}
+        arguments = {names.get(name, name): value for name, value in inputs.items()}
+        arguments["returns_to_go"] = inputs["returns"][..., None]
+        arguments["attention_mask"] = inputs["padding_mask"].astype("int64")
+        return {
+            name: x.astype("int64") if x.dtype == "int32" else x for name, x in arguments.items()
+        }
     names = {
         "token_ids": "input_ids",
         "source_ids": "input_ids",
@@ -110,6 +142,8 @@ def their_inputs(inputs, config):
 
 def real_outputs(inputs, outputs, config):
     """Return a mask of the outputs that padding does not touch."""
+    if "padding_mask" in inputs:
+        return inputs["padding_mask"]
     ids = inputs.get("target_ids", inputs.get("token_ids"))
     if ids is None or outputs.ndim < 3 or is_causal(config):
         return np.ones(outputs.shape[:-1], bool)
@@ -127,7 +161,7 @@ def main_output(outputs, last=None):
 
     if "start_logits" in outputs:
         return torch.stack([outputs["start_logits"], outputs["end_logits"]], -1)
-    for name in ("logits", "prediction_logits", "prediction_scores"):
+    for name in ("logits", "prediction_logits", "prediction_scores", "action_preds"):
         if name in outputs:
             one_a_token = type(outputs).__name__ == "ElectraForPreTrainingOutput"
             return outputs[name][..., None] if one_a_token else outputs[name]

@@ -325,9 +325,13 @@ DAMAGES = {
         option("deberta_v2", pos_att_type=["p2p"]),
         "`pos_att_type` in config.json must be of c2p, p2c, not ['p2p'].",
     ),
-    "an encoder of T5 alone": (
-        option("t5", architectures=["T5EncoderModel"]),
-        "A T5 with features is not converted, only one that predicts tokens.",
+    "features of a T5 with a decoder": (
+        option("t5", architectures=["T5Model"]),
+        "A T5 with a decoder with features is not converted, only one that predicts tokens.",
+    ),
+    "answers of an encoder of T5": (
+        option("t5_encoder", architectures=["T5ForQuestionAnswering"]),
+        "A T5 with answers is not converted, only one with features, tags.",
     ),
     "a first token without a position": (
         option("m2m_100", decoder_start_token_id=1),

@@ -216,7 +216,8 @@ def in_each_expert_block(name, value):
 
 
 def scaled_scores(model):
-    for block in [*model.encoder.blocks, *model.decoder.blocks]:
+    sides = [getattr(model, side) for side in ("encoder", "decoder") if hasattr(model, side)]
+    for block in (block for side in sides for block in side.blocks):
         yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
 
 
@@ -534,6 +535,21 @@ MISTAKES = {
         "sides of the buckets swapped": in_each_table(lambda x: np.roll(x, 4, axis=0)),
         "buckets of one side": in_each_table(lambda x: np.concatenate([x[:4], x[:4]])),
     },
+    "decision_transformer": {
+        "tanh of actions left out": in_model("head.activation", keras.activations.linear),
+        "ReLU": in_each_block("feed_forward.activation", lambda _: keras.activations.relu),
+        "steps from 1": in_model("embedding.table", lambda x: np.roll(x, -1, axis=0)),
+    },
+    "perceiver": {
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+        "latents written without a norm": in_model("encoder.depth.norm.gamma", np.ones_like),
+        "queries of positions added": in_model("encoder.write.adds_query", True),
+    },
+    "t5_encoder": {
+        "scores divided": scaled_scores,
+        "no root of D at the token table": in_model("embedding.table", lambda x: x / 12**0.5),
+        "sides of the buckets swapped": in_each_table(lambda x: np.roll(x, 4, axis=0)),
+    },
     "t5_silu": {
         "epsilon 1e-6": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-6),
         "gates by GELU": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
@@ -542,6 +558,10 @@ MISTAKES = {
         "outputs divided by the root of D": in_model("decoder.norm.scale", lambda x: x / 12**0.5)
     },
     "umt5": {"one table of distances": one_table},
+    "umt5_tags": {
+        "one table of distances": one_table,
+        "tags in the opposite order": in_model("head.kernel", lambda x: x[:, ::-1]),
+    },
     "switch_transformers": {
         "no capacity": in_each_expert_block("capacity", None),
         "experts not weighted": in_each_expert_block("router", "renormalized"),

@@ -4,8 +4,18 @@ import math
 
 import numpy as np
 
-from keras_attn import layers, models
-from keras_attn.convert.hugging_face.classifiers import require_tokens
+from keras_attn import layers, models, scores
+from keras_attn.convert.hugging_face.classifiers import (
+    FEATURES,
+    TAGS,
+    TOKENS,
+    head_of,
+    head_options,
+    named_head,
+    read_head,
+    require_tokens,
+    with_head,
+)
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import (
     FIRST,
@@ -34,6 +44,9 @@ class T5(Family):
     """T5 1.0 and 1.1, FLAN-T5 and ByT5, with a table of distances for each side."""
 
     name = "T5"  # in those of classes
+    heads = ("classifier",)
+    tags_prefix = "transformer."  # of the class with tags
+    head_names = {TAGS: {"head": "classifier"}}  # of an encoder alone
     free = ("start_id",)  # changes the model only if it is the id of padding
     table = "shared.weight"
     feed_forward = "relu"  # default of the option `feed_forward_proj`
@@ -72,18 +85,32 @@ class T5(Family):
     }
 
     def convert(self, checkpoint, overrides):
-        """Return an `EncoderDecoder` with the weights of a checkpoint.
+        """Return the model of a checkpoint: an `EncoderDecoder`, or an encoder with tags or none.
 
         Each layer gets a copy of the table of distances, which T5 shares: training unties them.
         """
-        require_tokens(checkpoint.config, self.name)
+        head, tied, size = self.read_head(checkpoint), True, None
+        if head == TAGS:
+            checkpoint.strip(self.tags_prefix)
+            size = checkpoint.shape("classifier.weight")[0]
         for side in SIDES:
             checkpoint.drop_copy(f"{side}.embed_tokens.weight", self.table)
-        checkpoint.ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
-        tied = checkpoint.is_tied("lm_head.weight", self.table)
+        if head == TOKENS:
+            pattern = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+            checkpoint.ignore(pattern)
+            tied = checkpoint.is_tied("lm_head.weight", self.table)
         model = self.build_sides(checkpoint.config, tied, overrides)
+        model = with_head(model, head, size)
         self.copy_weights(checkpoint, model)
         return model
+
+    def read_head(self, checkpoint):
+        """Return the head of a checkpoint; with a decoder it predicts tokens."""
+        has_decoder = checkpoint.has("decoder.final_layer_norm.weight")
+        if has_decoder or named_head(checkpoint.config) == TOKENS:
+            require_tokens(checkpoint.config, f"{self.name} with a decoder")
+            return TOKENS
+        return read_head(checkpoint, self.name, self.head_names, FEATURES)
 
     def build_sides(self, config, tied, overrides):
         """Return the model of a configuration."""
@@ -137,14 +164,33 @@ class T5(Family):
         return config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True))
 
     def build(self, config, model):
-        return self.build_sides(config, model.head is None, {})
+        if isinstance(model, models.EncoderDecoder):
+            return self.build_sides(config, model.head is None, {})
+        sides = self.build_sides(config, True, {})
+        if isinstance(model, models.Classifier):
+            return with_head(sides, FEATURES)
+        return with_head(sides, TAGS, getattr(model.head, "units", 1))
+
+    def prefix_of(self, model):
+        return self.tags_prefix if head_of(model) == TAGS else ""
 
     def copy_weights(self, checkpoint, model):
-        table, tied = model.embedding.table, model.head is None
+        table = model.embedding.table
         # Our embedding multiplies the rows of its table by the root of the width, T5's does not.
         # Tied logits then agree too: T5 divides by the root before the product with its table.
         root = math.sqrt(model.embedding.hidden_dim)
         checkpoint.transfer(self.table, Fold([table], tuple(table.shape), scales=(1 / root,)))
+        if hasattr(model, "decoder"):
+            self._copy_outputs(checkpoint, model, root)
+        copy_table(checkpoint, model, self.head_names.get(head_of(model), {}))
+        copy_part(checkpoint, model, "encoder.norm", "encoder.final_layer_norm")
+        for side in _sides_of(model):
+            self.copy_distances(checkpoint, _tables_of(model, side), side)
+            self._copy_blocks(checkpoint, getattr(model, side).blocks, side)
+
+    def _copy_outputs(self, checkpoint, model, root):
+        """Copy the norm before the logits, whose gain has the root of the width, and the table."""
+        tied = model.head is None
         if not tied:
             copy_part(checkpoint, model, "head", "lm_head")
         gain = model.decoder.norm.scale
@@ -152,10 +198,6 @@ class T5(Family):
         scales = None if is_scaled == tied else (root if tied else 1 / root,)
         folded = Fold([gain], tuple(gain.shape), scales=scales)
         checkpoint.transfer("decoder.final_layer_norm.weight", folded)
-        copy_part(checkpoint, model, "encoder.norm", "encoder.final_layer_norm")
-        for side in SIDES:
-            self.copy_distances(checkpoint, _tables_of(model, side), side)
-            self._copy_blocks(checkpoint, getattr(model, side).blocks, side)
 
     def _copy_blocks(self, checkpoint, blocks, side):
         for index, block in enumerate(blocks):
@@ -181,7 +223,7 @@ class T5(Family):
         feed_forward = read_part(model, f"{FIRST}.feed_forward")
         has_gates = isinstance(feed_forward, layers.GatedFeedForward)
         activation = activation_name(read_part(feed_forward, "activation"), "gelu_new")
-        tied = model.head is None
+        tied = model.head is None or not hasattr(model, "decoder")
         return {
             **self.shared_options(model),
             "d_ff": feed_forward.intermediate_dim,
@@ -197,11 +239,16 @@ class T5(Family):
 
     def shared_options(self, model):
         """Return the options that do not depend on the feed-forward layers and the head."""
-        return {
-            **read_options(model, self.paths),
-            "is_encoder_decoder": True,
-            "architectures": [f"{self.name}ForConditionalGeneration"],
-        }
+        if isinstance(model, models.EncoderDecoder):
+            options = {"architectures": [f"{self.name}ForConditionalGeneration"]}
+        elif head_of(model) == FEATURES:
+            options = {"architectures": [f"{self.name}EncoderModel"]}
+        else:
+            options = head_options(model, self.name)
+        sides = _sides_of(model)
+        absent = [LAYERS[side] for side in SIDES if side not in sides]
+        paths = {option: path for option, path in self.paths.items() if option not in absent}
+        return {**read_options(model, paths), "is_encoder_decoder": not absent, **options}
 
 
 class MT5(T5):
@@ -223,7 +270,7 @@ class UMT5(T5):
         """Return True if the tables of distances of a side differ, as after training."""
         return any(
             not np.array_equal(numbers(first), numbers(other))
-            for first, *others in (_tables_of(model, side) for side in SIDES)
+            for first, *others in (_tables_of(model, side) for side in _sides_of(model))
             for other in others
         )
 
@@ -296,7 +343,7 @@ class SwitchTransformer(T5):
 
     def fits(self, model):
         """Return True if a block of a model has experts."""
-        blocks = [block for side in SIDES for block in getattr(model, side).blocks]
+        blocks = [block for side in _sides_of(model) for block in getattr(model, side).blocks]
         return any(isinstance(block.feed_forward, layers.MixtureOfExperts) for block in blocks)
 
     def copy_feed_forward(self, checkpoint, block, prefix):
@@ -313,10 +360,10 @@ class SwitchTransformer(T5):
             checkpoint.transfer_each(names, kernels)
 
     def options(self, model):
-        sides = {side: getattr(model, side).blocks for side in SIDES}
+        sides = {side: getattr(model, side).blocks for side in _sides_of(model)}
         experts = next(
             block.feed_forward
-            for block in [*sides["encoder"], *sides["decoder"]]
+            for block in sum(sides.values(), [])
             if isinstance(block.feed_forward, layers.MixtureOfExperts)
         )
         options = {
@@ -344,6 +391,19 @@ def _step_of(blocks):
     if not indices:
         return 0
     return indices[1] - indices[0] if len(indices) > 1 else len(blocks)
+
+
+def is_encoder(model):
+    """Return True for an encoder alone of this kind: all its positions are biases of distances."""
+    block = next(iter(getattr(model.encoder, "blocks", ())), None)
+    score = getattr(getattr(block, "attention", None), "score", None)
+    has_bias = isinstance(getattr(score, "terms", [None])[-1], scores.T5Bias)
+    return has_bias and model.position is None
+
+
+def _sides_of(model):
+    """Return the sides that a model has; one without a decoder has an encoder."""
+    return [side for side in SIDES if hasattr(model, side)]
 
 
 def _tables_of(model, side):

@@ -93,9 +93,10 @@ def read_tokenizer(folder, vocabulary_size=None):
 def _check_ids(tokenizer, vocabulary_size, files):
     """Refuse a tokenizer by which texts become ids that the model lacks."""
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of `AddedTokens`
-    special = tokenizer.get_config().get("special_tokens") or {}
+    special = tokenizer.get_config().get("special_tokens")
+    special = special.values() if isinstance(special, dict) else ()  # `Bytes` lists their texts
     lacking = range(vocabulary_size or tokenizer.vocabulary_size, tokenizer.vocabulary_size)
-    if beyond := [i for i in lacking if i not in special.values()]:
+    if beyond := [i for i in lacking if i not in special]:
         refuse(
             f"The tokenizer has the id {beyond[-1]}, but the model only {vocabulary_size} ids: it "
             "is the tokenizer of another model.",
@@ -110,7 +111,7 @@ def _with_ids(tokenizer, vocabulary_size):
         return AddedTokens(inner, tokenizer.get_config()["tokens"])
     config = tokenizer.get_config()
     lacking = range(tokenizer.vocabulary_size, vocabulary_size or 0)
-    if not lacking or "special_tokens" not in config:
+    if not lacking or not isinstance(config.get("special_tokens"), dict):
         return tokenizer
     unused = {f"<unused {i}>": i for i in lacking}
     config["special_tokens"] = {**config["special_tokens"], **unused}

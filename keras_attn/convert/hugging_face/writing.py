@@ -4,8 +4,9 @@ import os
 
 import keras
 
-from keras_attn import layers, models, positions
+from keras_attn import depth, layers, models, positions
 from keras_attn.compat.unallocated import without_values
+from keras_attn.convert.hugging_face import t5
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
 from keras_attn.convert.hugging_face.classifiers import (
     FEATURES,
@@ -63,9 +64,9 @@ def to_hugging_face(
     gives their logits.
 
     Args:
-        model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or a
-            `Classifier`, of the parts of a family. The page of `keras_attn.convert` lists the
-            families; Transformer-XL is one of transformers 4.
+        model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder`, a
+            `Classifier` or a `TrajectoryModel`, of the parts of a family. The page of
+            `keras_attn.convert` lists the families; Transformer-XL is one of transformers 4.
         folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
@@ -162,11 +163,13 @@ def _model_type(model):
         models.MaskedLanguageModel: _encoder_type,
         models.Classifier: _encoder_type,
         models.EncoderDecoder: _encoder_decoder_type,
+        models.TrajectoryModel: lambda _: "decision_transformer",
     }
     if type(model) not in by_class:
         raise ValueError(
-            "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` "
-            f"or a `Classifier`. Received: model={model!r}."
+            "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an "
+            "`EncoderDecoder`, a `Classifier` or a `TrajectoryModel`. "
+            f"Received: model={model!r}."
         )
     return by_class[type(model)](model)
 
@@ -219,6 +222,10 @@ def _decoder_type(model):
 def _encoder_type(model):
     if getattr(model, "image_shape", None) is not None:
         return "vit"
+    if isinstance(model.encoder, depth.Latents):
+        return "perceiver"
+    if t5.is_encoder(model):
+        return _t5_type(model)
     names = ("longformer", "albert", "modernbert", "mpnet", "deberta-v2", "electra", "roberta")
     names += ("distilbert", "big_bird")
     return next((name for name in names if FAMILIES[name].fits(model)), "bert")
@@ -226,15 +233,18 @@ def _encoder_type(model):
 
 def _encoder_decoder_type(model):
     if model.position is None:
-        if FAMILIES["switch_transformers"].fits(model):
-            return "switch_transformers"
-        return "umt5" if FAMILIES["umt5"].fits(model) else "t5"
+        return _t5_type(model)
     is_pre_norm = model.encoder.norm is not None
     if model.norm is not None:
         return "mbart" if is_pre_norm else "bart"
     if getattr(model.position, "layout", None) == "tensor2tensor":
         return "m2m_100"
     return "pegasus" if is_pre_norm else "marian"
+
+
+def _t5_type(model):
+    names = ("switch_transformers", "umt5")
+    return next((name for name in names if FAMILIES[name].fits(model)), "t5")
 
 
 def _label_options(model, labels):

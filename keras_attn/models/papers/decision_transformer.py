@@ -17,6 +17,9 @@ def decision_transformer(
     intermediate_dim=512,
     dropout=0.1,
     max_steps=1000,
+    activation="relu",
+    epsilon=1e-5,
+    action_activation=None,
     name="decision_transformer",
 ):
     """Build the Decision Transformer, a `gpt` of returns, states and actions.
@@ -43,6 +46,9 @@ def decision_transformer(
         dropout: float. Dropout rate of the embeddings, of the attention weights and of the
             sublayers' outputs.
         max_steps: int. Steps of the longest episode.
+        activation: name or function, of the feed-forward layers.
+        epsilon: float. Added to the variance in the norms of the blocks.
+        action_activation: as `activation` of `TrajectoryModel`.
 
     Returns:
         A `TrajectoryModel`, from returns (B, T), states (B, T, S) and actions (B, T, A) to actions.
@@ -67,8 +73,8 @@ def decision_transformer(
             layers.MultiHeadAttention(
                 num_heads, size, pattern="causal", dropout=dropout, kernel_initializer=normal
             ),
-            layers.FeedForward(intermediate_dim, kernel_initializer=normal),
-            residual=residuals.PreNorm(norm=norms.LayerNorm(1e-5)),
+            layers.FeedForward(intermediate_dim, activation, kernel_initializer=normal),
+            residual=residuals.PreNorm(norm=norms.LayerNorm(epsilon)),
             dropout=dropout,
         )
 
@@ -84,6 +90,7 @@ def decision_transformer(
         state_size,
         embedding=embedding,
         depth=depth.Stack(block, num_layers, name="depth"),
+        activation=action_activation,
         dropout=dropout,
         name=name,
     )

@@ -53,9 +53,17 @@ SWITCH_OPTIONS = {
     "router_bias": (False, True),
     "dense_act_fn": ("relu", "gelu", "silu"),
 }
+
+
+def kin_of_t5(name):
+    """Return the classes of a family: with a decoder, and of an encoder alone."""
+    heads = ("ForConditionalGeneration", "EncoderModel", "ForTokenClassification")
+    return tuple(name + head for head in heads)
+
+
 FAMILIES = {
     "switch_transformers": Family(
-        ("SwitchTransformersForConditionalGeneration",),
+        ("SwitchTransformersForConditionalGeneration", "SwitchTransformersEncoderModel"),
         T5_SIZES,
         SWITCH_OPTIONS,
         needed={"decoder_start_token_id": 0},
@@ -64,8 +72,8 @@ FAMILIES = {
             ("router_dtype", {"router_dtype": "bfloat16"}),
         ),
     ),
-    "mt5": Family(("MT5ForConditionalGeneration",), T5_SIZES, T5_OPTIONS),
-    "umt5": Family(("UMT5ForConditionalGeneration",), T5_SIZES, {**T5_OPTIONS, **SCALED}),
+    "mt5": Family(kin_of_t5("MT5"), T5_SIZES, T5_OPTIONS),
+    "umt5": Family(kin_of_t5("UMT5"), T5_SIZES, {**T5_OPTIONS, **SCALED}),
     "mbart": Family(
         ("MBartForConditionalGeneration",),
         SIDES,
