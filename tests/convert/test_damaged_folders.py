@@ -333,6 +333,14 @@ DAMAGES = {
         option("t5_encoder", architectures=["T5ForQuestionAnswering"]),
         "A T5 with answers is not converted, only one with features, tags.",
     ),
+    "repeated blocks of a Perceiver": (
+        option("perceiver", num_blocks=2),
+        "num_blocks=2 is not converted",
+    ),
+    "classes of a Perceiver": (
+        option("perceiver", architectures=["PerceiverForSequenceClassification"]),
+        "A Perceiver with classes is not converted, only one that predicts tokens.",
+    ),
     "a first token without a position": (
         option("m2m_100", decoder_start_token_id=1),
         "The option decoder_start_token_id is that of padding, which has no position",

@@ -34,6 +34,7 @@ WAYS = "SavedModel", "ONNX", "LiteRT", "CTranslate2", "LoRA"
 YES, NO, SOME = "yes", "no", "some"
 # Heads by the ends of the names of classes.
 HEADS = {
+    "DecisionTransformerModel": "actions",
     "ElectraForPreTraining": "replaced tokens",
     "ForMaskedLM": "masked tokens",
     "ForPreTraining": "masked tokens",

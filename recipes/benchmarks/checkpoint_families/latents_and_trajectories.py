@@ -44,7 +44,7 @@ FAMILIES = {
         },
         # transformers has no projection from values of another width.
         excluded=({"qk_channels": 8, "v_channels": None},),
-        refused=(("num_blocks", {"num_blocks": 2}), ("features", {"class": "PerceiverModel"})),
+        refused=(("num_blocks", {"num_blocks": 2}),),
     ),
     "decision_transformer": Family(
         classes=("DecisionTransformerModel",),
