@@ -18,7 +18,7 @@ _BUFFERS = (
     "*.version",
 )
 # Beginnings that programs of training add to all names.
-_WRAPPERS = ("module.", "model.", "_orig_mod.")
+_NAME_PREFIXES = ("module.", "model.", "_orig_mod.")
 
 
 class Checkpoint:
@@ -63,9 +63,10 @@ class Checkpoint:
                 del self._tensors[name]
 
     def is_tied(self, name, original):
-        """Return True if a tensor is absent or equals the original; leave out such a copy.
+        """Return True if a tensor is absent or equals the original.
 
-        A stored tensor that differs from the original is not tied, whatever `config.json` says.
+        A tensor that equals it is left out, as one that is tied. A tensor that differs stays, and
+        is not tied, whatever `config.json` says.
         """
         if name not in self._tensors:
             return True
@@ -152,15 +153,15 @@ class Checkpoint:
         assign(kernels, value)
 
     def require_zero(self, variable):
-        """Set a variable to 0 for which checkpoints of the family have no tensor."""
+        """Set a variable to 0 for which the family has no tensor; `StoredModel` refuses others."""
         assign(variable, np.zeros(variable.shape))
 
     def store_constant(self, name, shape, make=np.zeros):
-        """Leave out a tensor for which the model has no variable."""
+        """Leave out a tensor for which the model has no variable; `StoredModel` stores it."""
         self.ignore(name)
 
     def store_copy(self, name, fold):
-        """Leave out a copy of a tensor that is read by another name."""
+        """Leave out a copy of a tensor that is read by another name; `StoredModel` stores it."""
         self.ignore(name)
 
     def replace(self, original, name):
@@ -190,7 +191,7 @@ def unwrap(tensors, prefix):
         prefix: str. Beginning of the family's names. It is removed only before another one, as of
             `model.model.layers.0`.
     """
-    for wrapper in _WRAPPERS:
+    for wrapper in _NAME_PREFIXES:
         inner = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
         is_wrapped = tensors and all(name.startswith(wrapper) for name in tensors)
         if is_wrapped and (wrapper != prefix or any(name.startswith(prefix) for name in inner)):
@@ -221,8 +222,8 @@ class StoredModel:
         self._add(name, fold.shape, fold.tensor)
 
     def has(self, name):
-        """Return True if a tensor is stored."""
-        return self._full_name(name) in self.tensors
+        """Return False: there is no folder to be read, so names that have a choice are free."""
+        return False
 
     def transfer_each(self, names, kernels):
         """Store each kernel of a variable (E, in, out) as a tensor (out, in)."""
@@ -281,6 +282,9 @@ def _finite(name, tensor):
 
 
 def is_finite(tensor):
-    """Return True if all numbers are finite; so is their sum then, or it overflows."""
+    """Return True if all numbers are finite.
+
+    A finite sum proves it. Only where the sum is not finite, as by an overflow, is each tested.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(tensor.sum()) or np.isfinite(tensor).all())

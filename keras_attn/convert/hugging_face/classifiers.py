@@ -35,7 +35,7 @@ HEADS = {
 # Classes whose tensors may have the names of those above.
 _OTHER_HEADS = ("ForMultipleChoice", "ForNextSentencePrediction")
 MULTI_LABEL = "multi_label_classification"
-# By the activation of a pooler: factors of x and y with which y * activation(x * h) is h.
+# By the activation a of a pooler: a small s and 1 / (s a'(0)), so that a(s h) / (s a'(0)) is h.
 _IDENTITY_SCALES = {"tanh": (2.0**-14, 2.0**14), "gelu": (2.0**-24, 2.0**25)}
 
 

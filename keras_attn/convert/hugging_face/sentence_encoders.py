@@ -20,7 +20,7 @@ SETTINGS = "config_sentence_transformers.json"
 # Of the first module: the name has been that of the model's class.
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 LENGTH_FILES = tuple(f"sentence_{kind}_config.json" for kind in _KINDS)
-_INPUT = "sentence_embedding"  # of modules after the pooling
+_PIPELINE_KEY = "sentence_embedding"  # of modules after the pooling
 # The flag and the name of each pooling, in the order in which flags are joined.
 _POOLINGS = {
     "first": ("pooling_mode_cls_token", "cls"),
@@ -40,7 +40,7 @@ _ACTIVATIONS = {
 }
 # Options of the first module with the values that change nothing.
 _TEXT_ONLY = {"method": "forward", "method_output_name": "last_hidden_state"}
-_READ_OPTIONS = {
+_NEUTRAL_VALUES = {
     "transformer_task": (None, "feature-extraction"),
     "module_output_name": (None, "token_embeddings"),
     **dict.fromkeys(("processing_kwargs", "tokenizer_args", "modality_config"), (None, {})),
@@ -50,7 +50,7 @@ _READ_OPTIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class SentenceEncoder:
-    """The files of a sentence encoder, beside those of its model and its tokenizer.
+    """The files of a sentence encoder, besides those of its model and its tokenizer.
 
     Args:
         config: the `Config` of the folder.
@@ -121,7 +121,7 @@ class SentenceEncoder:
 
         They have their weights.
         """
-        made = [_MAKERS[name](self, path) for name, path in self.modules[1:]]
+        made = [_MODULE_READERS[name](self, path) for name, path in self.modules[1:]]
         size = self.settings.get("truncate_dim")
         if size is not None:
             self._check(isinstance(size, int) and size > 0, "truncate_dim", size)
@@ -135,7 +135,7 @@ class SentenceEncoder:
         options = self._options(path)
         self._check_input(path, options)
         kind = str(options.get("activation_function", _ACTIVATIONS["tanh"]))
-        # Other classes are loaded as this one, unless the user trusts the folder's code.
+        # sentence-transformers has Tanh for a class of the folder, unless the user trusts its code.
         kind = kind.rpartition(".")[2] if kind.startswith("torch.") else "Tanh"
         ours = {name.rpartition(".")[2]: activation for activation, name in _ACTIVATIONS.items()}
         if kind not in ours:
@@ -213,7 +213,7 @@ class SentenceEncoder:
         read = dict(options)
         if read.get("modality_config") == {"text": _TEXT_ONLY}:
             del read["modality_config"]
-        for name, values in _READ_OPTIONS.items():
+        for name, values in _NEUTRAL_VALUES.items():
             if read.get(name) not in values:
                 self.config.refuse(f"{name}={read[name]!r} of {names[0]} is not converted.")
         return options
@@ -240,15 +240,15 @@ class SentenceEncoder:
 
     def _check_input(self, path, options):
         for name in ("module_input_name", "module_output_name"):
-            if options.get(name) not in (None, _INPUT):
+            if options.get(name) not in (None, _PIPELINE_KEY):
                 self.config.refuse(
                     f"{name}={options[name]!r} of {path}/config.json is not converted, only "
-                    f"{_INPUT!r}."
+                    f"{_PIPELINE_KEY!r}."
                 )
 
 
-_MAKERS = {"Dense": SentenceEncoder.make_dense, "Normalize": SentenceEncoder.make_normalize}
-_READ_MODULES = ("Transformer", "Pooling", *_MAKERS)
+_MODULE_READERS = {"Dense": SentenceEncoder.make_dense, "Normalize": SentenceEncoder.make_normalize}
+_READ_MODULES = ("Transformer", "Pooling", *_MODULE_READERS)
 
 
 def _name_and_path(config, index, module):
