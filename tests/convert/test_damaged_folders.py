@@ -292,6 +292,14 @@ DAMAGES = {
         option("distilbert", architectures=["DistilBertForQuestionAnswering"]),
         "lack the tensor 'qa_outputs.weight'",
     ),
+    "a head of its own that a BERT lacks": (
+        option(tie_word_embeddings=False),
+        "lack the tensor 'cls.predictions.decoder.weight'",
+    ),
+    "a head of its own that a GPT-2 lacks": (
+        option("gpt2", tie_word_embeddings=False),
+        "lack the tensor 'lm_head.weight'",
+    ),
     "classes or tags of a Llama": (
         option("llama_classifier", architectures=None),
         "are those of a Llama with classes or with tags: name the class of transformers in "

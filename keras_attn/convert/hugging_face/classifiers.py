@@ -193,8 +193,10 @@ class EncoderFamily(Family):
         checkpoint.strip(self.prefix)
         head = self.read_head(checkpoint)
         masked = self.build_masked(self.arguments(config), overrides, head)
+        has_own_table = head == TOKENS and not config.flag("tie_word_embeddings", True)
         for name, original in self.copies.items():
-            if name == f"{self.logits}.weight" and not checkpoint.is_tied(name, original):
+            is_table = name == f"{self.logits}.weight"
+            if is_table and (has_own_table or not checkpoint.is_tied(name, original)):
                 masked = untied(masked)
             elif name == f"{self.logits}.bias" and is_untied(masked):
                 checkpoint.replace(original, name)  # which no class reads then

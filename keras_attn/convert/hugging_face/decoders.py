@@ -150,7 +150,9 @@ class GPT2(CausalFamily):
     def convert_language_model(self, checkpoint, overrides):
         checkpoint.ignore("h.*.attn.bias", "h.*.attn.masked_bias")
         model = build(models.gpt, self.arguments(checkpoint.config), overrides)
-        if not checkpoint.is_tied("lm_head.weight", "wte.weight"):
+        is_tied = checkpoint.config.flag("tie_word_embeddings", True)
+        is_tied = is_tied or self.read_head(checkpoint) != TOKENS
+        if not (is_tied and checkpoint.is_tied("lm_head.weight", "wte.weight")):
             model = _untied(model)
         checkpoint.repeat_positions("wpe.weight", checkpoint.config.size("n_positions"), overrides)
         self.copy_language_model(checkpoint, model)
