@@ -1,7 +1,5 @@
 """ModernBERT."""
 
-import numpy as np
-
 from keras_attn import layers, models, norms, patterns, positions
 from keras_attn.convert.hugging_face.classifiers import (
     ANSWERS,
@@ -18,9 +16,14 @@ from keras_attn.convert.hugging_face.config import (
 )
 from keras_attn.convert.hugging_face.family import FIRST, build, read_options, read_part
 from keras_attn.convert.hugging_face.rotary_positions import read_rotary
-from keras_attn.convert.hugging_face.weights import Fold, copy_part, copy_table
+from keras_attn.convert.hugging_face.weights import (
+    copy_joined_denses,
+    copy_joined_heads,
+    copy_part,
+    copy_table,
+)
 
-BY_TOKEN = {
+TOKEN_HEAD = {
     "head.transform.dense": "head.dense",
     "head.transform.norm": "head.norm",
     "head.head": "classifier",
@@ -37,8 +40,8 @@ class ModernBert(EncoderFamily):
     # The head for tokens has no names of its own, so it is the last that is tried.
     head_names = {
         CLASSES: {"pooler.dense": "head.dense", "pooler.norm": "head.norm", "head": "classifier"},
-        TAGS: BY_TOKEN,
-        ANSWERS: BY_TOKEN,
+        TAGS: TOKEN_HEAD,
+        ANSWERS: TOKEN_HEAD,
         TOKENS: {"head.dense": "head.dense", "head.norm": "head.norm"},
     }
     embeddings = {
@@ -127,21 +130,12 @@ class ModernBert(EncoderFamily):
     def copy_blocks(self, checkpoint, model):
         super().copy_blocks(checkpoint, model)
         for index, block in enumerate(model.encoder.blocks):
-            prefix, attention = f"layers.{index}.", block.attention
+            prefix = f"layers.{index}."
             if index:  # the norm of the embeddings takes the place of the first one
                 copy_part(checkpoint, block, "attention_residual.norm", f"{prefix}attn_norm")
-            names = "query", "key", "value"
-            for end, kind in (("weight", "kernel"), ("bias", "bias")):
-                joined = {
-                    "attn.Wqkv": [getattr(attention, f"{name}_{kind}") for name in names],
-                    "mlp.Wi": [
-                        getattr(layer, kind)
-                        for layer in (block.feed_forward.gate, block.feed_forward.intermediate)
-                    ],
-                }
-                for name, variables in joined.items():
-                    if variables[0] is not None:
-                        checkpoint.transfer(f"{prefix}{name}.{end}", _joined(variables, kind))
+            copy_joined_heads(checkpoint, block.attention, f"{prefix}attn.Wqkv")
+            inner = [block.feed_forward.gate, block.feed_forward.intermediate]
+            copy_joined_denses(checkpoint, inner, f"{prefix}mlp.Wi")
 
     def copy_head(self, checkpoint, model):
         head = self.head_of(model)
@@ -188,15 +182,3 @@ class ModernBert(EncoderFamily):
             kinds = {pooling: kind for kind, pooling in POOLINGS.items()}
             options["classifier_pooling"] = kinds.get(model.pooling)
         return options
-
-
-def _joined(variables, kind):
-    """Return a `Fold` of kernels or biases of linear layers of one input."""
-    if kind == "bias":
-        return Fold(variables, (sum(_size(x) for x in variables),))
-    width = variables[0].shape[0]
-    return Fold(variables, (sum(_size(x) for x in variables) // width, width), (1, 0))
-
-
-def _size(variable):
-    return int(np.prod(variable.shape))

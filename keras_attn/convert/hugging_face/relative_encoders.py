@@ -7,7 +7,12 @@ import keras
 from keras_attn import layers, norms, scores
 from keras_attn.convert.hugging_face.classifiers import FEATURES, TOKENS
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.distances import Distances, Kept, Offset, Projected
+from keras_attn.convert.hugging_face.deberta_distances import (
+    DistanceBias,
+    DistanceProjection,
+    SharedDistanceTable,
+    TransientTensor,
+)
 from keras_attn.convert.hugging_face.encoders import BLOCK, EMBEDDINGS, OPTIONS, Bert, Roberta
 from keras_attn.convert.hugging_face.family import FIRST, read_options, read_part
 from keras_attn.convert.hugging_face.weights import (
@@ -184,10 +189,10 @@ class DebertaV2(Bert):
         """Copy the tables of distances of all blocks, which are projections of one table."""
         config, width = checkpoint.config, model.embedding.hidden_dim
         blocks = [_tables(block.attention) for block in model.encoder.blocks]
-        distances = Distances([table for tables in blocks for table, _ in tables], width)
+        distances = SharedDistanceTable([table for tables in blocks for table, _ in tables], width)
         checkpoint.transfer("encoder.rel_embeddings.weight", distances)
         if "layer_norm" in config.get("norm_rel_ebd", "none").lower():
-            gain, shift = Kept((width,)), Kept((width,))
+            gain, shift = TransientTensor((width,)), TransientTensor((width,))
             checkpoint.transfer("encoder.LayerNorm.weight", gain)
             checkpoint.transfer("encoder.LayerNorm.bias", shift)
             distances.normalize(gain.value, shift.value, config.number("layer_norm_eps", 1e-7))
@@ -197,8 +202,8 @@ class DebertaV2(Bert):
                     distances.project(table, *_weights(block.attention, projection))
                     continue
                 name = f"encoder.layer.{index}.attention.self.pos_{projection}_proj"
-                checkpoint.transfer(f"{name}.weight", Projected(table, distances))
-                checkpoint.transfer(f"{name}.bias", Offset(table, distances))
+                checkpoint.transfer(f"{name}.weight", DistanceProjection(table, distances))
+                checkpoint.transfer(f"{name}.bias", DistanceBias(table, distances))
 
     def fits(self, model):
         """Return True for an encoder with a part of DeBERTa, or without one that BERT has."""

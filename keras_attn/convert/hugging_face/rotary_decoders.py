@@ -356,8 +356,8 @@ class Qwen2(RotaryDecoder):
     name, answers_prefix = "Qwen2", "transformer."
 
     def fits(self, model):
-        attention = read_part(model, f"{FIRST}.attention")
-        return attention.use_bias and not np.any(numbers(attention.output_bias))
+        attentions = [read_part(block, "attention") for block in model.depth.blocks]
+        return all(x.use_bias and not np.any(numbers(x.output_bias)) for x in attentions)
 
     def choices(self, config):
         has_window = config.flag("use_sliding_window")

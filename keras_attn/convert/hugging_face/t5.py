@@ -331,6 +331,11 @@ class SwitchTransformer(T5):
 
         return build(build_model, {}, overrides)
 
+    def arguments(self, config):
+        # Null stands for as many layers as the encoder has, an absent key for the default.
+        default = {} if "num_decoder_layers" in config.values else {"num_decoder_layers": 12}
+        return {**super().arguments(config), **default}
+
     def _sparse_step(self, config, side):
         """Return the step s of the blocks 1, 1 + s, .. that have experts; 0 for none."""
         num_layers = self.arguments(config)[LAYERS[side]]

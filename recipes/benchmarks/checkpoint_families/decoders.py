@@ -22,7 +22,7 @@ def reformer_size(vocabulary_size, heads, head_size, dims, shape):
 
 FAMILIES = {
     "gpt2": Family(
-        classes=GPT2_CLASSES,
+        classes=(*GPT2_CLASSES, "GPT2Model"),
         excluded=tuple({"class": name, "pad_token_id": None} for name in GPT2_CLASSES[2:]),
         sizes=GPT2_SIZES,
         options={
@@ -57,7 +57,11 @@ FAMILIES = {
             "axial_pos_embds": (True, False),
             "chunk_size_feed_forward": (0, 1),
         },
-        needed={"attn_layers": ["local"] * 2},
+        needed={
+            "attn_layers": ["local"] * 2,
+            "feed_forward_size": 17,
+            "local_attn_chunk_length": 4,
+        },
         refused=(("is_decoder", {"class": "ReformerForMaskedLM", "is_decoder": False}),),
     ),
 }

@@ -8,6 +8,7 @@ from .rotary import (
     OPTIONS,
     ORIGINAL,
     QWEN_WINDOWS,
+    SHORT,
     SIZES,
     TYPES,
     classes,
@@ -32,7 +33,12 @@ WIDE = {"num_experts": 12, "moe_intermediate_size": 8}
 YARN = {"truncate": False, "factor": 4.0, **ORIGINAL}
 FAMILIES = {
     "gpt_oss": Family(
-        needed={**GROUPED, "num_local_experts": 5, "rope_parameters": rope("yarn", **YARN)},
+        needed={
+            **GROUPED,
+            **SHORT,
+            "num_local_experts": 5,
+            "rope_parameters": rope("yarn", **YARN),
+        },
         classes=(*classes("GptOss"), "GptOssForTokenClassification"),
         sizes=SMALL,
         options={
@@ -65,7 +71,13 @@ FAMILIES = {
         refused=(("num_experts_per_tok=1", {"num_experts_per_tok": 1}),),
     ),
     "qwen2_moe": Family(
-        needed={**GROUPED, **WIDE, "shared_expert_intermediate_size": 8},
+        needed={
+            **GROUPED,
+            **WIDE,
+            **SHORT,
+            "shared_expert_intermediate_size": 8,
+            "use_sliding_window": True,
+        },
         classes=classes("Qwen2Moe"),
         sizes=DEEP,
         options={

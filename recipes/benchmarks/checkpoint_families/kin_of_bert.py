@@ -118,7 +118,7 @@ FAMILIES = {
         classes("ModernBert"),
         SIZES,
         OF_MODERN_BERT,
-        needed={"vocab_size": 50285},  # beyond the id of padding
+        needed={"vocab_size": 50285, "local_attention": 6},  # a vocabulary beyond the id of padding
         refused=(
             (
                 "rope_type",

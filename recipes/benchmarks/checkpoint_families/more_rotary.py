@@ -10,6 +10,7 @@ from .rotary import (
     OPTIONS,
     ORIGINAL,
     ROPE,
+    SHORT,
     SIZES,
     SLIDING,
     TYPES,
@@ -51,6 +52,7 @@ FAMILIES = {
     ),
     "olmo2": Family(classes=classes("Olmo2"), sizes=SIZES, options={**FIXED_HEADS, **BIASES}),
     "olmo3": Family(
+        needed=SHORT,
         classes=classes("Olmo3"),
         sizes=SIZES,
         options={
@@ -107,7 +109,8 @@ FAMILIES = {
         },
     ),
     "smollm3": Family(
-        needed={**GROUPED, "vocab_size": 128009},  # beyond the id of padding
+        # A vocabulary beyond the id of padding.
+        needed={**GROUPED, **SHORT, "use_sliding_window": True, "vocab_size": 128009},
         classes=(*classes("SmolLM3"), "SmolLM3ForQuestionAnswering"),
         sizes=SIZES,
         options={

@@ -58,6 +58,8 @@ TYPES = (
 )
 # Defaults of the class are those of a large model.
 GROUPED = {"num_key_value_heads": GROUPS[0]}
+# A window that is shorter than a text; the layers with it are by default.
+SHORT = {"sliding_window": 5}
 BIASES = {"attention_bias": (False, True)}
 QWEN_WINDOWS = {
     "use_sliding_window": (True, False),
@@ -112,7 +114,7 @@ FAMILIES = {
         refused=(("use_bidirectional_attention", {"use_bidirectional_attention": True}),),
     ),
     "gemma2": Family(
-        needed={**GROUPED, "head_dim": 8},
+        needed={**GROUPED, **SHORT, "head_dim": 8},
         classes=classes("Gemma2", TAGS),
         sizes=SIZES,
         options={
@@ -125,7 +127,7 @@ FAMILIES = {
         refused=(("cap of logits", UNTIED_CAP),),
     ),
     "gemma3_text": Family(
-        needed={**GROUPED, "head_dim": 8},
+        needed={**GROUPED, **SHORT, "head_dim": 8},
         classes=classes("Gemma3", classifier="Gemma3Text"),
         sizes=SIZES,
         options={
@@ -157,7 +159,7 @@ FAMILIES = {
         options={**OPTIONS, "sliding_window": (5, 9, None)},
     ),
     "qwen2": Family(
-        needed=GROUPED,
+        needed={**GROUPED, **SHORT, "use_sliding_window": True, "max_window_layers": 1},
         classes=classes("Qwen2", TAGS, ANSWERS),
         excluded=padded("Qwen2"),
         sizes=SIZES,

@@ -9,11 +9,11 @@ import numpy as np
 from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.weights import numbers
 
-# Of the tables' numbers, the largest part that may be left out when they are written.
+# Largest relative error of the tables when they are written as projections of one.
 _ROUNDING = 1e-6
 
 
-class Kept:
+class TransientTensor:
     """A tensor of a checkpoint that is not a variable: it is kept when it is read.
 
     Args:
@@ -27,7 +27,7 @@ class Kept:
         self.value = tensor
 
 
-class Distances(Kept):
+class SharedDistanceTable(TransientTensor):
     """The table R of all blocks.
 
     For a model that is written, the columns of R are orthonormal, so that W = (K - b)^T R. If there
@@ -73,19 +73,19 @@ class Distances(Kept):
                 centred = flat - flat.mean(axis=0)
                 total += centred @ centred.T
             sizes, directions = np.linalg.eigh(total)  # from the smallest on
-            left_out = np.sqrt(max(sizes[: rows - width].sum(), 0) / sizes.sum())
-            if left_out > _ROUNDING:
+            residual_share = np.sqrt(max(sizes[: rows - width].sum(), 0) / sizes.sum())
+            if residual_share > _ROUNDING:
                 raise ValueError(
                     "The tables of distances must be projections of one table of the width "
                     f"{width}, since the model has {rows} distances: train with "
                     "`block.attention.score.trainable = False`. "
-                    f"Received: tables of which {left_out:.2g} is no such projection."
+                    f"Received: tables of which {residual_share:.2g} is no such projection."
                 )
             self.value = directions[:, rows - width :].astype("float32")
         return self.value
 
 
-class Projected:
+class DistanceProjection:
     """The matrix W (N H, D) of a block's table K."""
 
     def __init__(self, table, distances):
@@ -103,7 +103,7 @@ class Projected:
         return table.T @ self._distances.tensor()
 
 
-class Offset:
+class DistanceBias:
     """The bias b (N H) of a block's table K."""
 
     def __init__(self, table, distances):
