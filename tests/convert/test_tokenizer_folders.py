@@ -8,6 +8,7 @@ import checkpoint_folders
 import numpy as np
 import pytest
 import tensorflow as tf
+import tokenizers
 from marks import slow, slow_but
 from token_rows import rows_of
 
@@ -289,6 +290,32 @@ def test_templates_of_older_files(kind, tmp_path):
     tokenizer = read_tokenizer(edited(tmp_path, "bert", (["post_processor"], rules)))
     is_bert = kind == "BertProcessing"
     assert tokenizer.template == text.Template((2,), (3,) if is_bert else (3, 3), (3,), is_bert)
+
+
+def test_words_with_the_special_tokens_of_mpnet(tmp_path):
+    names = {"[PAD]": "<pad>", "[CLS]": "<s>", "[SEP]": "</s>", "[MASK]": "<mask>"}
+    folder = edited(tmp_path, "bert")
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary = {names.get(token, token): i for token, i in content["model"]["vocab"].items()}
+    content["model"]["vocab"] = vocabulary
+    for token in content["added_tokens"]:
+        token["content"] = names.get(token["content"], token["content"])
+    start, end = ([token, vocabulary[token]] for token in ("<s>", "</s>"))
+    rules = {"type": "RobertaProcessing", "trim_offsets": True, "add_prefix_space": False}
+    content["post_processor"] = {**rules, "cls": start, "sep": end}
+    path.write_text(json.dumps(content))
+    settings = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    settings |= {"tokenizer_class": "MPNetTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer, library = read_tokenizer(folder), tokenizers.Tokenizer.from_file(str(path))
+    texts = ["The cat's 3 dogs, naïve", "", "漢字 zzz", "a b"]
+    expected = [encoding.ids for encoding in library.encode_batch(texts)]
+    assert rows_of(*tokenizer.encode(texts)) == expected
+    pairs = library.encode_batch([*zip(texts, reversed(texts), strict=True)])
+    ids, lengths, _ = tokenizer.encode_pair(texts, texts[::-1])
+    assert rows_of(ids, lengths) == [encoding.ids for encoding in pairs]
+    assert tokenizer.decode(ids[:1]).numpy()[0].decode().startswith("the cat")
 
 
 def test_no_template_is_read_as_no_special_tokens(tmp_path):
