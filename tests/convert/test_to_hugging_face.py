@@ -320,9 +320,9 @@ def test_a_tokenizer_and_options_of_generation_are_written_beside(checkpoint, tm
 
 def test_a_weight_that_the_family_lacks_must_be_zero():
     stored = StoredModel(Config("folder", {"model_type": "qwen2"}))
-    stored.require_zero(keras.Variable([0.0, 0.0]))
+    stored.transfer_zero(keras.Variable([0.0, 0.0]))
     with pytest.raises(ValueError, match="must be 0: checkpoints of qwen2 have no such weight"):
-        stored.require_zero(keras.Variable([0.0, -2.0]))
+        stored.transfer_zero(keras.Variable([0.0, -2.0]))
 
 
 @pytest.mark.parametrize("scale", [None, 3.0])

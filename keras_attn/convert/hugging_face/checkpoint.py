@@ -62,11 +62,10 @@ class Checkpoint:
             for name in fnmatch.filter(self._tensors, pattern):
                 del self._tensors[name]
 
-    def is_tied(self, name, original):
-        """Return True if a tensor is absent or equals the original.
+    def drop_if_equal(self, name, original):
+        """Leave out a tensor that equals the original; return True if there is none then.
 
-        A tensor that equals it is left out, as one that is tied. A tensor that differs stays, and
-        is not tied, whatever `config.json` says.
+        A tensor that differs stays, and is not tied, whatever `config.json` says.
         """
         if name not in self._tensors:
             return True
@@ -78,7 +77,7 @@ class Checkpoint:
 
     def drop_copy(self, name, original):
         """Leave out a stored copy of a tensor; refuse one that differs."""
-        if not self.is_tied(name, original):
+        if not self.drop_if_equal(name, original):
             self.refuse(
                 f"The tensor {name!r} differs from {original!r}: untied weights of this family are "
                 "not converted."
@@ -152,15 +151,15 @@ class Checkpoint:
             kernel[:] = self.take(name, kernel.shape[::-1]).T
         assign(kernels, value)
 
-    def require_zero(self, variable):
+    def transfer_zero(self, variable):
         """Set a variable to 0 for which the family has no tensor; `StoredModel` refuses others."""
         assign(variable, np.zeros(variable.shape))
 
-    def store_constant(self, name, shape, make=np.zeros):
+    def transfer_constant(self, name, shape, make=np.zeros):
         """Leave out a tensor for which the model has no variable; `StoredModel` stores it."""
         self.ignore(name)
 
-    def store_copy(self, name, fold):
+    def transfer_copy(self, name, fold):
         """Leave out a copy of a tensor that is read by another name; `StoredModel` stores it."""
         self.ignore(name)
 
@@ -232,7 +231,7 @@ class StoredModel:
             read = functools.partial(_transposed, kernels, index)
             self._add(name, kernels.shape[:0:-1], read)
 
-    def require_zero(self, variable):
+    def transfer_zero(self, variable):
         """Refuse a variable other than 0 for which checkpoints of the family have no tensor."""
         if np.any(numbers(variable)):
             raise ValueError(
@@ -241,11 +240,11 @@ class StoredModel:
                 f"Received: a largest number of {np.abs(numbers(variable)).max():.3g}."
             )
 
-    def store_constant(self, name, shape, make=np.zeros):
+    def transfer_constant(self, name, shape, make=np.zeros):
         """Store zeros, or what `make(shape)` gives, where the model has no variable."""
         self._add(name, shape, lambda: np.asarray(make(shape), np.float32))
 
-    def store_copy(self, name, fold):
+    def transfer_copy(self, name, fold):
         """Store the variables of a `Fold` by one more name."""
         self.transfer(name, fold)
 

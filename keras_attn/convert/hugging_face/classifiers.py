@@ -196,7 +196,7 @@ class EncoderFamily(Family):
         has_own_table = head == TOKENS and not config.flag("tie_word_embeddings", True)
         for name, original in self.copies.items():
             is_table = name == f"{self.logits}.weight"
-            if is_table and (has_own_table or not checkpoint.is_tied(name, original)):
+            if is_table and (has_own_table or not checkpoint.drop_if_equal(name, original)):
                 masked = untied(masked)
             elif name == f"{self.logits}.bias" and is_untied(masked):
                 checkpoint.replace(original, name)  # which no class reads then
@@ -259,12 +259,12 @@ class EncoderFamily(Family):
             copy_part(checkpoint, model, "head.embedding", self.logits)
             if f"{self.logits}.bias" in self.copies:
                 bias = model.head.bias
-                checkpoint.store_copy(f"{self.logits}.bias", Fold([bias], tuple(bias.shape)))
+                checkpoint.transfer_copy(f"{self.logits}.bias", Fold([bias], tuple(bias.shape)))
         if head in self.stores_pooler and pooler is None:
             for name in _poolers(self.head_names.get(FEATURES, {})):
                 width = self.arguments(checkpoint.config)["hidden_dim"]
-                checkpoint.store_constant(f"{name}.weight", (width, width))
-                checkpoint.store_constant(f"{name}.bias", (width,))
+                checkpoint.transfer_constant(f"{name}.weight", (width, width))
+                checkpoint.transfer_constant(f"{name}.bias", (width,))
 
     def options(self, model):
         tying = {"tie_word_embeddings": False} if is_untied(model) else {}

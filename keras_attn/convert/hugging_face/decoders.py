@@ -152,7 +152,7 @@ class GPT2(CausalFamily):
         model = build(models.gpt, self.arguments(checkpoint.config), overrides)
         is_tied = checkpoint.config.flag("tie_word_embeddings", True)
         is_tied = is_tied or self.read_head(checkpoint) != TOKENS
-        if not (is_tied and checkpoint.is_tied("lm_head.weight", "wte.weight")):
+        if not (is_tied and checkpoint.drop_if_equal("lm_head.weight", "wte.weight")):
             model = _untied(model)
         checkpoint.repeat_positions("wpe.weight", checkpoint.config.size("n_positions"), overrides)
         self.copy_language_model(checkpoint, model)
@@ -306,10 +306,10 @@ class DecisionTransformer(Family):
         _copy_gpt2_blocks(checkpoint, model.depth.blocks, "encoder.")
         width = embedding.hidden_dim
         for name in ("encoder.wte", "encoder.wpe"):
-            checkpoint.store_constant(f"{name}.weight", (1, width))
+            checkpoint.transfer_constant(f"{name}.weight", (1, width))
         for name, size in (("predict_state", model.state_size), ("predict_return", 1)):
-            checkpoint.store_constant(f"{name}.weight", (size, width))
-            checkpoint.store_constant(f"{name}.bias", (size,))
+            checkpoint.transfer_constant(f"{name}.weight", (size, width))
+            checkpoint.transfer_constant(f"{name}.bias", (size,))
 
     def options(self, model):
         activation = read_part(model, f"{FIRST}.feed_forward.activation")

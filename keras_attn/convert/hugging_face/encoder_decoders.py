@@ -207,12 +207,12 @@ class Marian(Family):
             copy_part(checkpoint, model, "target_embedding", logits)
         if "shared" not in tables and not self.has_two_tables:  # transformers stores it, unused
             table = model.embedding.table
-            checkpoint.store_constant("shared.weight", table.shape, lambda _: numbers(table))
+            checkpoint.transfer_constant("shared.weight", table.shape, lambda _: numbers(table))
         shape = 1, model.target_embedding.vocabulary_size
         if (bias := _head_bias(model)) is not None:
             checkpoint.transfer(BIAS, Fold([bias], shape))
         elif self.has_bias:
-            checkpoint.store_constant(BIAS, shape)
+            checkpoint.transfer_constant(BIAS, shape)
         for side in SIDES:
             stack = getattr(model, side)
             copy_blocks(checkpoint, stack.blocks, BLOCK, f"{side}.layers.{{}}.")
@@ -331,7 +331,7 @@ class Pegasus(Marian):
             model.embedding.hidden_dim,
         )
         for side in SIDES:
-            checkpoint.store_constant(POSITIONS.format(side), shape, _sinusoids)
+            checkpoint.transfer_constant(POSITIONS.format(side), shape, _sinusoids)
 
     def more_options(self, model):
         return {"max_position_embeddings": model.max_length or LENGTH}
@@ -388,7 +388,7 @@ def _find_tables(checkpoint):
         return next((name for name in names if checkpoint.has(f"{name}.weight")), names[-1])
 
     def are_equal(name, other):
-        return name == other or checkpoint.is_tied(f"{name}.weight", f"{other}.weight")
+        return name == other or checkpoint.drop_if_equal(f"{name}.weight", f"{other}.weight")
 
     source, target = (stored(f"{side}.embed_tokens", "shared") for side in SIDES)
     logits = stored("lm_head", "shared", target)

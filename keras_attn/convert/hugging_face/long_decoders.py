@@ -466,7 +466,7 @@ class Reformer(Family):
         copy(checkpoint, model.head.bias, "lm_head.bias")
         # Version 5 adds this one alone, and draws it at random where it is missing.
         bias = Fold([model.head.bias], tuple(model.head.bias.shape))
-        checkpoint.store_copy("lm_head.decoder.bias", bias)
+        checkpoint.transfer_copy("lm_head.decoder.bias", bias)
 
     def _copy_positions(self, checkpoint, position):
         if isinstance(position, positions.Learned):

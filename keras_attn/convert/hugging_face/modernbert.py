@@ -148,7 +148,7 @@ class ModernBert(EncoderFamily):
         if head == TOKENS and checkpoint.config.flag("decoder_bias", True):
             copy_table(checkpoint, model, {"head.bias": "decoder.bias"})
         elif head == TOKENS:
-            checkpoint.require_zero(model.head.bias)
+            checkpoint.transfer_zero(model.head.bias)
 
     def fits(self, model):
         """Return True for an encoder with rotary positions."""

@@ -173,7 +173,7 @@ class RotaryDecoder(CausalFamily):
         checkpoint.ignore(*self.buffers)
         config.max_length = overrides.get("max_length")
         arguments = self.arguments(config)
-        tied = self.is_tied(checkpoint)
+        tied = self.drop_tied_head(checkpoint)
         if arguments.get("logits_cap") is not None and not tied:
             config.refuse("A cap of logits is converted with tied embeddings only.")
 
@@ -191,12 +191,12 @@ class RotaryDecoder(CausalFamily):
         self.copy_language_model(checkpoint, model)
         return model
 
-    def is_tied(self, checkpoint):
-        """Return True if the logits of a checkpoint share the token table, or it has none."""
+    def drop_tied_head(self, checkpoint):
+        """Leave out a head that is the token table; return True if there is no other head."""
         tied = checkpoint.config.flag("tie_word_embeddings", self.tied)
         tied = tied or self.read_head(checkpoint) != TOKENS
         copy, table = f"{self.output_head}.weight", f"{self.embedding}.weight"
-        tied = tied and checkpoint.is_tied(copy, table)
+        tied = tied and checkpoint.drop_if_equal(copy, table)
         if tied and checkpoint.has(f"{self.output_head}.bias"):  # which a table has not
             checkpoint.untie(copy, table)
             return False

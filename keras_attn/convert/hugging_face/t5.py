@@ -98,7 +98,7 @@ class T5(Family):
         if head == TOKENS:
             pattern = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
             checkpoint.ignore(pattern)
-            tied = checkpoint.is_tied("lm_head.weight", self.table)
+            tied = checkpoint.drop_if_equal("lm_head.weight", self.table)
         model = self.build_sides(checkpoint.config, tied, overrides)
         model = with_head(model, head, size)
         self.copy_weights(checkpoint, model)

@@ -190,7 +190,7 @@ def copy_projection(checkpoint, attention, projection, name, has_bias=True, scal
     if bias is not None and has_bias:
         checkpoint.transfer(f"{name}.bias", Fold([bias], (outputs,), scales=scales))
     elif bias is not None:
-        checkpoint.require_zero(bias)
+        checkpoint.transfer_zero(bias)
 
 
 def copy_joined_heads(checkpoint, attention, name, by_group=False):
