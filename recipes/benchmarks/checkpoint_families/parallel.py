@@ -11,8 +11,8 @@ TIED, UNTIED = ({"tie_word_embeddings": values} for values in ((True, False), (F
 
 def all_classes(name, *endings):
     """Return the classes of a family that has answers."""
-    endings = ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering", *endings)
-    return tuple(f"{name}{ending}" for ending in endings)
+    endings = ("ForSequenceClassification", "ForQuestionAnswering", *endings)
+    return tuple(f"{name}{ending}" for ending in ("ForCausalLM", "Model", *endings))
 
 
 def renamed(sizes, **names):
@@ -64,6 +64,7 @@ FAMILIES = {
     ),
     "gptj": Family(
         classes=all_classes("GPTJ"),
+        needed={"rotary_dim": 4},
         excluded=padded("GPTJ"),
         sizes=renamed(
             EVEN,
