@@ -292,6 +292,7 @@ def test_templates_of_older_files(kind, tmp_path):
     assert tokenizer.template == text.Template((2,), (3,) if is_bert else (3, 3), (3,), is_bert)
 
 
+@pytest.mark.slow
 def test_words_with_the_special_tokens_of_mpnet(tmp_path):
     names = {"[PAD]": "<pad>", "[CLS]": "<s>", "[SEP]": "</s>", "[MASK]": "<mask>"}
     folder = edited(tmp_path, "bert")

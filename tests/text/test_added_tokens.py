@@ -1,5 +1,6 @@
 """Added tokens before other tokenizers, against Hugging Face's library."""
 
+import functools
 import random
 
 import pytest
@@ -38,9 +39,9 @@ FRAGMENTS = [
 FRAGMENTS += ["\n", "n\uff45wword"]  # a wide letter, which a normaliser may write as "newword"
 
 
-def texts(count=300):
+def texts():
     draw = random.Random(0)
-    return ["".join(draw.choices(FRAGMENTS, k=draw.randint(0, 7))) for _ in range(count)]
+    return ["".join(draw.choices(FRAGMENTS, k=draw.randint(0, 7))) for _ in range(300)]
 
 
 def with_tokens(tokenizer):
@@ -51,6 +52,7 @@ def with_tokens(tokenizer):
     return AddedTokens(type(tokenizer)(**config), tokens)
 
 
+@functools.cache
 def both(name):
     """Return the tokenizer of the library and ours, both with the tokens."""
     if name in ("t5", "deberta", "gemma"):
