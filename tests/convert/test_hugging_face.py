@@ -35,7 +35,7 @@ FOLDED += ["t5", "t5_gated", "t5_silu", "umt5", "longformer_features", "longform
 FOLDED += ["mbart", "pegasus", "big_bird", "big_bird_classifier", "reformer", "reformer_lsh"]
 FOLDED += ["roberta", "roberta_classifier", "mpnet", "deberta_v2", "deberta_v2_classifier"]
 FOLDED += ["phi3", "bert_untied", "big_bird_tags", "switch_transformers", "t5_encoder", "umt5_tags"]
-FOLDED += ["decision_transformer"]
+FOLDED += ["decision_transformer", "opt"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
 ONE_WAY |= {"granite"}  # it becomes a Llama
@@ -49,6 +49,7 @@ OTHER_FOLDED = {
     *("architectures", "attention_type", "attention_window"),
     "decoder_start_token_id",  # absent in an mBART, whose targets begin with bos
     *("is_encoder_decoder", "n_positions", "rope_parameters"),
+    *("tie_word_embeddings", "word_embed_proj_dim"),
     *("legacy", "norm_rel_ebd", "pos_att_type", "share_att_key"),
     *("query_pre_attn_scalar", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
 }

@@ -499,6 +499,10 @@ MISTAKES = {
     "falcon_classifier": {
         "one sublayer after the other": in_each_block("apply", in_turn),
     },
+    "opt": {
+        "positions from row 0": in_model("position.table", lambda x: np.roll(x, 2, axis=0)),
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+    },
     "phi3": {
         "all components turn": whole_heads,
         "long factors": in_scalings("factors", [3.0, 4.0, 6.0]),

@@ -193,7 +193,9 @@ def unwrap(tensors, prefix):
     for wrapper in _NAME_PREFIXES:
         inner = {name.removeprefix(wrapper): tensor for name, tensor in tensors.items()}
         is_wrapped = tensors and all(name.startswith(wrapper) for name in tensors)
-        if is_wrapped and (wrapper != prefix or any(name.startswith(prefix) for name in inner)):
+        if is_wrapped and (
+            not prefix.startswith(wrapper) or any(name.startswith(prefix) for name in inner)
+        ):
             return unwrap(inner, prefix)
     return tensors
 

@@ -90,6 +90,11 @@ class CausalFamily(Family):
 
     def options(self, model):
         head = head_of(model)
+        if head not in (TOKENS, FEATURES, *self.head_names):
+            raise ValueError(
+                f"`model` fits no family of checkpoints: a {self.name} has no class with {head}. "
+                f"Received: model={model!r}."
+            )
         options = self.language_options(language_model(model))
         if head == TOKENS:
             return options

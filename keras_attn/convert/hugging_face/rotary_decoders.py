@@ -207,7 +207,8 @@ class RotaryDecoder(CausalFamily):
 
     def copy_language_model(self, checkpoint, model):
         copy_part(checkpoint, model, "embedding", self.embedding)
-        copy_part(checkpoint, model, "depth.norm", self.closing_norm)
+        if model.depth.norm is not None:
+            copy_part(checkpoint, model, "depth.norm", self.closing_norm)
         if model.head is not None:
             copy_part(checkpoint, model, "head", self.output_head)
         for index, block in enumerate(model.depth.blocks):

@@ -212,7 +212,7 @@ def _decoder_type(model):
     if FAMILIES["reformer"].fits(model):
         return "reformer"
     if isinstance(model.position, positions.Learned):
-        return "gpt2"
+        return "opt" if FAMILIES["opt"].fits(model) else "gpt2"
     if FAMILIES["transfo-xl"].fits(model):
         return "transfo-xl"
     first_turning(model)  # refuses a model without rotary positions

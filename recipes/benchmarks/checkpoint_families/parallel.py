@@ -83,4 +83,22 @@ FAMILIES = {
             "n_inner": (None, 37),
         },
     ),
+    "opt": Family(
+        classes=all_classes("OPT"),
+        excluded=padded("OPT"),
+        sizes=renamed(EVEN, intermediate_size="ffn_dim"),
+        options={
+            **HEADS,
+            **TIED,
+            "activation_function": ("relu", "gelu", "gelu_new"),
+            "do_layer_norm_before": (True, False),
+            "word_embed_proj_dim": (None, 7),
+            "enable_bias": (True, False),
+        },
+        refused=(
+            ("_remove_final_layer_norm", {"_remove_final_layer_norm": True}),
+            ("layer_norm_elementwise_affine", {"layer_norm_elementwise_affine": False}),
+            ("word_embed_proj_dim", {"class": "OPTModel", "word_embed_proj_dim": 7}),
+        ),
+    ),
 }

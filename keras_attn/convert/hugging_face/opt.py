@@ -1,0 +1,99 @@
+"""OPT: plain decoders with learned positions, which may be wider than their token table."""
+
+from keras_attn import norms, positions
+from keras_attn.convert.hugging_face.classifiers import ANSWERS, CLASSES, FEATURES, TOKENS
+from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST
+from keras_attn.convert.hugging_face.family import read_part
+from keras_attn.convert.hugging_face.parallel_decoders import WIDTH, PlainDecoder
+from keras_attn.convert.hugging_face.rotary_decoders import PROJECTIONS, RotaryDecoder
+from keras_attn.convert.hugging_face.weights import LastRows
+
+_TABLE, _POSITIONS = "embed_tokens.weight", "embed_positions.weight"
+
+
+class OPT(PlainDecoder):
+    """OPT, with norms before the sublayers, or after them as in the model of 350 million weights.
+
+    Projections from and to a narrower token table become part of the table and of the head.
+    """
+
+    name, prefix, tied = "OPT", "model.decoder.", True
+    head_names = {head: RotaryDecoder.head_names[head] for head in (CLASSES, ANSWERS)}
+    default_pad_id = 1
+    paths = {
+        "vocab_size": "embedding.vocabulary_size",
+        "hidden_size": "embedding.hidden_dim",
+        "word_embed_proj_dim": "embedding.hidden_dim",
+        "num_hidden_layers": "depth.num_layers",
+        "num_attention_heads": f"{FIRST}.attention.num_heads",
+        "ffn_dim": WIDTH,
+    }
+    projections = {**PROJECTIONS, "output": "out_proj"}
+    norms = {
+        "attention_residual.norm": "self_attn_layer_norm",
+        "feed_forward_residual.norm": "final_layer_norm",
+    }
+    feed_forward = {"intermediate": "fc1", "output_dense": "fc2"}
+    closing_norm = "final_layer_norm"
+    activation_option, default_activation = "activation_function", "relu"
+    first_row = 2  # of the table of positions
+
+    def fits(self, model):
+        """Return True for a model that GPT-2 has no place for: of later norms or without biases."""
+        is_gpt2 = model.depth.norm is not None and read_part(model, FIRST).attention.use_bias
+        return super().fits(model) and not is_gpt2
+
+    def biases(self, config):
+        return super().biases(config) if config.flag("enable_bias", True) else ()
+
+    def norm(self, config):
+        return norms.LayerNorm(self.epsilon)
+
+    def choices(self, config):
+        config.require(_remove_final_layer_norm=False, layer_norm_elementwise_affine=True)
+        is_before = config.flag("do_layer_norm_before", True)
+        length = config.max_length or config.size("max_position_embeddings", 2048)
+        return {
+            "position": lambda index: None,
+            "added_position": positions.Learned(length),
+            "residual": "pre_norm" if is_before else "post_norm",
+        }
+
+    def convert_language_model(self, checkpoint, overrides):
+        config, head = checkpoint.config, self.read_head(checkpoint)
+        if checkpoint.has(f"decoder.{_TABLE}"):  # the model without a head
+            checkpoint.strip("decoder.")
+        trained = config.size("max_position_embeddings", 2048)
+        checkpoint.repeat_positions(_POSITIONS, trained, overrides, self.first_row)
+        if config.size("word_embed_proj_dim", width := config.size("hidden_size")) != width:
+            self._fold_projections(checkpoint, head, width)
+        return super().convert_language_model(checkpoint, overrides)
+
+    def _fold_projections(self, checkpoint, head, width):
+        if head == FEATURES:
+            checkpoint.refuse("The option word_embed_proj_dim is not converted without a head.")
+        name = {TOKENS: "lm_head", CLASSES: CLASSIFIER, ANSWERS: "qa_outputs"}[head] + ".weight"
+        if head == TOKENS and not checkpoint.has(name):
+            checkpoint.untie(name, _TABLE)
+        for tensor, projection, function in (
+            (name, "project_out.weight", lambda head, projection: head @ projection),
+            (_TABLE, "project_in.weight", lambda table, projection: table @ projection.T),
+        ):
+            shape = checkpoint.shape(tensor)[0], width
+            checkpoint.derive(tensor, (tensor, projection), shape, function)
+
+    def copy_language_model(self, checkpoint, model):
+        super().copy_language_model(checkpoint, model)
+        checkpoint.transfer(_POSITIONS, LastRows(model.position.table, self.first_row))
+
+    def prefix_of(self, model):
+        return super().prefix_of(model) or "decoder."
+
+    def position_options(self, model):
+        return {"max_position_embeddings": model.position.max_length}
+
+    def more_options(self, model):
+        return {
+            "do_layer_norm_before": model.depth.norm is not None,
+            "enable_bias": read_part(model, f"{FIRST}.attention.use_bias"),
+        }
