@@ -76,8 +76,8 @@ class OPT(PlainDecoder):
         if head == TOKENS and not checkpoint.has(name):
             checkpoint.untie(name, _TABLE)
         for tensor, projection, function in (
-            (name, "project_out.weight", lambda head, projection: head @ projection),
-            (_TABLE, "project_in.weight", lambda table, projection: table @ projection.T),
+            (name, "project_out.weight", _product),
+            (_TABLE, "project_in.weight", lambda table, kernel: _product(table, kernel.T)),
         ):
             shape = checkpoint.shape(tensor)[0], width
             checkpoint.derive(tensor, (tensor, projection), shape, function)
@@ -97,3 +97,8 @@ class OPT(PlainDecoder):
             "do_layer_norm_before": model.depth.norm is not None,
             "enable_bias": read_part(model, f"{FIRST}.attention.use_bias"),
         }
+
+
+def _product(table, kernel):
+    """Return the float32 product of two matrices, rounded once."""
+    return (table.astype("float64") @ kernel.astype("float64")).astype("float32")
