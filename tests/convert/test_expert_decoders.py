@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from keras_attn.convert import from_hugging_face, load_peft, to_hugging_face
+from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.conversion import FAMILIES
 from keras_attn.convert.hugging_face.expert_decoders import unpack_mxfp4
 
 
@@ -31,6 +33,16 @@ def joined(weights, names, router):
         others[f"{block}.experts.gate_up_proj"] = np.concatenate([gate, up], axis=1)
         others[f"{block}.experts.down_proj"] = down
     return others
+
+
+@pytest.mark.parametrize(
+    "name, count", {"mixtral": 2, "qwen2_moe": 4, "qwen3_moe": 8, "gpt_oss": 4}.items()
+)
+def test_without_a_number_of_experts_a_token_has_that_of_the_class_in_transformers(name, count):
+    options, _, _ = checkpoint_folders.load_golden(name)
+    del options["num_experts_per_tok"]
+    config = Config("folder", {**options, "num_experts": 11, "num_local_experts": 11})
+    assert FAMILIES[name].mixture(config, "zeros").top_k == count
 
 
 @pytest.mark.slow

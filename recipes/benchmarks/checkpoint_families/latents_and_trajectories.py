@@ -29,6 +29,11 @@ FAMILIES = {
     "perceiver": Family(
         classes=("PerceiverForMaskedLM",),
         sizes=PERCEIVER_SIZES,
+        needed={
+            "num_self_attention_heads": 2,
+            "num_cross_attention_heads": 4,
+            "pad_token_id": 0,
+        },
         options={
             "num_self_attention_heads": (2, 4),
             "num_cross_attention_heads": (4, 2),
