@@ -251,20 +251,23 @@ class EncoderFamily(Family):
         """Copy the tensors of the head, in either direction."""
         head, pooler = self.head_of(model), getattr(model, "pooler", None)
         names = self.head_names.get(head, {})
+        is_bare = head == FEATURES and pooler is None
         if head == CLASSES and pooler is None and _poolers(names):
             _store_first_token(checkpoint, model, names, self.build_pooler(head, checkpoint.config))
-        elif head != FEATURES or pooler is not None:
+        elif not is_bare:
             copy_table(checkpoint, model, names)
         if is_untied(model):
             copy_part(checkpoint, model, "head.embedding", self.logits)
             if f"{self.logits}.bias" in self.copies:
                 bias = model.head.bias
                 checkpoint.transfer_copy(f"{self.logits}.bias", Fold([bias], tuple(bias.shape)))
-        if head in self.stores_pooler and pooler is None:
+        if head in self.stores_pooler:
+            copied = () if is_bare else names.values()
             for name in _poolers(self.head_names.get(FEATURES, {})):
-                width = self.arguments(checkpoint.config)["hidden_dim"]
-                checkpoint.transfer_constant(f"{name}.weight", (width, width))
-                checkpoint.transfer_constant(f"{name}.bias", (width,))
+                if name not in copied:  # a pooler of the class that no output reads
+                    width = self.arguments(checkpoint.config)["hidden_dim"]
+                    checkpoint.transfer_constant(f"{name}.weight", (width, width))
+                    checkpoint.transfer_constant(f"{name}.bias", (width,))
 
     def options(self, model):
         tying = {"tie_word_embeddings": False} if is_untied(model) else {}

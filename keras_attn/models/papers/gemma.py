@@ -62,7 +62,7 @@ def gemma(
     Reference: [Gemma Team, 2024](https://arxiv.org/abs/2408.00118), section 2, table 1.
     """
 
-    def feed_forward(normal):
+    def feed_forward(normal, index):
         return layers.GatedFeedForward(intermediate_dim, gelu_tanh, kernel_initializer=normal)
 
     return decoder(
