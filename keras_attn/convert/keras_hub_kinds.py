@@ -172,7 +172,12 @@ def _qwen_options(c):
     window = c["sliding_window_size"]
     is_sliding = window is not None and c.get("use_sliding_window_attention", True)
     kinds = [SLIDING if is_sliding else FULL] * c["num_layers"]
-    return {**_decoder_options(c), "layer_types": kinds, "sliding_window": window}
+    return {
+        **_decoder_options(c),
+        "layer_types": kinds,
+        "use_sliding_window": is_sliding,
+        "sliding_window": window,
+    }
 
 
 def _gemma_options(c):

@@ -50,15 +50,12 @@ def _sigterm_as_exit():
 def _parser():
     parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
     subparsers = parser.add_subparsers(required=True)
-    model, tokenizer, lengths, beams, kind = (
-        argparse.ArgumentParser(add_help=False) for _ in range(5)
+    model, tokenizer, lengths, source_length, beams, kind = (
+        argparse.ArgumentParser(add_help=False) for _ in range(6)
     )
     model.add_argument("model", help="the model's .keras file")
     tokenizer.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
     lengths.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
-    lengths.add_argument(
-        "--max-source-length", type=int, help="default: that of the tokenizer, or 1024"
-    )
     lengths.add_argument(
         "--eos-id",
         type=int,
@@ -66,7 +63,10 @@ def _parser():
         metavar="ID",
         help="tokens that end a sequence (default: that of the tokenizer, or 3)",
     )
-
+    # Of exports without a tokenizer, which may have a length of its own.
+    source_length.add_argument(
+        "--max-source-length", type=int, default=1024, help="default: %(default)s"
+    )
     beams.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     beams.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
     kind.add_argument(
@@ -83,6 +83,9 @@ def _parser():
     )
     command.set_defaults(run=write_saved_model)
     command.add_argument("path", help="directory that holds the versions")
+    command.add_argument(
+        "--max-source-length", type=int, help="default: that of the tokenizer, or 1024"
+    )
     command.add_argument(
         "--quantize", choices=["int8", "int4"], help="store large weights in 8 or 4 bits"
     )
@@ -110,7 +113,7 @@ def _parser():
 
     command = subparsers.add_parser(
         "onnx",
-        parents=[model, lengths],
+        parents=[model, lengths, source_length],
         help="an ONNX file of a model or a part of it, from ids to ids",
         description="Write PATH if ONNX Runtime gives the model's outputs with it.",
     )
@@ -128,7 +131,7 @@ def _parser():
 
     command = subparsers.add_parser(
         "litert",
-        parents=[model, lengths, beams, kind],
+        parents=[model, lengths, source_length, beams, kind],
         help="a LiteRT file of several signatures, from ids to ids, for phones",
         description="Write PATH if LiteRT's interpreter gives the model's outputs with it, and "
         "print what the precision of the weights costs.",
