@@ -32,7 +32,10 @@ OWN = {
         {"vocabulary_size": 13, "max_length": 7, "depth": depth.Recurrent, "embedding_dim": 5},
     ),
     "modernbert": (models.modern_bert, {"vocabulary_size": 13, "window": 4}),
-    "big_bird": (models.bert, {"vocabulary_size": 13, "max_length": 7, "scaled": True}),
+    "big_bird": (
+        models.bert,
+        {"vocabulary_size": 13, "max_length": 7, "scaled": True, "num_segments": 1},
+    ),
     "longformer": (
         models.longformer,
         {

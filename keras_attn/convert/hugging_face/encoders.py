@@ -142,9 +142,7 @@ class BigBird(Bert):
         return blocks * config.size("block_size", 64)
 
     def fits(self, model):
-        """Return True for an encoder that is no BERT by its embeddings or by its classifier."""
-        if getattr(model.embedding, "scaled", False):
-            return True
+        """Return True for an encoder that is no BERT by its classifier."""
         pooler = getattr(model, "pooler", None)
         return pooler is not None and pooler.activation is not get_activation("tanh")
 

@@ -226,6 +226,8 @@ def _encoder_type(model):
         return "perceiver"
     if t5.is_encoder(model):
         return _t5_type(model)
+    if getattr(model.embedding, "scaled", False):  # no other family multiplies its embeddings
+        return "big_bird"
     names = ("longformer", "albert", "modernbert", "mpnet", "deberta-v2", "electra", "roberta")
     names += ("distilbert", "big_bird")
     return next((name for name in names if FAMILIES[name].fits(model)), "bert")
