@@ -148,8 +148,8 @@ class Disentangled(DistanceScore):
         if self.key_table is None:
             logits = query_keys(self.queries(query)[0], key)
         else:
-            of_keys = None if table is None else table["keys"]
-            logits = super().call(query, key, *positions, table=of_keys, distances=distances)
+            key_table = None if table is None else table["keys"]
+            logits = super().call(query, key, *positions, table=key_table, distances=distances)
         if self.query_table is None:
             return logits
         key, _ = self.queries(key)

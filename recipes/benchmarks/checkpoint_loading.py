@@ -74,8 +74,14 @@ def measure(path, oracle, repetitions):
 
 def run(command):
     """Return the output of a command, which must succeed."""
-    how = {"cwd": ROOT, "env": environment(), "capture_output": True, "text": True}
-    done = subprocess.run(list(map(str, command)), check=False, **how)
+    done = subprocess.run(
+        list(map(str, command)),
+        check=False,
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         raise ValueError(f"A process failed: {done.stderr[-900:]}")
     return done.stdout

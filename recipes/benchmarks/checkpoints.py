@@ -127,7 +127,7 @@ class Oracle:
 
 
 def measure(oracle, case, out, generates):
-    """Return what is found about a case, whose model is written to `out`."""
+    """Return the row of a case, whose model is written to `out`."""
     folder = oracle.folder(case)
     row = {"class": case.class_name, "chosen": case.chosen}
     try:
@@ -144,8 +144,8 @@ def measure(oracle, case, out, generates):
     row["difference"], _ = compare_outputs(arrays["outputs"][mask], outputs[mask], "float32", 0)
     row["rounding"] = float(arrays["rounding"])
     if generates and oracle.generates(case):
-        found = json.loads((folder / GENERATED).read_text())
-        row["generated"] = compare_generated(model, found)
+        generated = json.loads((folder / GENERATED).read_text())
+        row["generated"] = compare_generated(model, generated)
     try:
         row["written"] = to_hugging_face(model, out)
     except ValueError as error:
@@ -153,21 +153,22 @@ def measure(oracle, case, out, generates):
     return row
 
 
-def compare_generated(model, found):
-    """Return True if the model generates the ids that transformers found, else a sentence."""
-    if "failed" in found:
-        return f"transformers: {found['failed']}"
-    options, reads_source = found["options"], not model.reads_prompt
+def compare_generated(model, generated):
+    """Return True if the model generates the ids of transformers, else a sentence."""
+    if "failed" in generated:
+        return f"transformers: {generated['failed']}"
+    options, reads_source = generated["options"], not model.reads_prompt
     for name in ("greedy", "beams"):
-        if name not in found:
+        if name not in generated:
             continue
         beams = {"num_beams": 3} if name == "beams" else {}
-        given = generation_options({**options, **beams}, is_encoder_decoder=reads_source)
-        rows, lengths = found["prompts"], [len(row) for row in found["prompts"]]
+        strategy = generation_options({**options, **beams}, is_encoder_decoder=reads_source)
+        rows = generated["prompts"]
+        lengths = [len(row) for row in rows]
         inputs = np.array([row + [row[0]] * (max(lengths) - len(row)) for row in rows])
-        ids, _ = generation.generate(model, inputs, lengths=np.array(lengths), **given)
+        ids, _ = generation.generate(model, inputs, lengths=np.array(lengths), **strategy)
         ours = [until(row, options["eos_token_id"]) for row in np.asarray(ids).tolist()]
-        theirs = [until(row, options["eos_token_id"]) for row in found[name]]
+        theirs = [until(row, options["eos_token_id"]) for row in generated[name]]
         if ours != theirs:
             return f"{name}: {ours} instead of {theirs}"
     return True
@@ -249,7 +250,7 @@ def summary(family, rows):
     }
     return {
         "by_class": {
-            name: [len(found), max(found, default=None)] for name, found in by_class.items()
+            name: [len(largest), max(largest, default=None)] for name, largest in by_class.items()
         },
         "options": sorted(family.options),
         "defaults": len(family.classes),

@@ -114,10 +114,10 @@ CHECKPOINTS = {
 
 def unpack(real, wheels, out):
     """Copy a checkpoint from its wheel to a folder."""
-    found = sorted(pathlib.Path(wheels).glob(f"{real.wheel}*.whl"))
-    if not found:
+    matches = sorted(pathlib.Path(wheels).glob(f"{real.wheel}*.whl"))
+    if not matches:
         raise ValueError(f"--wheels must have a wheel of {real.wheel}. Received: {wheels}")
-    with zipfile.ZipFile(found[0]) as wheel:
+    with zipfile.ZipFile(matches[0]) as wheel:
         if real.folder.endswith(".zip"):
             with wheel.open(real.folder) as inner, zipfile.ZipFile(inner) as archive:
                 archive.extractall(out)

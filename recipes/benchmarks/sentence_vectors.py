@@ -213,7 +213,7 @@ def serve(oracle, folder, parts, theirs, texts, arguments, scratch):
             "prompt query": ask(server, texts[:PROMPTED], inputs={"prompt": ["query"]}),
             "document": ask(server, texts[:PROMPTED], signature="embed_document"),
         }
-        found = {"served": difference({name: theirs[name] for name in ours}, ours)}
+        served = difference({name: theirs[name] for name in ours}, ours)
         seconds = {"ours": [], "theirs": []}
         for _ in range(arguments.repetitions + 1):  # the first pass warms up
             start = time.perf_counter()
@@ -222,7 +222,7 @@ def serve(oracle, folder, parts, theirs, texts, arguments, scratch):
             request = {"folder": str(folder), "texts": timed, "batch_size": BATCH}
             seconds["theirs"].append(oracle("time", **request))
     rates = {name: len(timed) / statistics.median(each[1:]) for name, each in seconds.items()}
-    return {**found, "sentences_per_second": rates}
+    return {"served": served, "sentences_per_second": rates}
 
 
 def main():
@@ -272,10 +272,10 @@ def main():
 
 def markdown(content):
     """Return the card in Markdown."""
-    found = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+    packages = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     texts = ["# Sentence vectors beside sentence-transformers", "", content["method"], ""]
     texts += [f"- Command: `{content['command']}`", f"- Date: {content['date']}"]
-    texts += [f"- Hardware: {content['hardware']}", f"- Versions: {found}", ""]
+    texts += [f"- Hardware: {content['hardware']}", f"- Versions: {packages}", ""]
     texts += ["| encoder | exported | written |", "| --- | --: | --: |"]
     texts += [
         f"| {name} | {row['exported']:.1e} | {row['written']:.1e} |"

@@ -1,4 +1,4 @@
-"""`.bin` files of PyTorch give their numbers to the bit; what is no tensor in them is refused."""
+"""`.bin` files of PyTorch give their numbers to the bit; what is not a tensor is refused."""
 
 import io
 import os

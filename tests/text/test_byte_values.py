@@ -20,7 +20,7 @@ MADE = {
     ("name", "shift", "start", "end"), [("byt5", 3, [], [1]), ("perceiver", 6, [4], [5])]
 )
 def test_ids_are_bytes_behind_the_special_tokens(name, shift, start, end):
-    """In a graph and in Python; what is no UTF-8 is U+FFFD. Special tokens are plain text."""
+    """In a graph and in Python; bytes outside UTF-8 are U+FFFD, special tokens plain text."""
     tokenizer, lines = MADE[name](), [*LINES, b"</s><pad>[CLS]"]
     texts = [line.decode(errors="replace") for line in lines]
     expected = [[byte + shift for byte in text.encode()] for text in texts]

@@ -275,9 +275,9 @@ class WordSplitter:
     def __init__(self, pattern, normal_form=None, add_space=False):
         self._normal_form, self._add_space = normal_form, add_space
         steps = [pattern] if isinstance(pattern, str) else [*pattern]
-        of_text = steps.index("bytes") if "bytes" in steps else len(steps)
-        self._of_text = [_Step(name) for name in steps[:of_text]]
-        self._of_letters = [_Step(name) for name in steps[of_text + 1 :]]
+        num_text_steps = steps.index("bytes") if "bytes" in steps else len(steps)
+        self._text_steps = [_Step(name) for name in steps[:num_text_steps]]
+        self._letter_steps = [_Step(name) for name in steps[num_text_steps + 1 :]]
 
     def _prepared(self, text):
         text = self.normalized(valid(text))
@@ -289,19 +289,19 @@ class WordSplitter:
 
     def split(self, text):
         """Return the words of a string tensor (B,), ragged (B, words), some of them empty."""
-        return _split(self._prepared(text), self._of_text)
+        return _split(self._prepared(text), self._text_steps)
 
     def split_letters(self, words):
         """Return the parts of words in letters, a string tensor (W,), ragged; or the words."""
-        return _split(words, self._of_letters) if self._of_letters else words
+        return _split(words, self._letter_steps) if self._letter_steps else words
 
     def split_in_python(self, text):
         """Return the words of a str or of bytes."""
-        return _split_in_python([self._prepared(text)], self._of_text)
+        return _split_in_python([self._prepared(text)], self._text_steps)
 
     def split_letters_in_python(self, word):
         """Return the parts of a word in letters."""
-        return _split_in_python([word], self._of_letters)
+        return _split_in_python([word], self._letter_steps)
 
 
 def _split(text, steps):

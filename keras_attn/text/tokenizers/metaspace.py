@@ -134,11 +134,11 @@ class Metaspace(Tokenizer):
 
     def _tokens(self):
         """Return the text of each id that has one."""
-        given = self._arguments.vocabulary
-        if isinstance(given, dict):
-            pairs = [(i, piece) for piece, i in given.items()]
+        vocabulary = self._arguments.vocabulary
+        if isinstance(vocabulary, dict):
+            pairs = [(i, piece) for piece, i in vocabulary.items()]
         else:
-            pairs = [(i, piece) for i, (piece, _) in enumerate(given)]
+            pairs = [(i, piece) for i, (piece, _) in enumerate(vocabulary)]
         tokens = dict(pairs)
         check_that(
             len(tokens) == len(pairs) == len(set(tokens.values())),

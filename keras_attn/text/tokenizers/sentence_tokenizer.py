@@ -170,13 +170,13 @@ class SentenceTokenizer(Tokenizer):
         if tf is not None and tf.is_tensor(prompt):
             return self._prompt_index_in_graph(prompt, names)
         is_one = prompt is None or isinstance(prompt, (str, bytes))
-        given = [prompt] if is_one else [*prompt]
+        chosen = [prompt] if is_one else [*prompt]
         places = {None: self._default_index, "": self._default_index}
         places |= {name: place for place, name in enumerate(names)}
-        for name in given:
+        for name in chosen:
             check_that(_text(name) in places, f"one of {', '.join(names)}", prompt=name)
-        indices = np.array([places[_text(name)] for name in given], "int32")
-        return indices[0] if len(given) == 1 else indices
+        indices = np.array([places[_text(name)] for name in chosen], "int32")
+        return indices[0] if len(chosen) == 1 else indices
 
     def _prompt_index_in_graph(self, prompt, names):
         is_it = tf.equal(tf.expand_dims(prompt, -1), tf.constant([*names, ""]))

@@ -85,7 +85,8 @@ FAMILIES = {
     ),
     "opt": Family(
         classes=all_classes("OPT"),
-        excluded=padded("OPT"),
+        # Features have the width of the tokens then, which is refused.
+        excluded=(*padded("OPT"), {"class": "OPTModel", "word_embed_proj_dim": 7}),
         sizes=renamed(EVEN, intermediate_size="ffn_dim"),
         options={
             **HEADS,

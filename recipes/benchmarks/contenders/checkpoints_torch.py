@@ -133,12 +133,12 @@ def generate(model, config, inputs):
         rows = [row[row != config.pad_token_id].tolist() for row in inputs["source_ids"]]
     else:
         rows = [inputs["token_ids"][i, :n].tolist() for i, n in enumerate(PROMPTS)]
-    found = {"prompts": rows, "options": options}
+    generated = {"prompts": rows, "options": options}
     for name, count in {"greedy": 1, "beams": BEAMS}.items():
         if count == 1 or config.is_encoder_decoder:
-            given = transformers.GenerationConfig(**options, num_beams=count, use_cache=False)
-            found[name] = [continuation(model, row, given) for row in rows]
-    return found
+            strategy = transformers.GenerationConfig(**options, num_beams=count, use_cache=False)
+            generated[name] = [continuation(model, row, strategy) for row in rows]
+    return generated
 
 
 def continuation(model, row, options):

@@ -35,9 +35,9 @@ def compute(folder, class_name, ids, mask):
 
 def main_output(model, ids, mask):
     with torch.no_grad():
-        found = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask))
+        outputs = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask))
     names = ("logits", "prediction_logits", "pooler_output")
-    return next(found[name] for name in names if name in found).numpy()
+    return next(outputs[name] for name in names if name in outputs).numpy()
 
 
 def padded(rows, pad_id=0):
