@@ -67,7 +67,6 @@ FAMILIES = {
             "layer_types": (None, *TYPES),
             "sliding_window": (5, 9),
         },
-        refused=(("rope_theta", {"rope_theta": 1e4}),),
     ),
     "phi": Family(
         classes=(
