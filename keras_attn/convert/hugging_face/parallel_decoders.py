@@ -102,6 +102,12 @@ def is_parallel(model):
     return isinstance(read_part(model, FIRST), layers.ParallelBlock)
 
 
+def divides_width(model):
+    """Return True if the heads have the width together, as in families without a `head_dim`."""
+    attention = read_part(model, f"{FIRST}.attention")
+    return attention.num_heads * attention.key_dim == model.embedding.hidden_dim
+
+
 def has_two_norms(block):
     """Return True if each sublayer of a block has a norm of its own."""
     return block.attention_residual is not block.feed_forward_residual
@@ -159,10 +165,8 @@ class GPTNeoX(PlainDecoder):
         block = read_part(model, FIRST)
         if not super().fits(model) or not block.feed_forward.use_bias or any(model_windows(model)):
             return False
-        return (
-            has_two_norms(block)
-            and block.attention.num_heads == block.attention.num_key_value_heads
-        )
+        has_own_keys = block.attention.num_heads == block.attention.num_key_value_heads
+        return has_two_norms(block) and has_own_keys and divides_width(model)
 
     def biases(self, config):
         return super().biases(config) if config.flag("attention_bias", True) else ()
@@ -264,7 +268,7 @@ class Falcon(PlainDecoder):
     def fits(self, model):
         attention = read_part(model, f"{FIRST}.attention")
         is_plain = attention.num_key_value_heads in (1, attention.num_heads)
-        is_plain = is_plain and not any(model_windows(model))
+        is_plain = is_plain and divides_width(model) and not any(model_windows(model))
         return super().fits(model) and (is_parallel(model) or is_plain)
 
     def norms_of(self, block):
