@@ -23,6 +23,7 @@ from keras_attn.convert.hugging_face.family import (
     build,
     read_options,
     read_part,
+    read_sizes,
 )
 from keras_attn.convert.hugging_face.weights import LastRows, copy_blocks, copy_table, numbers
 from keras_attn.ops.activations import get_activation
@@ -83,10 +84,7 @@ class Bert(EncoderFamily):
         config.require(position_embedding_type="absolute")
         return {
             "vocabulary_size": config.size("vocab_size"),
-            "num_layers": config.size("num_hidden_layers"),
-            "num_heads": config.size("num_attention_heads"),
-            "hidden_dim": config.size("hidden_size"),
-            "intermediate_dim": config.size("intermediate_size"),
+            **read_sizes(config),
             "dropout": config.number("hidden_dropout_prob", 0.1),
             "max_length": config.size("max_position_embeddings"),
             "num_segments": self.num_segments(config),

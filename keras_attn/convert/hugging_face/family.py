@@ -67,6 +67,16 @@ class Family:
         return self.prefix if getattr(model, "num_classes", 1) is not None else ""
 
 
+def read_sizes(config):
+    """Return the sizes of an encoder, of which `ENCODER_OPTIONS` has the way back."""
+    return {
+        "num_layers": config.size("num_hidden_layers"),
+        "num_heads": config.size("num_attention_heads"),
+        "hidden_dim": config.size("hidden_size"),
+        "intermediate_dim": config.size("intermediate_size"),
+    }
+
+
 def build(function, arguments, overrides):
     """Call a function that builds a model; refuse overrides that are no arguments of it.
 

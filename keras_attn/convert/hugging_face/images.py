@@ -20,6 +20,7 @@ from keras_attn.convert.hugging_face.family import (
     build,
     read_options,
     read_part,
+    read_sizes,
 )
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
 
@@ -71,10 +72,7 @@ class ViT(Family):
             "num_classes": num_classes,
             "image_shape": (size, size, channels),
             "patch_size": config.size("patch_size", 16),
-            "num_layers": config.size("num_hidden_layers"),
-            "num_heads": config.size("num_attention_heads"),
-            "hidden_dim": config.size("hidden_size"),
-            "intermediate_dim": config.size("intermediate_size"),
+            **read_sizes(config),
             "dropout": config.number("hidden_dropout_prob", 0.0),
             "activation": config.activation("hidden_act", "gelu"),
             "epsilon": config.number("layer_norm_eps", 1e-12),

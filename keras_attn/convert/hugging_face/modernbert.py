@@ -14,7 +14,13 @@ from keras_attn.convert.hugging_face.config import (
     activation_name,
     layer_types,
 )
-from keras_attn.convert.hugging_face.family import FIRST, build, read_options, read_part
+from keras_attn.convert.hugging_face.family import (
+    FIRST,
+    build,
+    read_options,
+    read_part,
+    read_sizes,
+)
 from keras_attn.convert.hugging_face.rotary_positions import read_rotary
 from keras_attn.convert.hugging_face.weights import (
     copy_joined_denses,
@@ -84,10 +90,7 @@ class ModernBert(EncoderFamily):
         }
         return {
             "vocabulary_size": config.size("vocab_size"),
-            "num_layers": config.size("num_hidden_layers"),
-            "num_heads": config.size("num_attention_heads"),
-            "hidden_dim": config.size("hidden_size"),
-            "intermediate_dim": config.size("intermediate_size"),
+            **read_sizes(config),
             "dropout": config.number("mlp_dropout", 0.0),
             "window": config.size("local_attention", 128),
             "global_layers": [index for index, kind in enumerate(types) if kind == FULL],

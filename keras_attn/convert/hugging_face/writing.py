@@ -68,7 +68,8 @@ def to_hugging_face(
             `Classifier` or a `TrajectoryModel`, of the parts of a family. The page of
             `keras_attn.convert` lists the families; Transformer-XL is one of transformers 4.
         folder: path, at which nothing exists yet.
-        tokenizer: of `keras_attn.text`, whose files are written too; None for none.
+        tokenizer: of `keras_attn.text`, whose files are written too; None for none. By those of a
+            `SentencePiece` some combining characters and some white space have other ids.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
         shard_size: int. Bytes of the largest file of weights; above it they become several files
             with an index.
