@@ -1,6 +1,6 @@
-"""The catalogue: one page of all values of the axes and all models, made from their docstrings.
+"""The catalogue of all values and models: an index, and a page for each axis, from docstrings.
 
-    python -m recipes.catalogue           write the page and its pictures
+    python -m recipes.catalogue           write the pages and their pictures
     python -m recipes.catalogue --check   fail if they differ from the docstrings
 
 A new value, such as `scores.ALiBi`, needs the following; `tests/recipes/catalogue` names what is
@@ -16,7 +16,7 @@ missing.
 4. `tests/support/catalogue_models.py` has a tiny model with it, by which
    `PYTHONPATH=. python tests/support/catalogue_support.py scores.ALiBi` finds out what it supports,
    and `python tests/torch_backend/run.py` what on torch.
-5. `python -m recipes.catalogue` writes the page and the picture: look at both.
+5. `python -m recipes.catalogue` writes the pages and the picture: look at both.
 
 A new axis needs a line in `SECTIONS` of `entries.py`; public names that are no values, such as base
 classes, one in `NOT_VALUES`.

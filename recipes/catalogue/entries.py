@@ -57,6 +57,7 @@ class Entry:
         summary, formula, cost, use, reference: str.
         code: str. The example as a program.
         table: dict of a model's choices by axis.
+        arguments: tuple of a model's arguments, each (name, default, meaning).
         support: dict of the results in `support.json`, and that in `torch.json`.
     """
 
@@ -69,6 +70,7 @@ class Entry:
     code: str = ""
     reference: str = ""
     table: dict = dataclasses.field(default_factory=dict)
+    arguments: tuple = ()
     support: dict = dataclasses.field(default_factory=dict)
 
 
@@ -113,6 +115,7 @@ def _entry(name, support):
         code=_program(parts.get("Example", "")),
         reference=_one_line(parts.get("Reference", "")),
         table=_table(next((p for p in paragraphs if p.startswith("|")), "")),
+        arguments=_arguments(value, parts.get("Args", "")) if name.startswith("models.") else (),
         support=support,
     )
 
@@ -152,3 +155,20 @@ def _table(text):
         return {}
     axes, _, values = ([c.strip() for c in row.strip("| ").split("|")] for row in text.split("\n"))
     return dict(zip(axes, values, strict=True))
+
+
+def _arguments(build, text):
+    """Return (name, default, meaning) of each argument in a docstring's `Args:`, as Markdown."""
+    parameters = inspect.signature(build).parameters
+    rows = []
+    for item in re.split(r"\n(?=\w)", inspect.cleandoc(text)):
+        names, _, meaning = _one_line(item).partition(": ")
+        meaning = meaning.replace("|", "\\|")
+        rows += [(n, _default(parameters[n].default), meaning) for n in names.split(", ")]
+    return tuple(rows)
+
+
+def _default(value):
+    if value is inspect.Parameter.empty:
+        return ""
+    return f"`{getattr(value, '__name__', None) or repr(value)}`"

@@ -10,17 +10,18 @@ from . import page
 from .drawings import DRAWINGS, draw
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "keras_attn/README.md"
+FOLDER = ROOT / "keras_attn"
 IMAGES = ROOT / page.IMAGES
 AXES, DPI = "axes.png", 90
 
 
 def write():
-    """Write the page, and the pictures whose drawing has changed."""
+    """Write the pages, and the pictures whose drawing has changed."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     if not _shows_all_values(IMAGES.parent / AXES):
         write_picture(IMAGES.parent)
-    PAGE.write_text(page.text(), encoding="utf-8")
+    for path, text in page.texts().items():
+        (FOLDER / path).write_text(text, encoding="utf-8")
     for name in DRAWINGS:
         if not _is_current(name):
             draw(name).savefig(_path(name), dpi=DPI, metadata={"Description": fingerprint(name)})
@@ -35,8 +36,7 @@ def write_picture(folder):
 
 def outdated():
     """Return the names of files that differ from what `write` would write."""
-    is_current = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page.text()
-    files = [] if is_current else [PAGE.name]
+    files = [path for path, text in page.texts().items() if _read(FOLDER / path) != text]
     files += [] if _shows_all_values(IMAGES.parent / AXES) else [AXES]
     return files + [_path(name).name for name in DRAWINGS if not _is_current(name)]
 
@@ -46,6 +46,10 @@ def fingerprint(name):
     function, *arguments = DRAWINGS[name]
     drawn = f"{name} {arguments!r} {inspect.getsource(function)}"
     return hashlib.sha256(drawn.encode()).hexdigest()[:16]
+
+
+def _read(path):
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def _path(name):

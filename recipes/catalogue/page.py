@@ -1,16 +1,17 @@
-"""The page of the catalogue as Markdown."""
+"""The pages of the catalogue as Markdown: an index, and a page for each axis."""
 
+import functools
 import re
 
-from .entries import OUTSIDE_MODELS, sections
+from .entries import OUTSIDE_MODELS, SECTIONS, sections
 from .needs import NEEDS
 
 IMAGES = ".github/images/catalogue"
-HEAD = """\
+INDEX = """\
 # Catalogue
 
-Every value of every axis, every model, and every way to generate: when to use it, its formula, its
-cost, code that runs, and the paper. Sections: {sections}.
+Every value of every axis, every model, and every way to generate. Each page says of its values when
+to use them, their formula, their cost, code that runs, and the paper: {pages}.
 
 | I want to | use |
 | --- | --- |
@@ -26,12 +27,19 @@ block = layers.TransformerBlock(attention, layers.FeedForward(32), residual="pre
 model = models.CausalLanguageModel(layers.TokenEmbedding(100, 16), depth.Stack([block]))
 ```
 
-Letters: B batch, T query length, S key length, N heads, H head size, D hidden size, F intermediate
-size, V vocabulary, M memory length, L layers.
-
-`python -m recipes.catalogue` makes this page from the docstrings. The lines on causality,
+`python -m recipes.catalogue` makes these pages from the docstrings. The lines on causality,
 caches, exports and backends are results of `tests/support/catalogue_support.py`, which tries a tiny
 model with each value; those on torch are of [its tests](../tests/torch_backend/card.md)."""
+HEAD = """\
+# {title}
+
+{description}
+
+{names}.
+
+Letters: B batch, T query length, S key length, N heads, H head size, D hidden size, F intermediate
+size, V vocabulary, M memory length, L layers. [The catalogue](../README.md) has the other axes and
+an index by need."""
 CAUSAL = {
     "yes": "yes",
     "no": "no",
@@ -55,14 +63,50 @@ PARTS = {
 }
 
 
-def text():
-    """Return the text of `keras_attn/README.md`."""
-    titles = ", ".join(f"[{title}](#{anchor(title)})" for title, _, _ in sections())
-    parts = [HEAD.format(sections=titles, needs="\n".join(_need(*need) for need in _needs()))]
-    for title, description, entries in sections():
-        parts.append(f"## {title}\n\n{description}")
-        parts += [_entry_text(entry) for entry in entries]
+def texts():
+    """Return the text of each page by its path in `keras_attn`: that of the index comes first."""
+    pages = {"README.md": _index()}
+    for (title, description, entries), (_, package, _) in zip(sections(), SECTIONS, strict=True):
+        names = ", ".join(_link(entry.name) for entry in entries)
+        head = HEAD.format(title=title, description=description, names=names)
+        body = [_entry_text(entry) for entry in entries]
+        pages[f"{package}/README.md"] = "\n\n".join([head, *body]) + "\n"
+    return pages
+
+
+def _index():
+    places = [(title, package) for title, package, _ in SECTIONS]
+    pages = ", ".join(f"[{title}]({package}/README.md)" for title, package in places)
+    needs = "\n".join(
+        f"| {need} | {', '.join(map(_link_from_index, names))} |" for need, names in _needs()
+    )
+    parts = [INDEX.format(pages=pages, needs=needs)]
+    for (title, description, entries), (_, package) in zip(sections(), places, strict=True):
+        rows = "\n".join(f"| {_link_from_index(e.name)} | {_use(e)} |" for e in entries)
+        parts.append(
+            f"## {title}\n\n{description} [More]({package}/README.md).\n\n"
+            f"| value | use it for |\n| --- | --- |\n{rows}"
+        )
     return "\n\n".join(parts) + "\n"
+
+
+def _use(entry):
+    return entry.use.removeprefix("Use it for ").rstrip(".").replace("|", "\\|")
+
+
+@functools.cache
+def _folder(name):
+    """Return the package whose page has an entry, which may be of another package."""
+    titles = {e.name: title for title, _, entries in sections() for e in entries}
+    return next(package for title, package, _ in SECTIONS if title == titles[name])
+
+
+def _link(name):
+    return f"[`{name}`](#{anchor(name)})"
+
+
+def _link_from_index(name):
+    return f"[`{name}`]({_folder(name)}/README.md#{anchor(name)})"
 
 
 def anchor(heading):
@@ -87,19 +131,18 @@ def _needs():
     )
 
 
-def _need(need, names):
-    links = ", ".join(f"[`{name}`](#{anchor(name)})" for name in names)
-    return f"| {need} | {links} |"
-
-
 def _entry_text(entry):
-    lines = [f"### `{entry.name}`"]
+    lines = [f"## `{entry.name}`"]
     if not entry.name.startswith(OUTSIDE_MODELS):
-        lines.append(f"![{entry.name}](../{IMAGES}/{picture_name(entry.name)})")
+        lines.append(f"![{entry.name}](../../{IMAGES}/{picture_name(entry.name)})")
     lines += [f"{entry.summary} {entry.use}", f"```text\n{entry.formula}\n```"]
     facts = [f"- {name}: {fact}" for name, fact in _facts(entry) if fact]
     lines += ["\n".join(facts)] if facts else []
-    return "\n\n".join([*lines, f"```python\n{entry.code}\n```", f"Reference: {entry.reference}"])
+    lines.append(f"```python\n{entry.code}\n```")
+    if entry.arguments:
+        rows = [f"| `{name}` | {default} | {text} |" for name, default, text in entry.arguments]
+        lines.append("\n".join(["| argument | default | meaning |", "| --- | --- | --- |", *rows]))
+    return "\n\n".join([*lines, f"Reference: {entry.reference}"])
 
 
 def _facts(entry):

@@ -5,11 +5,15 @@ import pytest
 
 from keras_attn.export import Translator
 from keras_attn.models.paper_sizes import PRESETS
+from recipes.catalogue.entries import SECTIONS
 from serving.client import GrpcClient, RestClient, Token
 
 # The examples of the catalogue run as those of docstrings.
-CATALOGUE = pages.ROOT / "keras_attn/README.md"
-WITH_PYTHON = [page for page in pages.PAGES if page != CATALOGUE and pages.blocks(page, "python")]
+PACKAGE = pages.ROOT / "keras_attn"
+CATALOGUE = {PACKAGE / "README.md", *(PACKAGE / name / "README.md" for _, name, _ in SECTIONS)}
+WITH_PYTHON = [
+    page for page in pages.PAGES if page not in CATALOGUE and pages.blocks(page, "python")
+]
 FAST = {pages.ROOT / "serving/README.md"}  # the others train, export or convert
 ANSWERS = {
     "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},

@@ -1,6 +1,7 @@
 """The catalogue: complete and up to date."""
 
 import importlib
+import inspect
 import re
 
 import keras
@@ -22,8 +23,8 @@ ENTRIES = {entry.name: entry for _, _, entries in sections() for entry in entrie
 VALUES = [name for name in ENTRIES if not name.startswith(OUTSIDE_MODELS)]
 # Packages with registered classes that are no values of an axis.
 OTHERS = {"callbacks", "layers", "metrics", "models", "optimizers", "text"}
-TEXT = files.PAGE.read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+TEXTS = page.texts()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", "".join(TEXTS.values()), re.MULTILINE | re.DOTALL)
 
 
 def registered():
@@ -92,10 +93,10 @@ def test_the_files_are_up_to_date():
 
 
 def test_a_changed_docstring_or_drawing_is_detected(monkeypatch, capsys):
-    monkeypatch.setattr(page, "text", lambda: "changed")
+    monkeypatch.setattr(page, "texts", lambda: TEXTS | {"depth/README.md": "changed"})
     monkeypatch.setattr(files, "fingerprint", lambda name: "no" * 8 if name == "depth.ACT" else "")
     assert main(["--check"]) == 1
-    assert "Outdated: README.md, depth_act.png." in capsys.readouterr().err
+    assert "Outdated: depth/README.md, depth_act.png." in capsys.readouterr().err
 
 
 def test_every_picture_is_small_and_belongs_to_a_value():
@@ -106,10 +107,21 @@ def test_every_picture_is_small_and_belongs_to_a_value():
 
 
 def test_the_index_links_each_heading():
-    headings = [page.anchor(line.lstrip("# ")) for line in TEXT.splitlines() if line[:2] == "##"]
-    assert len(headings) == len(set(headings))
-    links = set(re.findall(r"\(#([^)]+)\)", TEXT))
-    assert links == set(headings)
+    for path, text in TEXTS.items():
+        headings = [page.anchor(x.lstrip("# ")) for x in text.splitlines() if x[:3] == "## "]
+        assert headings and len(headings) == len(set(headings))
+        if path != "README.md":
+            assert set(re.findall(r"]\(#([^)]+)\)", text)) == set(headings)
+            linked = re.findall(rf"]\({path}#([^)]+)\)", TEXTS["README.md"])
+            assert set(linked) == set(headings)
+
+
+def test_models_have_their_arguments():
+    for entry in ENTRIES.values():
+        names = [name for name, _, _ in entry.arguments]
+        if entry.name.startswith("models."):
+            build = getattr(importlib.import_module("keras_attn.models"), entry.name[7:])
+            assert set(names) == set(inspect.signature(build).parameters) - {"name"}, entry.name
 
 
 def test_each_example_is_a_program():
