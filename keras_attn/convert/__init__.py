@@ -1,8 +1,8 @@
 """Weights from other libraries, moved with a numeric check."""
 
 from keras_attn.convert.generation_config import generation_options
-from keras_attn.convert.hugging_face.classifiers import read_labels
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
+from keras_attn.convert.hugging_face.heads import read_labels
 from keras_attn.convert.hugging_face.peft import load_peft, save_peft
 from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.convert.keras_hub import (

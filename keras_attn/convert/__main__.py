@@ -11,8 +11,8 @@ import keras
 
 from keras_attn.convert.generation_config import generation_options
 from keras_attn.convert.golden import write_golden
-from keras_attn.convert.hugging_face.classifiers import TAGS, head_of, read_labels
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
+from keras_attn.convert.hugging_face.heads import TAGS, head_of, read_labels
 from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.generation.tokens import end_tokens, vocabulary_size
 from keras_attn.models import Classifier

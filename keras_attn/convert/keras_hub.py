@@ -11,7 +11,8 @@ from keras_attn.compat.keras_hub_layers import hub_sublayers
 from keras_attn.convert.golden import compare_outputs
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.conversion import FAMILIES, convert
+from keras_attn.convert.hugging_face.conversion import convert
+from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.keras_hub_kinds import GEMMA, GEMMA_2, KINDS, list_tensors
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.norms import LayerNorm

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from keras import ops
 
-from keras_attn.convert.hugging_face import encoder_decoders, encoders
 from keras_attn.convert.hugging_face.config import FULL, SLIDING
-from keras_attn.convert.hugging_face.gemma import Gemma2
-from keras_attn.convert.hugging_face.rotary_decoders import RotaryDecoder
+from keras_attn.convert.hugging_face.families import encoder_decoders, encoders
+from keras_attn.convert.hugging_face.families.gemma import Gemma2
+from keras_attn.convert.hugging_face.families.rotary_decoders import RotaryDecoder
 
 _TABLE, _POSITIONS = "embeddings.word_embeddings", "embeddings.position_embeddings"
 _ENCODER = {"embeddings_layer_norm": "embeddings.LayerNorm"}

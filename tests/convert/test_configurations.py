@@ -11,7 +11,7 @@ from keras_attn.convert.hugging_face.config import (
     layer_types,
     windows,
 )
-from keras_attn.convert.hugging_face.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import YaRN
 

@@ -10,9 +10,9 @@ import safetensors.numpy
 
 from keras_attn.convert import from_hugging_face
 from keras_attn.convert.golden import FILE
-from keras_attn.convert.hugging_face import classifiers
-from keras_attn.convert.hugging_face.conversion import FAMILIES, family_of
-from keras_attn.convert.hugging_face.family import build
+from keras_attn.convert.hugging_face.conversion import family_of
+from keras_attn.convert.hugging_face.families import FAMILIES, encoder_family
+from keras_attn.convert.hugging_face.families.family import build
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TABLE = "bert.embeddings.word_embeddings.weight"
@@ -23,7 +23,7 @@ QUERY = "bert.encoder.layer.1.attention.self.query.bias"
 @pytest.fixture(autouse=True)
 def _one_model_of_each_size(monkeypatch):
     """The model of the sizes that most tests share is built once."""
-    monkeypatch.setattr(classifiers, "build", cached_build)
+    monkeypatch.setattr(encoder_family, "build", cached_build)
 
 
 @functools.cache

@@ -6,8 +6,8 @@ import pytest
 
 from keras_attn.convert import from_hugging_face, load_peft, to_hugging_face
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.conversion import FAMILIES
-from keras_attn.convert.hugging_face.expert_decoders import unpack_mxfp4
+from keras_attn.convert.hugging_face.families import FAMILIES
+from keras_attn.convert.hugging_face.families.expert_decoders import unpack_mxfp4
 
 
 def assert_equal_models(ours, theirs):

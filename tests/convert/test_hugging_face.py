@@ -19,7 +19,7 @@ from planted_mistakes import MISTAKES, changed
 
 from keras_attn import positions
 from keras_attn.convert import from_hugging_face, to_hugging_face
-from keras_attn.convert.hugging_face.conversion import FAMILIES
+from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.kernel_sources import kernel_sources
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
 from keras_attn.layers.adapted_projections import projections

@@ -22,7 +22,7 @@ import pages
 
 from keras_attn import export, layers, models
 from keras_attn.convert import from_hugging_face, load_peft, save_peft, to_hugging_face
-from keras_attn.convert.hugging_face.conversion import FAMILIES
+from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 
 FILE = pages.ROOT / "tests/convert/table.json"

@@ -5,7 +5,7 @@ import io
 
 import sentencepiece
 
-from keras_attn.convert.hugging_face.tokenizer_models import as_metaspace
+from keras_attn.convert.hugging_face.sentencepiece_models import as_metaspace
 from keras_attn.text import (
     AddedTokens,
     ByteLevelBPE,

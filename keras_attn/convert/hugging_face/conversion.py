@@ -8,25 +8,11 @@ import keras
 from keras_attn import depth, registry, residuals
 from keras_attn.compat.unallocated import initialize
 from keras_attn.convert.golden import check_golden
-from keras_attn.convert.hugging_face import (
-    decoders,
-    encoder_decoders,
-    encoders,
-    expert_decoders,
-    gemma,
-    images,
-    long_decoders,
-    modernbert,
-    opt,
-    parallel_decoders,
-    relative_encoders,
-    rotary_decoders,
-    shared_encoders,
-    t5,
-)
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.family import output_vocabulary_size
+from keras_attn.convert.hugging_face.families import FAMILIES
+from keras_attn.convert.hugging_face.families.causal_family import CausalFamily
+from keras_attn.convert.hugging_face.families.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.sentence_encoders import SentenceEncoder, padding_id
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
@@ -34,58 +20,6 @@ from keras_attn.ops.checks import check_choice, check_paths, check_that
 from keras_attn.part_states import PART_STATES
 from keras_attn.sublayers import attributes
 
-# By `model_type`.
-FAMILIES = {
-    "albert": shared_encoders.Albert(),
-    "bart": encoder_decoders.Bart(),
-    "bert": encoders.Bert(),
-    "big_bird": encoders.BigBird(),
-    "camembert": encoders.Camembert(),
-    "deberta-v2": relative_encoders.DebertaV2(),
-    "decision_transformer": decoders.DecisionTransformer(),
-    "distilbert": encoders.DistilBert(),
-    "electra": shared_encoders.Electra(),
-    "falcon": parallel_decoders.Falcon(),
-    "gemma": gemma.Gemma(),
-    "gemma2": gemma.Gemma2(),
-    "gemma3_text": gemma.Gemma3(),
-    "gpt2": decoders.GPT2(),
-    "gpt_neox": parallel_decoders.GPTNeoX(),
-    "gpt_oss": expert_decoders.GptOss(),
-    "gptj": parallel_decoders.GPTJ(),
-    "granite": rotary_decoders.Granite(),
-    "llama": rotary_decoders.Llama(),
-    "longformer": encoders.Longformer(),
-    "m2m_100": encoder_decoders.M2M100(),
-    "marian": encoder_decoders.Marian(),
-    "mbart": encoder_decoders.MBart(),
-    "mistral": rotary_decoders.Mistral(),
-    "mixtral": expert_decoders.Mixtral(),
-    "modernbert": modernbert.ModernBert(),
-    "mpnet": relative_encoders.MPNet(),
-    "mt5": t5.MT5(),
-    "olmo2": rotary_decoders.Olmo2(),
-    "olmo3": rotary_decoders.Olmo3(),
-    "opt": opt.OPT(),
-    "pegasus": encoder_decoders.Pegasus(),
-    "perceiver": encoders.Perceiver(),
-    "phi": parallel_decoders.Phi(),
-    "phi3": rotary_decoders.Phi3(),
-    "qwen2": rotary_decoders.Qwen2(),
-    "qwen2_moe": expert_decoders.Qwen2Experts(),
-    "qwen3": rotary_decoders.Qwen3(),
-    "qwen3_moe": expert_decoders.Qwen3Experts(),
-    "reformer": long_decoders.Reformer(),
-    "roberta": encoders.Roberta(),
-    "smollm3": rotary_decoders.SmolLM3(),
-    "starcoder2": parallel_decoders.Starcoder2(),
-    "switch_transformers": t5.SwitchTransformer(),
-    "t5": t5.T5(),
-    "transfo-xl": long_decoders.TransformerXL(),
-    "umt5": t5.UMT5(),
-    "vit": images.ViT(),
-    "xlm-roberta": encoders.XLMRoberta(),
-}
 # Overrides that are no arguments of a model's function.
 CHANGES = ("depth", "residual")
 # Parts of tensors' names that tell the families of the years before `model_type`.
@@ -167,7 +101,7 @@ def convert(checkpoint, family, overrides):
     later = {name: overrides[name] for name in CHANGES if name in overrides}
     options = {k: v for k, v in overrides.items() if k not in later}
     sentence_encoder = SentenceEncoder.of(checkpoint.config)
-    if sentence_encoder is not None and isinstance(family, decoders.CausalFamily):
+    if sentence_encoder is not None and isinstance(family, CausalFamily):
         options = {"pad_id": padding_id(checkpoint.config, family.default_pad_id), **options}
     model = family.convert(checkpoint, options)
     checkpoint.finish()

@@ -8,7 +8,7 @@ import keras
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint, StoredModel
-from keras_attn.convert.hugging_face.classifiers import FEATURES, with_head
+from keras_attn.convert.hugging_face.heads import FEATURES, with_head
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, read_json
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import copy_part

@@ -3,6 +3,8 @@
 import pathlib
 import warnings
 
+from keras_attn.convert.hugging_face.sentencepiece_models import FILES as SENTENCEPIECE
+from keras_attn.convert.hugging_face.sentencepiece_models import read_sentencepiece
 from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
 from keras_attn.convert.hugging_face.tokenizer_json import (
     NoGraph,
@@ -11,8 +13,6 @@ from keras_attn.convert.hugging_face.tokenizer_json import (
     special_ids,
     with_added,
 )
-from keras_attn.convert.hugging_face.tokenizer_models import FILES as SENTENCEPIECE
-from keras_attn.convert.hugging_face.tokenizer_models import read_sentencepiece
 from keras_attn.ops.checks import check_paths
 from keras_attn.text import (
     AddedTokens,

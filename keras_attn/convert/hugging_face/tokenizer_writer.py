@@ -1,6 +1,6 @@
 """Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
-from keras_attn.convert.hugging_face.tokenizer_models import as_metaspace
+from keras_attn.convert.hugging_face.sentencepiece_models import as_metaspace
 from keras_attn.text import (
     AddedTokens,
     ByteLevelBPE,

@@ -6,20 +6,19 @@ import keras
 
 from keras_attn import depth, layers, models, positions
 from keras_attn.compat.unallocated import without_values
-from keras_attn.convert.hugging_face import t5
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
-from keras_attn.convert.hugging_face.classifiers import (
+from keras_attn.convert.hugging_face.config import FILE, Config
+from keras_attn.convert.hugging_face.families import FAMILIES, t5
+from keras_attn.convert.hugging_face.families.causal_family import language_model
+from keras_attn.convert.hugging_face.families.encoder_family import EncoderFamily
+from keras_attn.convert.hugging_face.families.family import check_fit, output_vocabulary_size
+from keras_attn.convert.hugging_face.families.rotary_decoders import first_turning
+from keras_attn.convert.hugging_face.heads import (
     FEATURES,
     TAGS,
-    EncoderFamily,
     head_of,
     label_options,
 )
-from keras_attn.convert.hugging_face.config import FILE, Config
-from keras_attn.convert.hugging_face.conversion import FAMILIES
-from keras_attn.convert.hugging_face.decoders import language_model
-from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
-from keras_attn.convert.hugging_face.rotary_decoders import first_turning
 from keras_attn.convert.hugging_face.sentence_encoders import (
     is_sentence_encoder,
     sentence_files,

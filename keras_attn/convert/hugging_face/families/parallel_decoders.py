@@ -3,18 +3,18 @@
 import functools
 
 from keras_attn import layers, norms, positions
-from keras_attn.convert.hugging_face.classifiers import ANSWERS, CLASSES, TAGS
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST
-from keras_attn.convert.hugging_face.family import read_part
-from keras_attn.convert.hugging_face.rotary_decoders import (
+from keras_attn.convert.hugging_face.families.causal_family import CLASSIFIER, FIRST
+from keras_attn.convert.hugging_face.families.family import read_part
+from keras_attn.convert.hugging_face.families.rotary_decoders import (
     PROJECTIONS,
     RotaryDecoder,
     first_turning,
     model_windows,
     window_pattern,
 )
-from keras_attn.convert.hugging_face.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.heads import ANSWERS, CLASSES, TAGS
 
 # Options of `config.json` by their paths in the model.
 EPSILON = f"{FIRST}.attention_residual.norm.epsilon"

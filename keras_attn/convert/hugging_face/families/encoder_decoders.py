@@ -4,9 +4,8 @@ import keras
 import numpy as np
 
 from keras_attn import depth, layers, models, norms, positions, residuals
-from keras_attn.convert.hugging_face.classifiers import FEATURES, require_tokens
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.family import (
+from keras_attn.convert.hugging_face.families.family import (
     FIRST,
     SIDES,
     Family,
@@ -14,6 +13,7 @@ from keras_attn.convert.hugging_face.family import (
     read_options,
     read_part,
 )
+from keras_attn.convert.hugging_face.heads import FEATURES, require_tokens
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     LastRows,

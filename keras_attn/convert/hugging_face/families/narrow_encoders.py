@@ -5,7 +5,10 @@ import functools
 import keras
 
 from keras_attn import layers
-from keras_attn.convert.hugging_face.classifiers import (
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.families.encoders import EMBEDDINGS, OPTIONS, TABLE, Bert
+from keras_attn.convert.hugging_face.families.family import FIRST, read_options, read_part
+from keras_attn.convert.hugging_face.heads import (
     ANSWERS,
     CLASSES,
     FEATURES,
@@ -13,9 +16,6 @@ from keras_attn.convert.hugging_face.classifiers import (
     TAGS,
     TOKENS,
 )
-from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.encoders import EMBEDDINGS, OPTIONS, TABLE, Bert
-from keras_attn.convert.hugging_face.family import FIRST, read_options, read_part
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_part, copy_table
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.ops.activations import get_activation

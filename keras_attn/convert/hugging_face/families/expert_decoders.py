@@ -5,18 +5,18 @@ import math
 import numpy as np
 
 from keras_attn import layers
-from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS
 from keras_attn.convert.hugging_face.config import layer_types, windows
-from keras_attn.convert.hugging_face.decoders import FIRST
-from keras_attn.convert.hugging_face.family import read_part
-from keras_attn.convert.hugging_face.rotary_decoders import (
+from keras_attn.convert.hugging_face.families.causal_family import FIRST
+from keras_attn.convert.hugging_face.families.family import read_part
+from keras_attn.convert.hugging_face.families.rotary_decoders import (
     RotaryDecoder,
     all_or_no_biases,
     model_windows,
     window_options,
     window_pattern,
 )
-from keras_attn.convert.hugging_face.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.heads import CLASSES, TAGS
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_table
 from keras_attn.models.papers.gpt_oss import ClippedGatedFeedForward
 from keras_attn.ops.activations import gelu_sigmoid

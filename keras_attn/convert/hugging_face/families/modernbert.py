@@ -1,27 +1,27 @@
 """ModernBERT."""
 
 from keras_attn import layers, models, norms, patterns, positions
-from keras_attn.convert.hugging_face.classifiers import (
-    ANSWERS,
-    CLASSES,
-    TAGS,
-    TOKENS,
-    EncoderFamily,
-)
 from keras_attn.convert.hugging_face.config import (
     FULL,
     SLIDING,
     activation_name,
     layer_types,
 )
-from keras_attn.convert.hugging_face.family import (
+from keras_attn.convert.hugging_face.families.encoder_family import EncoderFamily
+from keras_attn.convert.hugging_face.families.family import (
     FIRST,
     build,
     read_options,
     read_part,
     read_sizes,
 )
-from keras_attn.convert.hugging_face.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.heads import (
+    ANSWERS,
+    CLASSES,
+    TAGS,
+    TOKENS,
+)
 from keras_attn.convert.hugging_face.weights import (
     copy_joined_denses,
     copy_joined_heads,

@@ -5,16 +5,22 @@ import functools
 import keras
 
 from keras_attn import layers, norms, scores
-from keras_attn.convert.hugging_face.classifiers import FEATURES, TOKENS
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.deberta_distances import (
+from keras_attn.convert.hugging_face.families.deberta_distances import (
     DistanceBias,
     DistanceProjection,
     SharedDistanceTable,
     TransientTensor,
 )
-from keras_attn.convert.hugging_face.encoders import BLOCK, EMBEDDINGS, OPTIONS, Bert, Roberta
-from keras_attn.convert.hugging_face.family import FIRST, read_options, read_part
+from keras_attn.convert.hugging_face.families.encoders import (
+    BLOCK,
+    EMBEDDINGS,
+    OPTIONS,
+    Bert,
+    Roberta,
+)
+from keras_attn.convert.hugging_face.families.family import FIRST, read_options, read_part
+from keras_attn.convert.hugging_face.heads import FEATURES, TOKENS
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     SharedTable,

@@ -1,11 +1,11 @@
 """OPT: plain decoders with learned positions, which may be wider than their token table."""
 
 from keras_attn import norms, positions
-from keras_attn.convert.hugging_face.classifiers import ANSWERS, CLASSES, FEATURES, TOKENS
-from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST
-from keras_attn.convert.hugging_face.family import read_part
-from keras_attn.convert.hugging_face.parallel_decoders import WIDTH, PlainDecoder
-from keras_attn.convert.hugging_face.rotary_decoders import PROJECTIONS, RotaryDecoder
+from keras_attn.convert.hugging_face.families.causal_family import CLASSIFIER, FIRST
+from keras_attn.convert.hugging_face.families.family import read_part
+from keras_attn.convert.hugging_face.families.parallel_decoders import WIDTH, PlainDecoder
+from keras_attn.convert.hugging_face.families.rotary_decoders import PROJECTIONS, RotaryDecoder
+from keras_attn.convert.hugging_face.heads import ANSWERS, CLASSES, FEATURES, TOKENS
 from keras_attn.convert.hugging_face.weights import LastRows
 
 _TABLE, _POSITIONS = "embed_tokens.weight", "embed_positions.weight"

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from keras_attn import layers, norms, patterns, residuals
-from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS, TOKENS
 from keras_attn.convert.hugging_face.config import (
     FULL,
     SLIDING,
@@ -13,9 +12,10 @@ from keras_attn.convert.hugging_face.config import (
     layer_types,
     windows,
 )
-from keras_attn.convert.hugging_face.decoders import CLASSIFIER, FIRST, CausalFamily
-from keras_attn.convert.hugging_face.family import build, read_options, read_part
-from keras_attn.convert.hugging_face.rotary_positions import read_rotary, rotary_options
+from keras_attn.convert.hugging_face.families.causal_family import CLASSIFIER, FIRST, CausalFamily
+from keras_attn.convert.hugging_face.families.family import build, read_options, read_part
+from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary, rotary_options
+from keras_attn.convert.hugging_face.heads import CLASSES, TAGS, TOKENS
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     copy,

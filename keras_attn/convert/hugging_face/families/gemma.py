@@ -3,7 +3,6 @@
 import math
 
 from keras_attn import norms, residuals, scores
-from keras_attn.convert.hugging_face.classifiers import CLASSES, TAGS
 from keras_attn.convert.hugging_face.config import (
     FULL,
     SLIDING,
@@ -11,16 +10,17 @@ from keras_attn.convert.hugging_face.config import (
     layer_types,
     windows,
 )
-from keras_attn.convert.hugging_face.decoders import FIRST
-from keras_attn.convert.hugging_face.family import read_part
-from keras_attn.convert.hugging_face.rotary_decoders import (
+from keras_attn.convert.hugging_face.families.causal_family import FIRST
+from keras_attn.convert.hugging_face.families.family import read_part
+from keras_attn.convert.hugging_face.families.rotary_decoders import (
     RotaryDecoder,
     all_or_no_biases,
     parameters_by_type,
     window_options,
     window_pattern,
 )
-from keras_attn.convert.hugging_face.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
+from keras_attn.convert.hugging_face.heads import CLASSES, TAGS
 from keras_attn.ops.activations import gelu_tanh
 
 

@@ -18,7 +18,7 @@ from keras_attn import (
 )
 from keras_attn.compat.unallocated import assign, initialize
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.family import Family, build, read_options, read_part
+from keras_attn.convert.hugging_face.families.family import Family, build, read_options, read_part
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     copy,

@@ -5,7 +5,16 @@ import math
 import numpy as np
 
 from keras_attn import layers, models, scores
-from keras_attn.convert.hugging_face.classifiers import (
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.families.family import (
+    FIRST,
+    SIDES,
+    Family,
+    build,
+    read_options,
+    read_part,
+)
+from keras_attn.convert.hugging_face.heads import (
     FEATURES,
     TAGS,
     TOKENS,
@@ -15,15 +24,6 @@ from keras_attn.convert.hugging_face.classifiers import (
     read_head,
     require_tokens,
     with_head,
-)
-from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.family import (
-    FIRST,
-    SIDES,
-    Family,
-    build,
-    read_options,
-    read_part,
 )
 from keras_attn.convert.hugging_face.weights import (
     Fold,

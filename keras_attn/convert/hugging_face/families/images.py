@@ -3,17 +3,8 @@
 import keras
 
 from keras_attn import models
-from keras_attn.convert.hugging_face.classifiers import (
-    CLASSES,
-    FEATURES,
-    has_several_labels,
-    head_of,
-    head_options,
-    read_head,
-    with_head,
-)
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.family import (
+from keras_attn.convert.hugging_face.families.family import (
     ENCODER_OPTIONS,
     FIRST,
     Family,
@@ -21,6 +12,15 @@ from keras_attn.convert.hugging_face.family import (
     read_options,
     read_part,
     read_sizes,
+)
+from keras_attn.convert.hugging_face.heads import (
+    CLASSES,
+    FEATURES,
+    has_several_labels,
+    head_of,
+    head_options,
+    read_head,
+    with_head,
 )
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part, copy_table
 
