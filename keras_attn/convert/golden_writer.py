@@ -12,7 +12,7 @@ LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
 SEGMENTED = ("albert", "bert", "big_bird", "deberta-v2", "electra")  # which read segments
 # Families whose classes of transformers are all causal.
 DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma", "gpt_oss", "granite", "mixtral", "olmo")
-DECODERS += ("phi", "smollm3", "starcoder2", "gpt_neox", "gptj", "falcon", "opt")
+DECODERS += ("phi", "smollm3", "starcoder2", "gpt_neox", "gptj", "falcon", "opt", "bloom")
 
 
 def sample_inputs(config):

@@ -11,6 +11,7 @@ from keras_attn.convert.hugging_face.config import (
     layer_types,
     windows,
 )
+from keras_attn.convert.hugging_face.families.bloom import Bloom
 from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import YaRN
@@ -185,3 +186,13 @@ def test_an_option_that_is_null_has_its_default():
     config = Config("folder", {"a": None, "b": 3, "act": "gelu_new"})
     assert (config.size("a", 7), config.size("b"), config.number("c", 0.5)) == (7, 3, 0.5)
     assert config.activation("act", "gelu") is gelu_tanh
+
+
+BLOOM = {"pretraining_tp": 2, "slow_but_exact": False}
+
+
+@pytest.mark.parametrize("name", ["apply_residual_connection_post_layernorm", "slow_but_exact"])
+def test_what_bloom_computes_otherwise_is_refused(name):
+    Bloom().choices(Config("folder", BLOOM))
+    with pytest.raises(ValueError, match=f"The option {name}=True is not converted, only False."):
+        Bloom().choices(Config("folder", {**BLOOM, name: True}))

@@ -39,6 +39,7 @@ FOLDED += ["decision_transformer", "opt"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
 ONE_WAY |= {"granite"}  # it becomes a Llama
+ONE_WAY |= {"bloom", "bloom_tags"}  # another table passes the norm, by a test of its own
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),

@@ -3,6 +3,7 @@
 import json
 import os
 
+import checkpoint_folders
 import keras
 import numpy as np
 import oracles
@@ -10,7 +11,17 @@ import pytest
 import safetensors.numpy
 from marks import slow_but
 
-from keras_attn import depth, layers, memory, models, norms, patterns, positions, residuals
+from keras_attn import (
+    depth,
+    layers,
+    memory,
+    models,
+    norms,
+    patterns,
+    positions,
+    residuals,
+    scores,
+)
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face import writing
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
@@ -18,6 +29,8 @@ from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.tensor_files import INDEX, SINGLE, list_tensors, write_tensors
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import Fold
+from keras_attn.models.papers.decoder import untied_head
+from keras_attn.ops.activations import gelu_tanh
 from keras_attn.text import SentencePiece, Template
 
 
@@ -78,6 +91,45 @@ def test_models_of_papers_are_written(family, tmp_path):
     x = np.ones([5 if i == 1 and len(shape) == 2 else n for i, n in enumerate(shape)], "int32")
     x = {name: x for name in model.input if name != "segment_ids"}
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [True, False])
+def test_any_table_becomes_one_that_the_norm_of_bloom_makes_it_of(tied, tmp_path):
+    """The means of its rows are lost, which no output depends on."""
+    score = scores.DotProduct() + scores.ALiBi()
+    feed_forward = layers.FeedForward(20, activation=gelu_tanh)
+    attention = layers.MultiHeadAttention(5, 1, score=score, pattern="causal")
+    residual = residuals.PreNorm(norm=norms.LayerNorm(1e-5))
+    block = layers.TransformerBlock(attention, feed_forward, residual=residual)
+    head = None if tied else untied_head(13, "glorot_uniform")
+    embedding = layers.TokenEmbedding(13, 5, scaled=False, pad_id=None)
+    model = models.CausalLanguageModel(embedding, depth.Stack([block]), head=head)
+    oracles.scramble(model)
+    assert to_hugging_face(model, tmp_path / "out") == "bloom"
+    tensors = safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
+    names = ("word_embeddings", "word_embeddings_layernorm")
+    rows, gain = (tensors[f"transformer.{name}.weight"].astype("float64") for name in names)
+    rows -= rows.mean(axis=1, keepdims=True)
+    normalized = gain * rows / np.sqrt((rows**2).mean(axis=1, keepdims=True) + 1e-5)
+    table = embedding.table.numpy()
+    expected = table - table.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(normalized, expected, rtol=1e-5, atol=1e-6)
+    again, _ = from_hugging_face(tmp_path / "out")
+    x = np.array([[3, 0, 4, 12, 7, 7, 1]])
+    expected = np.array(model(x))
+    np.testing.assert_allclose(np.array(again(x)), expected, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.mark.slow
+def test_old_names_of_sizes_of_a_bloom(checkpoint, tmp_path):
+    case = checkpoint("bloom")
+    names = {"hidden_size": "n_embed", "n_layer": "num_hidden_layers"}
+    names["n_head"] = "num_attention_heads"
+    config = {names.get(name, name): value for name, value in case.config.items()}
+    checkpoint_folders.write_folder(tmp_path, config, case.weights)
+    model, _ = from_hugging_face(tmp_path)
+    assert checkpoint_folders.difference(model, case.arrays) <= checkpoint_folders.TOLERANCE
 
 
 @pytest.mark.slow
@@ -208,8 +260,8 @@ UNFIT = {
     ),
     "positions": (
         lambda: models.CausalLanguageModel(*causal_parts(), position="sinusoidal"),
-        "must have `Learned` positions, `Rotary` ones in its attention, the score `Relative` or "
-        "the depth `Reversible`. Received: model.position=Sinusoidal(), ",
+        "must have `Learned` positions, `Rotary` ones or `ALiBi` in its attention, the score "
+        "`Relative` or the depth `Reversible`. Received: model.position=Sinusoidal(), ",
     ),
     "a decoder's norms": (
         lambda: models.EncoderDecoder(

@@ -499,6 +499,11 @@ MISTAKES = {
     "falcon_classifier": {
         "one sublayer after the other": in_each_block("apply", in_turn),
     },
+    "bloom": {
+        "queries of all heads first": all_queries_first,
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no bias of distances": in_each_block("attention.score", lambda score: score.terms[0]),
+    },
     "opt": {
         "positions from row 0": in_model("position.table", lambda x: np.roll(x, 2, axis=0)),
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),

@@ -215,6 +215,8 @@ def _decoder_type(model):
         return "opt" if FAMILIES["opt"].fits(model) else "gpt2"
     if FAMILIES["transfo-xl"].fits(model):
         return "transfo-xl"
+    if FAMILIES["bloom"].fits(model):
+        return "bloom"
     first_turning(model)  # refuses a model without rotary positions
     return next(name for name in _ROTARY if FAMILIES[name].fits(model))
 

@@ -21,8 +21,34 @@ def renamed(sizes, **names):
     return tuple({k: v for k, v in size.items() if k is not None} for size in options)
 
 
+SUMMED_WITHOUT_BIASES = {"pretraining_tp": 2, "slow_but_exact": True}
 OLD, ALL_HEADS = {"new_decoder_architecture": False}, {"multi_query": False}
 FAMILIES = {
+    "bloom": Family(
+        classes=all_classes("Bloom", "ForTokenClassification"),
+        excluded=(*padded("Bloom"), SUMMED_WITHOUT_BIASES),
+        sizes=renamed(
+            EVEN,
+            num_hidden_layers="n_layer",
+            num_attention_heads="n_head",
+            intermediate_size=None,
+            max_position_embeddings=None,
+        ),
+        options={
+            **HEADS,
+            **TIED,
+            "layer_norm_epsilon": (1e-5, 1e-2),
+            "pretraining_tp": (1, 2),
+            "slow_but_exact": (False, True),
+        },
+        refused=(
+            (
+                "apply_residual_connection_post_layernorm",
+                {"apply_residual_connection_post_layernorm": True},
+            ),
+            ("slow_but_exact", SUMMED_WITHOUT_BIASES),
+        ),
+    ),
     "falcon": Family(
         classes=all_classes("Falcon", "ForTokenClassification"),
         sizes=renamed(EVEN, intermediate_size="ffn_hidden_size"),

@@ -1,6 +1,7 @@
 """Families of checkpoints, by the `model_type` of their `config.json`."""
 
 from keras_attn.convert.hugging_face.families import (
+    bloom,
     encoder_decoders,
     encoders,
     expert_decoders,
@@ -24,6 +25,7 @@ FAMILIES = {
     "bart": encoder_decoders.Bart(),
     "bert": encoders.Bert(),
     "big_bird": encoders.BigBird(),
+    "bloom": bloom.Bloom(),
     "camembert": encoders.Camembert(),
     "deberta-v2": relative_encoders.DebertaV2(),
     "decision_transformer": gpt2.DecisionTransformer(),

@@ -206,7 +206,7 @@ class RotaryDecoder(CausalFamily):
         return decoder(**self.arguments(config), tied=model.head is None)
 
     def copy_language_model(self, checkpoint, model):
-        copy_part(checkpoint, model, "embedding", self.embedding)
+        self.copy_embedding(checkpoint, model)
         if model.depth.norm is not None:
             copy_part(checkpoint, model, "depth.norm", self.closing_norm)
         if model.head is not None:
@@ -216,6 +216,10 @@ class RotaryDecoder(CausalFamily):
             self.copy_attention(checkpoint, block.attention, prefix + self.attention)
             copy_table(checkpoint, block, self.norms_of(block), prefix)
             self.copy_feed_forward(checkpoint, block.feed_forward, prefix)
+
+    def copy_embedding(self, checkpoint, model):
+        """Copy the token table."""
+        copy_part(checkpoint, model, "embedding", self.embedding)
 
     def copy_attention(self, checkpoint, attention, prefix):
         """Copy the projections of an attention layer, and its norms of queries and keys."""
@@ -270,8 +274,8 @@ def first_turning(model):
         first = attentions[0]
         raise ValueError(
             "`model` fits no family of checkpoints: a `CausalLanguageModel` must have `Learned` "
-            "positions, `Rotary` ones in its attention, the score `Relative` or the depth "
-            f"`Reversible`. Received: model.position={model.position!r}, attention.score="
+            "positions, `Rotary` ones or `ALiBi` in its attention, the score `Relative` or the "
+            f"depth `Reversible`. Received: model.position={model.position!r}, attention.score="
             f"{getattr(first, 'score', None)!r}, model.depth={type(model.depth).__name__}."
         )
     return turning[0]
