@@ -281,7 +281,7 @@ def test_top_level_holds_only_what_the_design_names():
     )
     top = {line.split("/")[0] for line in listed.stdout.splitlines()}
     extra = {name for name in top if not name.startswith(".")} - {
-        *("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "docs"),
+        *("setup.cfg", "pyproject.toml", "README.md", "LICENSE"),
         *TREES,
     }
     assert extra == set()

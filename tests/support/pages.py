@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Cards are written by programs.
 PAGES = [ROOT / "README.md", *sorted((ROOT / ".github").glob("*.md"))] + sorted(
     page
-    for folder in ("docs", "keras_attn", "recipes", "serving")
+    for folder in ("keras_attn", "recipes", "serving")
     for page in (ROOT / folder).rglob("*.md")
     if page.parent.name != "cards"
 )
