@@ -92,18 +92,17 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
     The state is the model's weights, its random seeds and memories (those of every replica), the
     optimizer with its step, the metrics so far, and the position in the data; so a run that was
     killed ends with the weights of one that was not. It is saved at the end of each epoch, every
-    `every_steps` batches within it, and on SIGTERM: after the batch in progress, and then
-    `Terminated` is raised. After the last batch of an epoch validation comes first, unless it takes
-    more than 20 seconds; then the run resumes from the checkpoint before. Ctrl-C ends training
-    after the batch in progress, and saves nothing unless the epoch ends with it. A second signal
-    ends the process at once.
+    `every_steps` batches within it, and on SIGTERM or Ctrl-C: after the batch in progress, and then
+    `Terminated` or `KeyboardInterrupt` is raised. After the last batch of an epoch validation comes
+    first, unless it takes more than 20 seconds; then the run resumes from the checkpoint before. A
+    second signal ends the process at once.
 
     **Files.** Each checkpoint is a file of its own, renamed when it is complete. The `keep` newest
     stay; on disk they take `keep` + 1 times the state. A step waits for the copy of the state only:
     a thread writes the copy while training continues, so the memory of the host holds it too. The
-    thread ends before the next checkpoint, before the end of training, and before `Terminated`. A
-    directory that is not writable raises `OSError` before training starts, a full disk after the
-    batch in which it occurs; earlier checkpoints stay.
+    thread ends before the next checkpoint, before the end of training, and before a signal's
+    exception. A directory that is not writable raises `OSError` before training starts, a full disk
+    after the batch in which it occurs; earlier checkpoints stay.
 
     **Several processes** share the directory, and resume from the newest checkpoint that all of
     them have written, at whichever batches they ended; a manifest with the sizes of all files is
@@ -260,15 +259,14 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
         if steps is not None and batch + 1 >= steps:
             return  # `on_epoch_end` saves it
         due = self.every_steps and done - self._saved_at >= self.every_steps
-        if due or self._sigterm.received is not None:
+        if due or self._signalled_at() is not None:
             self._save(self._epoch, done)
             self._saved_at = done
         self._raise_if_signalled()
 
     def on_test_batch_end(self, batch, logs=None):
-        received = self._sigterm.received
-        is_late = received is not None and time.monotonic() - received > GRACE
-        if is_late or self._sigint.received is not None:
+        received = self._signalled_at()
+        if received is not None and time.monotonic() - received > GRACE:
             self._raise_if_signalled()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -278,6 +276,11 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
     def _stop_watching(self):
         self._sigterm.stop()
         self._sigint.stop()
+
+    def _signalled_at(self):
+        """Return the time of the first signal, or None before it."""
+        times = (self._sigterm.received, self._sigint.received)
+        return min((time for time in times if time is not None), default=None)
 
     def _raise_if_signalled(self):
         for watched, error in ((self._sigint, KeyboardInterrupt), (self._sigterm, Terminated)):

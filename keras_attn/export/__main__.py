@@ -84,7 +84,9 @@ def _parser():
     command.set_defaults(run=write_saved_model)
     command.add_argument("path", help="directory that holds the versions")
     command.add_argument(
-        "--max-source-length", type=int, help="default: that of the tokenizer, or 1024"
+        "--max-source-length",
+        type=int,
+        help="default: that of the tokenizer, all source positions of a translator, or 1024",
     )
     command.add_argument(
         "--quantize", choices=["int8", "int4"], help="store large weights in 8 or 4 bits"

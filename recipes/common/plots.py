@@ -58,7 +58,10 @@ def draw_curves(path, curves, label, title=None):
 
 
 def draw_training(rows, metric, path):
-    """Draw losses and a validation metric over the epochs of a run's history, a list of dicts."""
+    """Draw losses and a validation metric over the epochs of a run's history, a list of dicts.
+
+    A metric that follows from the validation loss alone has no curve of its own.
+    """
     figure, left = new_axes()
     for name, label in (("loss", "training loss"), ("val_loss", "validation loss")):
         if points := _points(rows, name):
@@ -66,7 +69,7 @@ def draw_training(rows, metric, path):
     left.set_xlabel("epoch")
     left.xaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("loss")
-    if points := _points(rows, metric):
+    if (points := _points(rows, metric)) and _says_more(points, _points(rows, "val_loss")):
         right, label = left.twinx(), metric.replace("_", " ")
         right.plot(*zip(*points), "o-", color="tab:green", markersize=3, label=label)
         right.set_ylabel(label)
@@ -78,6 +81,18 @@ def _points(rows, name):
     """Return pairs of epoch and value, of the epochs that have one: not all are validated."""
     points = ((row["epoch"] + 1, row.get(name)) for row in rows)
     return [(epoch, value) for epoch, value in points if isinstance(value, float)]
+
+
+def _says_more(points, losses):
+    """Return True unless a metric is the loss, in bits or not, or the loss's perplexity."""
+    epochs = dict(losses)
+    pairs = [(value, epochs[epoch]) for epoch, value in points if epoch in epochs]
+    if len(pairs) < len(points):
+        return True
+    values, of_loss = np.array(pairs, "float64").T
+    with np.errstate(over="ignore"):
+        known = of_loss, of_loss / math.log(2), np.exp(of_loss)
+    return not any(np.allclose(values, x, rtol=1e-3, equal_nan=True) for x in known)
 
 
 def write_image_grid(images, num_values, path, columns=None):

@@ -246,6 +246,7 @@ class TrainingRun:
         if self.is_finished(epoch):
             return False
         if worker_of(model)[0] == 0:  # of several processes only one writes
+            self.say_start(epoch, done, len(train))
             callbacks = [*callbacks, *self.log_callbacks(epoch)]
         if done:
             is_last = epoch + 1 == self.epochs
@@ -259,6 +260,17 @@ class TrainingRun:
         if epoch < self.epochs:
             self._fit(train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
         return True
+
+    def say_start(self, epoch, done, batches, unit="step"):
+        """Print where a resumed run begins, and that a warm-up is longer than the training."""
+        steps, warmup = self.epochs * batches, getattr(self.options, "warmup_steps", None) or 0
+        if epoch or done:
+            print(f"Resumed after {unit} {epoch * batches + done:,} of {steps:,}.")
+        if warmup > steps:
+            print(
+                "The warm-up is longer than the training, so the learning rate stays below its "
+                f"peak. Received: --warmup-steps {warmup}, and {steps} steps of training."
+            )
 
     def is_finished(self, epoch):
         """Return True if the epochs before this one have ended the training."""

@@ -143,6 +143,7 @@ class AgentRun(TrainingRun):
         first, done = resume.restore(self.training_model)
         if first == options.epochs:
             return
+        self.say_start(first, done, per_epoch, "rollout")
         rollouts = self._new_rollouts(first * per_epoch + done)
         callbacks = keras.callbacks.CallbackList(
             [Returns(rollouts.environments), *self.log_callbacks(first), resume],

@@ -77,7 +77,7 @@ def _read_fields(text, path, kind, columns):
                 continue
             if names is None:
                 names = fields
-                _check_names(names, columns, path)
+                _check_names(names, columns, path, first)
             if len(fields) > len(names):
                 raise ValueError(
                     f"Line {first} of the file {path} has more fields than there are columns, "
@@ -103,8 +103,13 @@ def _read_fields(text, path, kind, columns):
         csv.field_size_limit(before)
 
 
-def _check_names(names, columns, path):
+def _check_names(names, columns, path, line):
     for name in columns:
+        if name not in names:
+            raise ValueError(
+                f"There is no column {name!r} in the header of the file {path}, line {line}, which "
+                f"has {', '.join(map(repr, names))}."
+            )
         if names.count(name) > 1:
             raise ValueError(f"The file {path} has {names.count(name)} columns {name!r}.")
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends training wherever it is pressed."""
+"""Ctrl-C ends training wherever it is pressed, and the state is saved, as at SIGTERM."""
 
 import signal
 
@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.callbacks import Resume
+from keras_attn.callbacks import Resume, resume
 
 ROWS = np.ones((3, 1), "float32")
 
@@ -37,21 +37,43 @@ def handler():
     assert installed is signal.default_int_handler
 
 
-def fit(*callbacks, validates=False):
+def make_model(run_eagerly=True):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", run_eagerly=not validates)
+    model.compile("sgd", "mse", run_eagerly=run_eagerly)
+    return model
+
+
+def fit(*callbacks, validates=False, model=None):
+    model = model or make_model(run_eagerly=not validates)
     data = {"validation_data": (ROWS, ROWS), "validation_batch_size": 1} if validates else {}
     model.fit(ROWS, ROWS, batch_size=1, verbose=0, epochs=2, callbacks=list(callbacks), **data)
 
 
-@pytest.mark.parametrize("kind", ["train", pytest.param("test", marks=pytest.mark.slow)])
-def test_ctrl_c_ends_training_after_the_batch_in_progress(tmp_path, handler, kind):
-    pressed, resume = Pressed(kind), Resume(tmp_path)
+def test_ctrl_c_ends_training_after_the_batch_in_progress_and_saves_it(tmp_path, handler):
+    pressed, model = Pressed(), make_model()
     sigterm_handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
-        fit(pressed, resume, validates=kind == "test")
+        fit(pressed, Resume(tmp_path), model=model)
     assert pressed.seen == [0, 1] and signal.getsignal(signal.SIGTERM) == sigterm_handler
-    fit(resume)  # and the next training is another
+    restored, again = make_model(), Resume(tmp_path)
+    assert again.restore(restored) == (0, 2)
+    np.testing.assert_array_equal(restored.get_weights()[0], model.get_weights()[0])
+    fit(again, model=restored)  # and the next training is another
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "grace, seen, position", [(600.0, [0, 1, 2], (1, 0)), (0.0, [0, 1], (0, 2))]
+)
+def test_ctrl_c_in_validation_waits_for_its_end_unless_it_takes_long(
+    tmp_path, handler, monkeypatch, grace, seen, position
+):
+    monkeypatch.setattr(resume, "GRACE", grace)
+    pressed = Pressed("test")
+    with pytest.raises(KeyboardInterrupt):
+        fit(pressed, Resume(tmp_path, every_steps=2), validates=True)
+    assert pressed.seen == seen
+    assert Resume(tmp_path).restore(make_model()) == position
 
 
 def test_a_second_ctrl_c_ends_training_at_once(tmp_path, handler):

@@ -15,8 +15,9 @@ import pytest
 import tensorflow as tf
 from fork_server import run_python
 
-from keras_attn import export, losses, metrics, models, optimizers, text
+from keras_attn import export, losses, metrics, models, optimizers, positions, text
 from keras_attn.export.__main__ import main
+from keras_attn.export._saved_model import writing
 from keras_attn.export.decoding_record import Decoding, read_decoding
 from keras_attn.export.servable_ops import FIRST_VERSION
 from keras_attn.export.versions import new_version
@@ -359,3 +360,17 @@ def test_a_trained_model_loads_in_a_process_that_imports_only_the_package(model,
     """
     root = Path(__file__).resolve().parents[2]
     assert in_fresh_process(program, files / "model.keras", path=root) == model.count_params()
+
+
+@pytest.mark.parametrize("limit, expected", [(2053, 2053), (1021, 1021), (None, 1024)])
+def test_by_default_a_translator_reads_all_source_positions(tmp_path, limit, expected):
+    """In Python and as an export, whose buckets show how many tokens it reads."""
+    position = "sinusoidal" if limit is None else positions.Learned(limit)
+    model = models.transformer(10, 1, 2, 8, 11, position=position)
+    buckets = export.Buckets(batches=(1,), lengths=(32, 4096))
+    translator = export.IdTranslator(model, max_length=3, buckets=buckets)
+    assert translator.buckets.lengths == (32, expected)
+    with mock.patch.object(writing, "functions_of", side_effect=KeyError) as functions:
+        with pytest.raises(KeyError):
+            export.saved_model(model, tmp_path)
+    assert functions.call_args.args[1].max_source_length == expected

@@ -114,10 +114,21 @@ class StopAfter(keras.callbacks.Callback):
         self.ends += 1
 
 
-def test_a_run_resumed_within_its_last_epoch_ends_with_it(tmp_path):
+def test_a_run_resumed_within_its_last_epoch_ends_with_it(tmp_path, capsys):
     killed = SmallRun(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         killed.fit(*killed.training_data(), callbacks=[StopAfter(None)])
+    assert "Resumed" not in capsys.readouterr().out
     resumed, stop = SmallRun(tmp_path), StopAfter(0)
     assert resumed.fit(*resumed.training_data(), callbacks=[stop])
     assert (stop.epochs, stop.ends) == ([0], 1) and resumed.steps() == 5
+    assert "Resumed after step 2 of 15.\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("warmup, is_longer", [(None, False), (15, False), (16, True)])
+def test_a_warm_up_longer_than_the_training_is_reported(tmp_path, capsys, warmup, is_longer):
+    run = SmallRun(tmp_path)
+    run.options.warmup_steps = warmup
+    run.say_start(0, 0, batches=5)
+    printed = capsys.readouterr().out
+    assert ("warm-up is longer" in printed) == is_longer == ("16, and 15 steps" in printed)

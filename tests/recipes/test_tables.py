@@ -38,7 +38,7 @@ def test_lines_of_json_keep_their_types(tmp_path):
         ("rows.csv", b"", "rows.csv is empty"),
         ("rows.csv", b"text,label\n", "has no row after the names of its columns"),
         ("rows.csv", b"text,label\na,b\n\xff\xfe,b\n", "Line 3 of the file .* is not UTF-8"),
-        ("rows.csv", b"words,label\na,b\n", "no column 'text' in line 2 .* 'words', 'label'"),
+        ("rows.csv", b"words,label\na,b\n", "no column 'text' in the header .* line 1, .* 'words'"),
         ("rows.csv", b"text,label\na,b\nc\n", "column 'label' is empty in line 3"),
         ("rows.csv", b"text,label\na,b\n,b\n", "column 'text' is empty in line 3"),
         ("rows.csv", b"text,label\na,b,c\n", "Line 2 .* has more fields than there are columns, 2"),

@@ -159,8 +159,9 @@ def saved_model(
         strategy: name or object of a decoding strategy, by default "greedy"; images are sampled.
         max_length: int. Most tokens to generate.
         max_source_length: int. Most source tokens to read, limited by the model's positions; by
-            default the tokenizer's `max_length`, or 1024. A longer source is truncated; of a longer
-            prompt the last tokens are read.
+            default the tokenizer's `max_length`, all source positions of an encoder-decoder, or
+            1024 without these. A longer source is truncated; of a longer prompt the last tokens
+            are read.
         quantize: "int8" stores large weights of two axes or more in eight bits: the variables take
             a quarter of the bytes, and outputs change slightly. "int4" stores them in four bits,
             with a scale for each 32: a seventh. The compute dtype stays.
@@ -205,7 +206,8 @@ def saved_model(
         model = model.model
     check_backend()
     if max_source_length is None:
-        max_source_length = getattr(tokenizer, "max_length", None) or 1024
+        limits = getattr(tokenizer, "max_length", None), getattr(model, "max_source_length", None)
+        max_source_length = next(filter(None, limits), 1024)
     check_choice((None, *FORMATS), quantize=quantize)
     buckets = check_compilation(compile, buckets)
     check_merged(model)

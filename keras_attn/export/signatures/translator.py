@@ -34,7 +34,8 @@ class IdTranslator(ModelFunctions):
         strategy: name or object of a decoding strategy.
         max_length: int. Most tokens to generate.
         max_source_length: int. Most source tokens to read, the end token included. A longer source
-            is truncated to this length, or to the number of the model's source positions.
+            is truncated to this length, or to the number of the model's source positions; by
+            default to these, or to 1024 without a limit.
         eos_id: int, or a list of several. The token that ends a sequence, by default 3.
         bos_id: int. The token before the first target token, by default the model's `start_id`, or
             2.
@@ -68,13 +69,15 @@ class IdTranslator(ModelFunctions):
         model,
         strategy="greedy",
         max_length=64,
-        max_source_length=1024,
+        max_source_length=None,
         eos_id=None,
         bos_id=None,
         buckets=None,
     ):
         strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
+        if max_source_length is None:
+            max_source_length = model.max_source_length or 1024
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)
@@ -182,7 +185,7 @@ class Translator(IdTranslator):
         tokenizer,
         strategy="greedy",
         max_length=64,
-        max_source_length=1024,
+        max_source_length=None,
         eos_id=None,
         bos_id=None,
         buckets=None,
