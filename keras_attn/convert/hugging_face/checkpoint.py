@@ -41,7 +41,7 @@ class Checkpoint:
         tensors = unwrap(list_tensors(config.folder) if tensors is None else tensors, prefix)
         for name, tensor in tensors.items():
             self._add(name.replace(".gamma", ".weight").replace(".beta", ".bias"), tensor)
-        self._taken = set()
+        self._taken, self._used = set(), set()  # names of those read, and of those derived from
         self._ignored = tuple(ignore)
         self.ignore(*_BUFFERS, *self._ignored)
 
@@ -89,14 +89,25 @@ class Checkpoint:
             return True
         return np.allclose(self._read(name), make(self.shape(name)), rtol=0, atol=1e-6)
 
-    def untie(self, name, original):
-        """Give a tensor that is absent the values of another one."""
-        self._tensors[name] = self._tensors[original]
+    def rename(self, name, new):
+        """Read a tensor, if it is there, by another name, in place of one that has that name."""
+        if name in self._tensors:
+            self._tensors[new] = self._tensors.pop(name)
 
-    def derive(self, name, originals, shape, function):
-        """Put a tensor, which a function makes of the values of others, in their place."""
-        reads = [self._tensors.pop(original)[1] for original in originals]
-        self._tensors[name] = tuple(shape), lambda: function(*(read() for read in reads))
+    def derive(self, name, originals, function=lambda value: value, shape=None):
+        """Make a tensor of the values of others, which need not be taken then, but may be.
+
+        Args:
+            name: str. One of the originals may have it: the new tensor replaces it.
+            originals: list of names of tensors, which must be there.
+            function: of the values of the originals; by default a copy of one.
+            shape: of the new tensor; None for that of the first original.
+        """
+        shapes = [self.shape(original) for original in originals]
+        reads = [self._tensors[original][1] for original in originals]
+        shape = shapes[0] if shape is None else tuple(shape)
+        self._tensors[name] = shape, lambda: function(*(read() for read in reads))
+        self._used.update({*originals} - {name})
 
     def has(self, name):
         """Return True if the folder has a tensor."""
@@ -114,16 +125,14 @@ class Checkpoint:
         A longer model then starts its training from trained vectors at every position. The rows
         before row `first` belong to no position and are not repeated.
         """
-        shape, read = self.shape(name), self._tensors[name][1]
-        length = overrides.get("max_length", trained)
+        shape, length = self.shape(name), overrides.get("max_length", trained)
         if length == trained or shape[0] != first + trained:  # `take` refuses the wrong shape
             return
 
-        def repeated():
-            table = read()
+        def repeat(table):
             return np.concatenate([table[:first], np.resize(table[first:], (length, shape[1]))])
 
-        self._tensors[name] = (first + length, shape[1]), repeated
+        self.derive(name, [name], repeat, (first + length, shape[1]))
 
     def take(self, name, shape):
         """Read a tensor as a float32 array, once, and check its shape."""
@@ -163,18 +172,13 @@ class Checkpoint:
         """Leave out a copy of a tensor that is read by another name; `StoredModel` stores it."""
         self.ignore(name)
 
-    def replace(self, original, name):
-        """Read a tensor in place of the original, if it is there."""
-        if name in self._tensors:
-            self._tensors[original] = self._tensors.pop(name)
-
     def _read(self, name):
         return self._tensors[name][1]()
 
     def finish(self):
         """Refuse a folder with tensors that nothing has taken, but for those to be ignored."""
         self.ignore(*self._ignored)  # by names without a prefix, too
-        if left := sorted(self._tensors.keys() - self._taken):
+        if left := sorted(self._tensors.keys() - self._taken - self._used):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             self.refuse(
                 f"The weights hold the tensor {left[0]!r}{more}, which the model has no place for: "

@@ -8,6 +8,7 @@ import keras
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.config import Config
+from keras_attn.models.assembly import check_causal
 
 # What a model predicts.
 TOKENS, CLASSES, TAGS, ANSWERS = "tokens", "classes", "tags", "answers"
@@ -120,6 +121,15 @@ def poolers(names):
     return [name for path, name in names.items() if path.startswith(("pooler", "head.transform"))]
 
 
+def is_causal(encoder):
+    """Return True if no position of an encoder depends on a later one, as in a decoder."""
+    try:
+        check_causal(encoder)
+    except ValueError:
+        return False
+    return True
+
+
 def parts_of(model):
     """Return the parts of a model but its head, as arguments of a model with another head."""
     names = "embedding", "position", "segment", "norm", "dropout", "name"
@@ -139,7 +149,7 @@ def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=
     """
     if head == TOKENS:
         return model
-    is_causal, parts = isinstance(model, models.CausalLanguageModel), parts_of(model)
+    is_decoder, parts = isinstance(model, models.CausalLanguageModel), parts_of(model)
     if head in (ANSWERS, TAGS, REPLACED):
         zeros = {"kernel_initializer": "zeros", "dtype": "float32"}
         layer = layers.AnswerHead() if head == ANSWERS else keras.layers.Dense(size, **zeros)
@@ -152,7 +162,7 @@ def with_head(model, head, size=None, pooling="first", pooler=None, multi_label=
         num_classes=size,
         pooling=pooling,
         pooler=pooler,
-        use_bias=not (is_causal and head == CLASSES),
+        use_bias=not (is_decoder and head == CLASSES),
         multi_label=multi_label,
     )
 

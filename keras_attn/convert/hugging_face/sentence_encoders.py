@@ -8,11 +8,10 @@ import keras
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint, StoredModel
-from keras_attn.convert.hugging_face.heads import FEATURES, with_head
+from keras_attn.convert.hugging_face.heads import FEATURES, is_causal, with_head
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, read_json
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import copy_part
-from keras_attn.models.assembly import check_causal
 from keras_attn.text import SentenceTokenizer
 
 MODULES, POOLING = "modules.json", "1_Pooling"
@@ -92,7 +91,7 @@ class SentenceEncoder:
                 "A sentence encoder must be an encoder or a decoder of texts without a memory, not "
                 f"a {type(model).__name__}."
             )
-        pooling = self._pooling(_is_causal(encoder))
+        pooling = self._pooling(is_causal(encoder))
         return with_head(model, FEATURES, pooling=pooling, pooler=self._pooler())
 
     def _pooling(self, is_causal):
@@ -328,15 +327,7 @@ def without_pooling(model):
 
 
 def _pooling_of_features(model):
-    return "last" if _is_causal(model.encoder) else "first"
-
-
-def _is_causal(encoder):
-    try:
-        check_causal(encoder)
-    except ValueError:
-        return False
-    return True
+    return "last" if is_causal(model.encoder) else "first"
 
 
 def sentence_files(model, tokenizer):

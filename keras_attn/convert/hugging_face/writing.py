@@ -4,19 +4,19 @@ import os
 
 import keras
 
-from keras_attn import depth, layers, models, positions
+from keras_attn import layers, models
 from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face.checkpoint import StoredModel
 from keras_attn.convert.hugging_face.config import FILE, Config
-from keras_attn.convert.hugging_face.families import FAMILIES, t5
+from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.families.causal_family import language_model
 from keras_attn.convert.hugging_face.families.encoder_family import EncoderFamily
 from keras_attn.convert.hugging_face.families.family import check_fit, output_vocabulary_size
-from keras_attn.convert.hugging_face.families.rotary_decoders import first_turning
 from keras_attn.convert.hugging_face.heads import (
     FEATURES,
     TAGS,
     head_of,
+    is_causal,
     label_options,
 )
 from keras_attn.convert.hugging_face.sentence_encoders import (
@@ -31,14 +31,6 @@ from keras_attn.layers.lora import check_merged
 from keras_attn.ops.checks import check_paths, check_sizes, check_that
 from keras_attn.quantized_kernels import check_not_quantized
 from keras_attn.text import SentenceTokenizer, Tokenizer
-
-# Decoders with rotary positions, those with more parts of their own first.
-_ROTARY = (
-    *("gpt_oss", "qwen2_moe", "qwen3_moe", "mixtral"),
-    *("gptj", "gpt_neox", "phi", "falcon", "starcoder2", "gemma3_text", "gemma2", "gemma"),
-    *("olmo3", "olmo2", "smollm3", "phi3"),
-    *("qwen3", "qwen2", "mistral", "llama"),
-)
 
 
 def to_hugging_face(
@@ -155,32 +147,17 @@ def to_hugging_face(
 
 
 def _model_type(model):
-    """Return the `model_type` of the only family that may fit a model, by a few features."""
-    if _is_causal(model):
+    """Return the `model_type` of the only family that may fit a model."""
+    has_encoder = type(model) in (models.Classifier, models.MaskedLanguageModel)
+    if has_encoder and is_causal(model.encoder):
         model = language_model(model)
-    by_class = {
-        models.CausalLanguageModel: _decoder_type,
-        models.MaskedLanguageModel: _encoder_type,
-        models.Classifier: _encoder_type,
-        models.EncoderDecoder: _encoder_decoder_type,
-        models.TrajectoryModel: lambda _: "decision_transformer",
-    }
-    if type(model) not in by_class:
-        raise ValueError(
-            "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an "
-            "`EncoderDecoder`, a `Classifier` or a `TrajectoryModel`. "
-            f"Received: model={model!r}."
-        )
-    return by_class[type(model)](model)
-
-
-def _is_causal(model):
-    """Return True for a decoder with another head than that for tokens."""
-    if type(model) not in (models.Classifier, models.MaskedLanguageModel):
-        return False
-    first = next(iter(getattr(model.encoder, "blocks", ())), None)
-    pattern = getattr(getattr(first, "attention", None), "pattern", None)
-    return getattr(pattern, "causal", False)
+    for model_type, family in FAMILIES.items():
+        if type(model) in family.model_classes and family.fits(model):
+            return model_type
+    raise ValueError(
+        "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder`, a "
+        f"`Classifier` or a `TrajectoryModel`. Received: model={model!r}."
+    )
 
 
 def _classes_as_vectors(model):
@@ -191,10 +168,10 @@ def _classes_as_vectors(model):
     """
     if not isinstance(model, models.Classifier) or model.image_shape is not None:
         return model
-    is_causal = _is_causal(model)
+    is_decoder = is_causal(model.encoder)
     is_sentence = isinstance(model.pooler, keras.Sequential)
-    is_plain = model.pooling == ("last" if is_causal else "first") and not is_sentence
-    has_class = is_plain and not (is_causal and model.use_bias)
+    is_plain = model.pooling == ("last" if is_decoder else "first") and not is_sentence
+    has_class = is_plain and not (is_decoder and model.use_bias)
     has_pooler = model.pooler is not None and not is_sentence  # of the family
     if model.num_classes is None or has_pooler or has_class:
         return model
@@ -206,49 +183,6 @@ def _classes_as_vectors(model):
     for own, weight in zip(logits.dense.weights, model.head.weights, strict=True):
         own.assign(weight)
     return vectors
-
-
-def _decoder_type(model):
-    if FAMILIES["reformer"].fits(model):
-        return "reformer"
-    if isinstance(model.position, positions.Learned):
-        return "opt" if FAMILIES["opt"].fits(model) else "gpt2"
-    if FAMILIES["transfo-xl"].fits(model):
-        return "transfo-xl"
-    if FAMILIES["bloom"].fits(model):
-        return "bloom"
-    first_turning(model)  # refuses a model without rotary positions
-    return next(name for name in _ROTARY if FAMILIES[name].fits(model))
-
-
-def _encoder_type(model):
-    if getattr(model, "image_shape", None) is not None:
-        return "vit"
-    if isinstance(model.encoder, depth.Latents):
-        return "perceiver"
-    if t5.is_encoder(model):
-        return _t5_type(model)
-    if getattr(model.embedding, "scaled", False):  # no other family multiplies its embeddings
-        return "big_bird"
-    names = ("longformer", "albert", "modernbert", "mpnet", "deberta-v2", "electra", "roberta")
-    names += ("distilbert", "big_bird")
-    return next((name for name in names if FAMILIES[name].fits(model)), "bert")
-
-
-def _encoder_decoder_type(model):
-    if model.position is None:
-        return _t5_type(model)
-    is_pre_norm = model.encoder.norm is not None
-    if model.norm is not None:
-        return "mbart" if is_pre_norm else "bart"
-    if getattr(model.position, "layout", None) == "tensor2tensor":
-        return "m2m_100"
-    return "pegasus" if is_pre_norm else "marian"
-
-
-def _t5_type(model):
-    names = ("switch_transformers", "umt5")
-    return next((name for name in names if FAMILIES[name].fits(model)), "t5")
 
 
 def _label_options(model, labels):

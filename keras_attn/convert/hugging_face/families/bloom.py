@@ -70,11 +70,11 @@ class Bloom(PlainDecoder):
         """Normalize the table of the inputs, which logits then do not share."""
         table, has_logits = f"{self.embedding}.weight", self.read_head(checkpoint) == TOKENS
         if super().drop_tied_head(checkpoint) and has_logits:
-            checkpoint.untie(f"{self.output_head}.weight", table)
+            checkpoint.derive(f"{self.output_head}.weight", [table])
         epsilon = checkpoint.config.number("layer_norm_epsilon", self.epsilon)
         originals = table, f"{_NORM}.weight", f"{_NORM}.bias"
         normalized = functools.partial(_normalized, epsilon=epsilon)
-        checkpoint.derive(table, originals, checkpoint.shape(table), normalized)
+        checkpoint.derive(table, originals, normalized)
         return not has_logits
 
     def copy_embedding(self, checkpoint, model):

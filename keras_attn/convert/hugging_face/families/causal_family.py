@@ -34,6 +34,7 @@ class CausalFamily(Family):
         default_pad_id: the id of padding where `config.json` has none; None for none.
     """
 
+    model_classes = (models.CausalLanguageModel,)
     name = None
     classifier_name = None
     head_names = {

@@ -43,6 +43,7 @@ CROSS_ATTENTION = {
     "cross_attention_residual.norm": "encoder_attn_layer_norm",
 }
 BIAS, POSITIONS = "final_logits_bias", "{}.embed_positions.weight"
+SINUSOIDS = "*.embed_positions.weight", "*.embed_positions.weights"
 LENGTH = 1024  # default of `max_position_embeddings`
 # The path in the model of each option of `config.json`.
 OPTIONS = {
@@ -59,30 +60,39 @@ SIDE_OPTIONS = {
 }
 
 
-class Marian(Family):
-    """Marian, the models of OPUS-MT; without the norm of embeddings that BART has.
+class EncoderDecoderFamily(Family):
+    """Encoders with decoders, whose tables and blocks have the same names on disk.
+
+    A family defines `parts`, and these attributes.
 
     Attributes:
         name: str. Beginning of the names of the classes of transformers.
-        architecture: name of the class with logits.
+        architecture: str. Name of the class with logits.
         residual: class of the blocks' residuals.
         has_bias: bool. False for a family whose logits have no bias.
         has_two_tables: bool. True for a family that may tie the logits to a table of the targets.
+        buffers: patterns of names of constants that files hold.
         activation, is_scaled, start_id: defaults of options that are absent; the start is None for
             the id of padding.
     """
 
+    model_classes = (models.EncoderDecoder,)
     prefix = "model."
     heads = (BIAS, "lm_head")
     free = ("start_id",)  # changes the model only if it is the id of padding
-    name, architecture = "Marian", "MarianMTModel"
-    residual = residuals.PostNorm
-    has_bias = has_two_tables = True
+    name = architecture = None
+    residual = residuals.PreNorm
+    has_bias, has_two_tables = True, False
+    buffers = ()
     activation, is_scaled, start_id = "gelu", False, None
+
+    def parts(self, config):
+        """Return the arguments of an `EncoderDecoder` by which a family differs."""
+        raise NotImplementedError
 
     def convert(self, checkpoint, overrides):
         """Return an `EncoderDecoder` with the weights of a checkpoint."""
-        checkpoint.ignore("*.embed_positions.weight", "*.embed_positions.weights")  # sinusoids
+        checkpoint.ignore(*self.buffers)
         return self.read(checkpoint, overrides, self.parts(checkpoint.config))
 
     def read(self, checkpoint, overrides, parts):
@@ -99,13 +109,6 @@ class Marian(Family):
         model = self.build_sides(checkpoint.config, overrides, parts, tables, has_bias)
         self.copy_tensors(checkpoint, model, tables)
         return model
-
-    def parts(self, config):
-        """Return the arguments of an `EncoderDecoder` by which a family differs."""
-        config.require(
-            normalize_before=False, add_final_layer_norm=False, normalize_embedding=False
-        )
-        return sinusoidal_positions(config)
 
     def build_sides(self, config, overrides, parts, tables, has_bias):
         """Return an `EncoderDecoder` with the sizes of a configuration.
@@ -238,22 +241,40 @@ class Marian(Family):
 
     def more_options(self, model):
         """Return the options that other families lack."""
+        return {}
+
+
+class Marian(EncoderDecoderFamily):
+    """Marian, the models of OPUS-MT: norms after the sublayers, and positions by a formula."""
+
+    name, architecture = "Marian", "MarianMTModel"
+    residual = residuals.PostNorm
+    has_two_tables = True
+    buffers = SINUSOIDS
+
+    def parts(self, config):
+        config.require(
+            normalize_before=False, add_final_layer_norm=False, normalize_embedding=False
+        )
+        return sinusoidal_positions(config)
+
+    def more_options(self, model):
         return {
             "share_encoder_decoder_embeddings": model.embedding is model.target_embedding,
             "decoder_vocab_size": model.target_embedding.vocabulary_size,
         }
 
 
-class Bart(Marian):
-    """BART: Marian with learned positions, and a norm after them."""
+class Bart(EncoderDecoderFamily):
+    """BART: norms after the sublayers, learned positions, and a norm after them."""
 
     name, architecture = "Bart", "BartForConditionalGeneration"
-    has_two_tables = False
+    residual = residuals.PostNorm
     pad_id, start_id = 1, 2
     first_row = 2  # of the tables of positions, that of position 0
 
-    def convert(self, checkpoint, overrides):
-        return self.read(checkpoint, overrides, self.parts(checkpoint.config))
+    def fits(self, model):
+        return model.norm is not None
 
     def parts(self, config):
         config.require(normalize_before=False, add_final_layer_norm=False, normalize_embedding=True)
@@ -276,17 +297,23 @@ class MBart(Bart):
     residual = residuals.PreNorm
     start_id = 0
 
+    def fits(self, model):
+        return super().fits(model) and is_pre_norm(model)
+
     def parts(self, config):
         return {**learned_positions(config), "norm": norms.LayerNorm(1e-5)}
 
 
-class M2M100(Marian):
+class M2M100(EncoderDecoderFamily):
     """M2M100 and NLLB: norms before the sublayers, and sinusoids from the row after padding's."""
 
     name, architecture = "M2M100", "M2M100ForConditionalGeneration"
-    residual = residuals.PreNorm
-    has_bias = has_two_tables = False
+    has_bias = False
+    buffers = SINUSOIDS
     activation, is_scaled, pad_id, start_id = "relu", True, 1, 2
+
+    def fits(self, model):
+        return getattr(model.position, "layout", None) == "tensor2tensor"
 
     def parts(self, config):
         pad_id = config.index("pad_token_id", self.pad_id)
@@ -298,17 +325,15 @@ class M2M100(Marian):
         sinusoids = positions.Sinusoidal("tensor2tensor", first_position=pad_id + 1)
         return {"position": sinusoids}
 
-    def more_options(self, model):
-        return {}
 
-
-class Pegasus(Marian):
+class Pegasus(EncoderDecoderFamily):
     """Pegasus: norms before the sublayers; its stored positions are sinusoids, or are learned."""
 
     name, architecture = "Pegasus", "PegasusForConditionalGeneration"
-    residual = residuals.PreNorm
-    has_two_tables = False
     pad_id, start_id = 0, 0
+
+    def fits(self, model):
+        return is_pre_norm(model)
 
     def convert(self, checkpoint, overrides):
         checkpoint.strip(self.prefix)
@@ -335,6 +360,11 @@ class Pegasus(Marian):
 
     def more_options(self, model):
         return {"max_position_embeddings": model.max_length or LENGTH}
+
+
+def is_pre_norm(model):
+    """Return True if the sublayers of a model have norms of their inputs, and so a last one."""
+    return model.encoder.norm is not None
 
 
 def sinusoidal_positions(config):

@@ -50,6 +50,7 @@ class EncoderFamily(Family):
         poolings: the poolings of classes that the family has.
     """
 
+    model_classes = models.MaskedLanguageModel, models.Classifier
     name = None
     head_names = {}
     embeddings, block, block_prefix = {}, {}, "encoder.layer.{}."
@@ -106,7 +107,7 @@ class EncoderFamily(Family):
             if is_table and (has_own_table or not checkpoint.drop_if_equal(name, original)):
                 masked = untied(masked)
             elif name == f"{self.logits}.bias" and is_untied(masked):
-                checkpoint.replace(original, name)  # which no class reads then
+                checkpoint.rename(name, original)  # which no class reads then
             else:
                 checkpoint.drop_copy(name, original)
         if isinstance(masked.position, positions.Learned):

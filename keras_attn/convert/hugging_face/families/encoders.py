@@ -101,6 +101,11 @@ class Bert(EncoderFamily):
         }
 
 
+def is_scaled(model):
+    """Return True for a BigBird by its embeddings: no other encoder here multiplies them."""
+    return getattr(model.embedding, "scaled", False)
+
+
 class BigBird(Bert):
     """BigBird with full attention: BERT with other names of the heads."""
 
@@ -137,9 +142,10 @@ class BigBird(Bert):
         return blocks * config.size("block_size", 64)
 
     def fits(self, model):
-        """Return True for an encoder that is no BERT by its classifier."""
+        """Return True for an encoder that is no BERT by its embeddings or its classifier."""
         pooler = getattr(model, "pooler", None)
-        return pooler is not None and pooler.activation is not get_activation("tanh")
+        has_own = pooler is not None and pooler.activation is not get_activation("tanh")
+        return has_own or is_scaled(model)
 
     def language_options(self, model):
         activation = read_part(model, f"{FIRST}.feed_forward.activation")
@@ -188,6 +194,8 @@ class Roberta(Bert):
         BERT has these parts too, but another id of padding, and one activation.
         """
         pooler, gelu = getattr(model, "pooler", None), get_activation("gelu")
+        if is_scaled(model):
+            return False
         if head_of(model) == TOKENS:
             has_own = read_part(model, f"{FIRST}.feed_forward.activation") is not gelu
             return model.head.activation is gelu and (has_own or model.embedding.pad_id == 1)
@@ -345,7 +353,8 @@ class DistilBert(Bert):
 
     def fits(self, model):
         """Return True for an encoder with one segment and DistilBERT's pooler, if any."""
-        if read_part(model, "segment.num_segments") != 1 or model.norm.epsilon != self.epsilon:
+        has_one_segment = read_part(model, "segment.num_segments") == 1
+        if is_scaled(model) or not has_one_segment or model.norm.epsilon != self.epsilon:
             return False
         pooler = getattr(model, "pooler", None)
         if pooler is None:

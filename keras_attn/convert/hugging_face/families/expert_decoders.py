@@ -325,7 +325,7 @@ def _unpack(checkpoint, name):
     if checkpoint.shape(scales) != (count, outputs, groups):
         checkpoint.refuse(f"The tensor {scales!r} must have a number for each of {blocks!r}.")
     shape = count, 2 * groups * size, outputs
-    checkpoint.derive(name, (blocks, scales), shape, unpack_mxfp4)
+    checkpoint.derive(name, (blocks, scales), unpack_mxfp4, shape)
 
 
 def unpack_mxfp4(blocks, scales):

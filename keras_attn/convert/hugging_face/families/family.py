@@ -29,6 +29,7 @@ class Family:
     """A family of checkpoints, by whose methods a checkpoint becomes a model and back.
 
     Attributes:
+        model_classes: tuple of the classes of models that the family may write.
         prefix: str. Beginning of the names of all tensors but those of heads.
         heads: tuple of beginnings of the names of heads.
         requires: dict of options that must have another value than those of other families.
@@ -37,6 +38,7 @@ class Family:
         pad_id: int. The id of padding in `config.json` for a model without one; None for none.
     """
 
+    model_classes = ()
     prefix = ""
     heads = ()
     requires = {}
@@ -46,6 +48,10 @@ class Family:
     def convert(self, checkpoint, overrides):
         """Return the model of a `Checkpoint`, with the user's overrides of its arguments."""
         raise NotImplementedError
+
+    def fits(self, model):
+        """Return True for a model that the family writes, if no family before it fits."""
+        return True
 
     def options(self, model):
         """Return the options of `config.json` for a model that is to be written."""

@@ -1,6 +1,6 @@
 """GPT-2, and the Decision Transformer, whose blocks are GPT-2's."""
 
-from keras_attn import models
+from keras_attn import models, positions
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.families.causal_family import CLASSIFIER, FIRST, CausalFamily
 from keras_attn.convert.hugging_face.families.family import Family, build, read_options, read_part
@@ -33,6 +33,9 @@ class GPT2(CausalFamily):
         "resid_pdrop": f"{FIRST}.dropout",
         "layer_norm_epsilon": f"{FIRST}.attention_residual.norm.epsilon",
     }
+
+    def fits(self, model):
+        return isinstance(model.position, positions.Learned)
 
     def convert_language_model(self, checkpoint, overrides):
         checkpoint.ignore("h.*.attn.bias", "h.*.attn.masked_bias")
@@ -129,6 +132,7 @@ def _copy_gpt2_attention(checkpoint, attention, prefix, scale):
 class DecisionTransformer(Family):
     """The Decision Transformer, whose blocks are those of GPT-2."""
 
+    model_classes = (models.TrajectoryModel,)
     embeddings = {
         "embedding.table": "embed_timestep.weight",
         "embedding.norm": "embed_ln",
@@ -158,7 +162,7 @@ class DecisionTransformer(Family):
             if checkpoint.shape(name)[-1:] != shape:
                 config.refuse(f"The last axis of the tensor {name!r} is no `hidden_size`.")
         # transformers adds the position 0 of its GPT-2 to each vector, after their norm.
-        checkpoint.derive(parts[0], parts, shape, lambda bias, table: bias + table[0])
+        checkpoint.derive(parts[0], parts, lambda bias, table: bias + table[0])
         model = build(models.decision_transformer, self.arguments(config), overrides)
         self.copy_weights(checkpoint, model)
         return model

@@ -28,6 +28,7 @@ from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, cop
 class ViT(Family):
     """The Vision Transformer."""
 
+    model_classes = (models.Classifier,)
     prefix = "vit."
     head_names = {CLASSES: {"head": "classifier"}, FEATURES: {"pooler": "pooler.dense"}}
     heads = ("classifier",)
@@ -94,6 +95,9 @@ class ViT(Family):
         copy(checkpoint, patches.bias, "embeddings.patch_embeddings.projection.bias")
         checkpoint.transfer("embeddings.cls_token", Fold([patches.token], (1, 1, width)))
         checkpoint.transfer("embeddings.position_embeddings", Fold([table], (1, *table.shape)))
+
+    def fits(self, model):
+        return model.image_shape is not None
 
     def options(self, model):
         height, _, channels = model.image_shape

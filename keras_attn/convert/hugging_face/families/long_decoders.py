@@ -18,6 +18,7 @@ from keras_attn import (
 )
 from keras_attn.compat.unallocated import assign, initialize
 from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.families.causal_family import FIRST
 from keras_attn.convert.hugging_face.families.family import Family, build, read_options, read_part
 from keras_attn.convert.hugging_face.weights import (
     Fold,
@@ -32,7 +33,6 @@ from keras_attn.ops.checks import check_that
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.per_layer import pattern_of
 
-FIRST = "depth.blocks.0"
 # Names of an adaptive embedding and its softmax.
 TABLE, PROJECTION = "word_emb.emb_layers.{}.weight", "word_emb.emb_projs.{}"
 HEAD_TABLE, HEAD_PROJECTION = "crit.out_layers.{}.weight", "crit.out_projs.{}"
@@ -41,6 +41,7 @@ HEAD_TABLE, HEAD_PROJECTION = "crit.out_layers.{}.weight", "crit.out_projs.{}"
 class TransformerXL(Family):
     """Transformer-XL."""
 
+    model_classes = (models.CausalLanguageModel,)
     prefix = "transformer."
     heads = ("crit.",)
     # Padding is at the end, where no token sees it; only losses ignore a class.
@@ -322,6 +323,7 @@ class _Rows:
 class Reformer(Family):
     """The Reformer, as a causal model."""
 
+    model_classes = (models.CausalLanguageModel,)
     prefix = "reformer."
     heads = ("lm_head.",)
     requires = {"is_decoder": True}

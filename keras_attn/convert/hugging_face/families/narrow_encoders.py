@@ -6,7 +6,13 @@ import keras
 
 from keras_attn import layers
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.families.encoders import EMBEDDINGS, OPTIONS, TABLE, Bert
+from keras_attn.convert.hugging_face.families.encoders import (
+    EMBEDDINGS,
+    OPTIONS,
+    TABLE,
+    Bert,
+    is_scaled,
+)
 from keras_attn.convert.hugging_face.families.family import FIRST, read_options, read_part
 from keras_attn.convert.hugging_face.heads import (
     ANSWERS,
@@ -187,7 +193,7 @@ class Electra(Bert):
         has_gelu = pooler is not None and pooler.activation is get_activation("gelu")
         is_narrow = isinstance(model.norm, layers.EmbeddingProjection)
         has_own_head = has_gelu or isinstance(model.head, layers.TransformedHead)
-        return not getattr(model.embedding, "scaled", False) and (is_narrow or has_own_head)
+        return not is_scaled(model) and (is_narrow or has_own_head)
 
     def language_options(self, model):
         is_narrow = isinstance(model.norm, layers.EmbeddingProjection)

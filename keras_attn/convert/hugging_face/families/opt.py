@@ -40,8 +40,9 @@ class OPT(PlainDecoder):
 
     def fits(self, model):
         """Return True for a model that GPT-2 has no place for: of later norms or without biases."""
-        is_gpt2 = model.depth.norm is not None and read_part(model, FIRST).attention.use_bias
-        return super().fits(model) and not is_gpt2
+        if not isinstance(model.position, positions.Learned) or not super().fits(model):
+            return False
+        return model.depth.norm is None or not read_part(model, FIRST).attention.use_bias
 
     def biases(self, config):
         return super().biases(config) if config.flag("enable_bias", True) else ()
@@ -73,14 +74,13 @@ class OPT(PlainDecoder):
         if head == FEATURES:
             checkpoint.refuse("The option word_embed_proj_dim is not converted without a head.")
         name = {TOKENS: "lm_head", CLASSES: CLASSIFIER, ANSWERS: "qa_outputs"}[head] + ".weight"
-        if head == TOKENS and not checkpoint.has(name):
-            checkpoint.untie(name, _TABLE)
-        for tensor, projection, function in (
-            (name, "project_out.weight", _product),
-            (_TABLE, "project_in.weight", lambda table, kernel: _product(table, kernel.T)),
+        is_tied = head == TOKENS and not checkpoint.has(name)
+        for tensor, table, projection, function in (
+            (name, _TABLE if is_tied else name, "project_out.weight", _product),
+            (_TABLE, _TABLE, "project_in.weight", lambda table, kernel: _product(table, kernel.T)),
         ):
-            shape = checkpoint.shape(tensor)[0], width
-            checkpoint.derive(tensor, (tensor, projection), shape, function)
+            shape = checkpoint.shape(table)[0], width
+            checkpoint.derive(tensor, (table, projection), function, shape)
 
     def copy_language_model(self, checkpoint, model):
         super().copy_language_model(checkpoint, model)

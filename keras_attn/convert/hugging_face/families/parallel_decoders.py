@@ -184,7 +184,7 @@ class GPTNeoX(PlainDecoder):
         }
 
     def convert_language_model(self, checkpoint, overrides):
-        checkpoint.replace("embed_out.weight", "lm_head.weight")  # its name in memory
+        checkpoint.rename("lm_head.weight", "embed_out.weight")  # its name in memory
         return super().convert_language_model(checkpoint, overrides)
 
     def more_options(self, model):

@@ -23,6 +23,7 @@ PERCEIVER_BLOCK = {
 class Perceiver(Family):
     """Perceiver IO for masked tokens."""
 
+    model_classes = models.MaskedLanguageModel, models.Classifier
     prefix = "perceiver."
     heads = ("embedding_decoder",)
     pad_id = 0
@@ -125,6 +126,9 @@ class Perceiver(Family):
         if kind not in ("kv", "q"):
             config.require(cross_attention_shape_for_attention="kv")
         return kind == "kv"
+
+    def fits(self, model):
+        return isinstance(model.encoder, depth.Latents)
 
     def build(self, config, model):
         return self.build_masked(config, {})

@@ -93,10 +93,6 @@ class RotaryDecoder(CausalFamily):
         "rms_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
     }
 
-    def fits(self, model):
-        """Return True if a model has the parts by which the family differs from Llama."""
-        return True
-
     def choices(self, config):
         """Return arguments of `decoder` other than sizes, by which a family differs."""
         return {"position": lambda index: read_rotary(config, theta=self.theta)}
@@ -198,7 +194,7 @@ class RotaryDecoder(CausalFamily):
         copy, table = f"{self.output_head}.weight", f"{self.embedding}.weight"
         tied = tied and checkpoint.drop_if_equal(copy, table)
         if tied and checkpoint.has(f"{self.output_head}.bias"):  # which a table has not
-            checkpoint.untie(copy, table)
+            checkpoint.derive(copy, [table])
             return False
         return tied
 

@@ -43,6 +43,7 @@ DISTANCES = "{}.block.{}.layer.0.SelfAttention.relative_attention_bias.weight"
 class T5(Family):
     """T5 1.0 and 1.1, FLAN-T5 and ByT5, with a table of distances for each side."""
 
+    model_classes = models.EncoderDecoder, models.MaskedLanguageModel, models.Classifier
     name = "T5"  # in those of classes
     heads = ("classifier",)
     tags_prefix = "transformer."  # of the class with tags
@@ -163,6 +164,15 @@ class T5(Family):
         """Return True if the decoder's outputs are divided by the root of the width."""
         return config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True))
 
+    def fits(self, model):
+        """Return True for a model whose positions are all biases of distances."""
+        if isinstance(model, models.EncoderDecoder):
+            return model.position is None
+        block = next(iter(getattr(model.encoder, "blocks", ())), None)
+        score = getattr(getattr(block, "attention", None), "score", None)
+        has_bias = isinstance(getattr(score, "terms", [None])[-1], scores.T5Bias)
+        return has_bias and model.position is None
+
     def build(self, config, model):
         if isinstance(model, models.EncoderDecoder):
             return self.build_sides(config, model.head is None, {})
@@ -268,7 +278,7 @@ class UMT5(T5):
 
     def fits(self, model):
         """Return True if the tables of distances of a side differ, as after training."""
-        return any(
+        return super().fits(model) and any(
             not np.array_equal(numbers(first), numbers(other))
             for first, *others in (_tables_of(model, side) for side in _sides_of(model))
             for other in others
@@ -348,6 +358,8 @@ class SwitchTransformer(T5):
 
     def fits(self, model):
         """Return True if a block of a model has experts."""
+        if not super().fits(model):
+            return False
         blocks = [block for side in _sides_of(model) for block in getattr(model, side).blocks]
         return any(isinstance(block.feed_forward, layers.MixtureOfExperts) for block in blocks)
 
@@ -396,14 +408,6 @@ def _step_of(blocks):
     if not indices:
         return 0
     return indices[1] - indices[0] if len(indices) > 1 else len(blocks)
-
-
-def is_encoder(model):
-    """Return True for an encoder alone of this kind: all its positions are biases of distances."""
-    block = next(iter(getattr(model.encoder, "blocks", ())), None)
-    score = getattr(getattr(block, "attention", None), "score", None)
-    has_bias = isinstance(getattr(score, "terms", [None])[-1], scores.T5Bias)
-    return has_bias and model.position is None
 
 
 def _sides_of(model):
