@@ -7,6 +7,7 @@ import pytest
 from marks import slow
 
 from keras_attn import text
+from keras_attn.convert.hugging_face.sentencepiece_models import OWN_FILE
 from keras_attn.convert.hugging_face.tensor_files import write_file
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
@@ -56,6 +57,7 @@ def test_a_sentencepiece_model_keeps_its_bytes(ends, tmp_path):
     )
     tokenizer = text.SentencePiece(model.to_bytes(), text.Template(start, end + start, end))
     folder = written(tokenizer, tmp_path, "llama")
+    (folder / OWN_FILE).unlink()
     assert read_tokenizer(folder).template == tokenizer.template  # by tokenizer.json
     (folder / "tokenizer.json").unlink()
     assert read_tokenizer(folder).get_config() == tokenizer.get_config()
@@ -66,11 +68,35 @@ def test_another_template_is_written_with_the_rules_alone(model_type, tmp_path):
     model = text.SentencePiece.train(["the cat sat", "a dog ran"], 30)
     template = text.Template((model.bos_id,), (model.eos_id,) * 2, (model.eos_id,))
     tokenizer = text.SentencePiece(model.to_bytes(), template)
-    again = read_tokenizer(written(tokenizer, tmp_path, model_type))
+    (written(tokenizer, tmp_path, model_type) / OWN_FILE).unlink()
+    again = read_tokenizer(tmp_path)
     assert type(again) is text.Metaspace and again.template == template
     lines = ["the cat ran", "  a  dog ", ""]
     ours, theirs = (t.encode_as_lists(lines) for t in (tokenizer, again))
     assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
+
+
+@pytest.mark.parametrize("has_word", [False, True])
+def test_a_sentencepiece_is_read_as_it_was(has_word, tmp_path):
+    tokenizer = text.SentencePiece((GOLDEN / "t5/spiece.model").read_bytes())
+    if has_word:
+        word = {"content": "two", "id": tokenizer.vocabulary_size}
+        config = {**tokenizer.get_config(), "special_tokens": {"two": word["id"]}}
+        tokenizer = text.AddedTokens(text.SentencePiece(**config), [word])
+    tokenizer.template = text.Template((2,), (), (1,))
+    again = read_tokenizer(written(tokenizer, tmp_path), tokenizer.vocabulary_size)
+    lines = ["a\u0301\u200b\u0304 two", "\u3000 x\x85two\u2028y"]
+    ours, theirs = (t.encode_as_lists(lines) for t in (tokenizer, again))
+    assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
+    assert again.template == tokenizer.template and again.to_bytes() == tokenizer.to_bytes()
+
+
+def test_other_rules_decide_in_place_of_the_sentencepiece_that_was_written(tmp_path):
+    """A program that saves the folder again may change them."""
+    tokenizer = text.SentencePiece((GOLDEN / "t5/spiece.model").read_bytes())
+    file = written(tokenizer, tmp_path) / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text())))
+    assert type(read_tokenizer(tmp_path)) is text.Metaspace
 
 
 def test_ids_of_no_text_are_left_out(tmp_path):

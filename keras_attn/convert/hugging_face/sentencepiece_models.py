@@ -13,6 +13,9 @@ from keras_attn.text.tokenizers.sentencepiece_model import (
     rearranged,
 )
 
+# The tokenizer that `to_hugging_face` wrote, and the checksum of the `tokenizer.json` beside it, by
+# whose rules some characters have other ids.
+OWN_FILE = "keras_attn_tokenizer.json"
 FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "spm.model")
 _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 # Of each class whose ids are not those of its model: the first tokens, how many pieces of the model

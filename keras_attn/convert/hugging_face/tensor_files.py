@@ -139,10 +139,13 @@ def write_file(folder, name, content):
     """Write bytes, or a dict or list as JSON, to a file of a folder."""
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    if not isinstance(content, bytes):
-        content = f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode()
     with open(path, "wb") as file:
-        file.write(content)
+        file.write(content if isinstance(content, bytes) else json_bytes(content))
+
+
+def json_bytes(content):
+    """Return the bytes of a JSON file with a dict or list."""
+    return f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode()
 
 
 def _size(tensor):

@@ -1,10 +1,12 @@
 """The tokenizer in a folder of Hugging Face, as one that computes in the graph."""
 
+import base64
+import hashlib
 import pathlib
 import warnings
 
 from keras_attn.convert.hugging_face.sentencepiece_models import FILES as SENTENCEPIECE
-from keras_attn.convert.hugging_face.sentencepiece_models import read_sentencepiece
+from keras_attn.convert.hugging_face.sentencepiece_models import OWN_FILE, read_sentencepiece
 from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
 from keras_attn.convert.hugging_face.tokenizer_json import (
     NoGraph,
@@ -22,6 +24,7 @@ from keras_attn.text import (
     Template,
     WordPiece,
 )
+from keras_attn.text.tokenizers.loading import from_bytes
 
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
 _BPE = ("vocab.json", "merges.txt")
@@ -51,7 +54,8 @@ _BYTE_LEVEL = {
 def read_tokenizer(folder, vocabulary_size=None):
     """Return the tokenizer of a folder; None if it has none, or none whose ids a graph computes.
 
-    It reads `tokenizer.json`, whose rules decide; without it `vocab.txt`, `vocab.json` with
+    It reads `tokenizer.json`, whose rules decide, unless `to_hugging_face` wrote it for a
+    `SentencePiece`, which then is read as it was; without it `vocab.txt`, `vocab.json` with
     `merges.txt`, a SentencePiece model, or Marian's three files. The ids are those of the library
     `tokenizers`, except that no text becomes a special token; SentencePiece models alone give the
     ids of the SentencePiece library.
@@ -78,9 +82,10 @@ def read_tokenizer(folder, vocabulary_size=None):
     if not is_of_bytes and not any((files / name).is_file() for name in _FILES):
         return None
     try:
-        tokenizer = _read(files)
+        own = _read_own(files)
+        tokenizer = _read(files) if own is None else own
         _check_ids(tokenizer, vocabulary_size, files)
-        return _with_ids(tokenizer, vocabulary_size)
+        return _with_ids(tokenizer, vocabulary_size) if own is None else own
     except (NoGraph, ImportError) as reason:
         warnings.warn(
             f"The tokenizer in {str(folder)!r} has no graph: {reason} Tokenize outside the model, "
@@ -88,6 +93,15 @@ def read_tokenizer(folder, vocabulary_size=None):
             stacklevel=2,
         )
         return None
+
+
+def _read_own(files):
+    """Return the tokenizer that `to_hugging_face` wrote; None if the folder's rules are others."""
+    own, rules = _json(files / OWN_FILE), files / "tokenizer.json"
+    if not own or not rules.is_file():
+        return None
+    is_unchanged = hashlib.sha256(rules.read_bytes()).hexdigest() == own["sha256"]
+    return from_bytes(base64.b64decode(own["base64"]), own["changes"]) if is_unchanged else None
 
 
 def _check_ids(tokenizer, vocabulary_size, files):

@@ -1,6 +1,11 @@
 """Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
-from keras_attn.convert.hugging_face.sentencepiece_models import as_metaspace
+import base64
+import dataclasses
+import hashlib
+
+from keras_attn.convert.hugging_face.sentencepiece_models import OWN_FILE, as_metaspace
+from keras_attn.convert.hugging_face.tensor_files import json_bytes
 from keras_attn.text import (
     AddedTokens,
     ByteLevelBPE,
@@ -33,8 +38,24 @@ def tokenizer_files(tokenizer, model_type):
     Raises:
         ValueError: if no files give transformers the ids of the tokenizer.
     """
+    files = _library_files(tokenizer, model_type)
+    if isinstance(getattr(tokenizer, "tokenizer", tokenizer), SentencePiece):
+        files["tokenizer.json"] = json_bytes(files["tokenizer.json"])
+        changes = tokenizer.changed_attributes()
+        if "template" in changes:
+            changes["template"] = dataclasses.asdict(changes["template"])
+        files[OWN_FILE] = {
+            "base64": base64.b64encode(tokenizer.to_bytes()).decode(),
+            "changes": changes,
+            "sha256": hashlib.sha256(files["tokenizer.json"]).hexdigest(),
+        }
+    return files
+
+
+def _library_files(tokenizer, model_type):
+    """Return the contents of the files that transformers reads."""
     if isinstance(tokenizer, AddedTokens):
-        files = tokenizer_files(tokenizer.tokenizer, model_type)
+        files = _library_files(tokenizer.tokenizer, model_type)
         words = [{"special": False, **_NO_CHANGES, **t} for t in tokenizer.get_config()["tokens"]]
         content = files.pop("tokenizer.json", None)
         if content is None:
