@@ -41,8 +41,8 @@ def check_lengths(model, max_length, **read_lengths):
 
 
 def check_padding(model):
-    """Return the model's id of padding; raise a `ValueError` if it has none."""
-    wanted = "an id, by which the model knows the ends of rows of different lengths"
+    """Return the id of padding of a model with a memory; raise a `ValueError` if it has none."""
+    wanted = "an id, by which a memory leaves out the ends of shorter rows"
     check_that(model.pad_id is not None, wanted, pad_id=None)
     return model.pad_id
 

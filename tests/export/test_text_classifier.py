@@ -48,6 +48,22 @@ def test_a_text_gets_the_label_of_its_highest_probability(parts):
         assert outputs["label"][row].numpy().decode() == LABELS[logits.argmax()]
 
 
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_texts_end_at_their_lengths_where_each_id_is_a_token(pooling):
+    parts = bert(11, 1, 2, 6, 7, max_length=7, pad_id=None)
+    model = classifier(parts, 3, pooling)
+    module = export.TextClassifier(model, TOKENIZER)
+    texts = ["abc", "e", "dd"]
+    probabilities = module.text(texts)["probabilities"]
+    ids, lengths = TOKENIZER.encode(texts)
+    by_ids = export.ClassPredictor(model).classify(ids, lengths)["probabilities"]
+    np.testing.assert_allclose(by_ids, probabilities, atol=1e-6)
+    for row, length in enumerate(lengths):
+        alone = np.asarray(model(ids[row : row + 1, :length]))[0]
+        expected = np.exp(alone) / np.exp(alone).sum()
+        np.testing.assert_allclose(probabilities[row], expected, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_pair_is_read_with_its_segments(parts):
     model = classifier(parts, 3)

@@ -1,6 +1,7 @@
 """Signatures of masked language models: features and logits."""
 
 import gc
+import warnings
 import weakref
 
 import numpy as np
@@ -48,6 +49,22 @@ def test_rows_are_filled_with_the_padding_of_the_model():
     logits = TokenEncoder(model).logits(ids, lengths)["logits"]
     alone = model({"token_ids": ids[1:, :2]})
     np.testing.assert_allclose(logits[1:, :2], alone, atol=1e-5)
+
+
+def test_padding_is_left_out_where_each_id_is_a_token():
+    """Attention in both directions would see it, by the id 0 in the place of others too."""
+    model = bert(V, num_layers=1, num_heads=2, hidden_dim=D, intermediate_dim=7, pad_id=None)
+    oracles.scramble(model)
+    ids, lengths = tf.constant([[5, 0, 9, 10], [0, 4, 8, 8]]), tf.constant([4, 2])
+    encoder = TokenEncoder(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logits = encoder.logits(ids, lengths)["logits"]
+        features = encoder.encode(ids, lengths)["features"]
+    for row, length in enumerate(lengths):
+        alone = model({"token_ids": ids[row : row + 1, :length]})[0]
+        np.testing.assert_allclose(logits[row, :length], alone, atol=1e-5)
+        np.testing.assert_allclose(model.head(features)[row, :length], alone, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["logits", "encode"])

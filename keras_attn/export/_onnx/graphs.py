@@ -6,11 +6,12 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.export.checks import check_padding, has_memory
+from keras_attn.export.checks import has_memory
 from keras_attn.export.signatures.cached_steps import flatten, unflatten
 from keras_attn.export.signatures.encoders import TokenEncoder
 from keras_attn.export.signatures.model_functions import (
     ExportOptions,
+    call_masked,
     length_mask,
     mask_ids,
     nearest_ids,
@@ -72,11 +73,12 @@ def _greedy(model, max_length, max_source_length, eos_id, bos_id):
 
 def _masked(model, *ends):
     both = keras.Model(model.input, [model.encoder_output, model.output])
-    absent, pad_id = dict.fromkeys(model.input), check_padding(model)
+    absent = dict.fromkeys(model.input)
 
     def encoder(token_ids, lengths):
-        token_ids = nearest_ids(mask_ids(token_ids, lengths, pad_id), model.embedding)
-        features, logits = both({**absent, "token_ids": token_ids})
+        known = nearest_ids(token_ids, model.embedding)
+        token_ids = mask_ids(known, lengths, model.pad_id)
+        features, logits = call_masked(both, {**absent, "token_ids": token_ids})
         return {"features": features, "logits": logits}
 
     return tf.function(encoder, TokenEncoder.encode.input_signature, autograph=False)

@@ -6,10 +6,11 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.export.checks import check_labels, check_padding, check_reads
+from keras_attn.export.checks import check_labels, check_reads
 from keras_attn.export.signatures.model_functions import (
     GraphMethod,
     ModelFunctions,
+    call_masked,
     halting_of_ids,
     ids_function,
     ids_method,
@@ -60,7 +61,7 @@ class ClassPredictor(ModelFunctions):
 
         def classify(inputs):
             """Return `probabilities` [B, K] and `class` [B], or `value` [B], or `features`."""
-            logits = model(inputs)
+            logits = call_masked(model, inputs)
             if model.num_classes is None:
                 return {"features": logits}
             if model.multi_label:
@@ -160,7 +161,7 @@ class TextClassifier(ClassPredictor):
         check_labels(labels, num_classes)
         self.tokenizer, self._labels = tokenizer, tuple(labels)
         self._max_length = min(max_length, model.max_length or max_length)
-        self._pad_id = check_padding(model)
+        self._pad_id = model.pad_id
         self._reads_segments = "segment_ids" in model.input
         if self.halting is not None:
             self.halting = text_function(self._halting_of_text)
@@ -371,8 +372,7 @@ class TextTagger(ModelFunctions):
         check_labels(labels, model.output.shape[-1])
         self.tokenizer, self._labels = tokenizer, tuple(labels)
         self._max_length = min(max_length, model.max_length or max_length)
-        pad_id = check_padding(model)
-        self._logits = lambda *ids: model({"token_ids": mask_ids(*ids, pad_id)})
+        self._logits = lambda *ids: call_masked(model, {"token_ids": mask_ids(*ids, model.pad_id)})
 
     @property
     def signatures(self):
@@ -423,8 +423,8 @@ class TokenEncoder(ModelFunctions):
         super().__init__(model)
         features = keras.Model(model.input, model.encoder_output)
         absent, read = dict.fromkeys(model.input), self.reader(model)
-        self._features = lambda *ids: features({**absent, "token_ids": read(*ids)})
-        self._logits = lambda *ids: model({"token_ids": read(*ids)})
+        self._features = lambda *ids: call_masked(features, {**absent, "token_ids": read(*ids)})
+        self._logits = lambda *ids: call_masked(model, {"token_ids": read(*ids)})
         halting = halting_of_ids(model, read)
         if halting is not None:
             self.halting = ids_function(halting)

@@ -3,10 +3,12 @@
 import dataclasses
 import functools
 import types
+import warnings
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_backend, check_padding
+from keras_attn.compat.keras_masks import set_keras_mask
+from keras_attn.export.checks import check_backend
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
 
@@ -138,7 +140,7 @@ class ModelFunctions:
         return {} if self.halting is None else {"halting": self.halting}
 
     def read_ids(self, token_ids, lengths, pad_id=0, max_length=None):
-        """Return the ids (B, T) of a request with padding beyond `lengths` (B,).
+        """Return the ids (B, T) of a request with padding beyond `lengths` (B,), as `mask_ids`.
 
         More than `max_length` ids in a row, or one outside the vocabulary, are an error.
         """
@@ -146,12 +148,13 @@ class ModelFunctions:
             width = tf.shape(token_ids)[1]
             message = f"A row must have at most {max_length} ids, the model's positions. Received:"
             token_ids = require(token_ids, width <= max_length, message, width)
-        return self.known_ids(mask_ids(token_ids, lengths, pad_id))
+        known = self.known_ids(mask_ids(token_ids, lengths, pad_id or 0))
+        # The check makes another tensor, which has no mask.
+        return mask_ids(known, lengths, None) if pad_id is None else known
 
     def reader(self, model):
         """Return `read_ids` with the padding and the positions of a model, of ids and lengths."""
-        pad_id = check_padding(model)
-        return lambda *ids: self.read_ids(*ids, pad_id, model.max_length)
+        return lambda *ids: self.read_ids(*ids, model.pad_id, model.max_length)
 
     def known_ids(self, token_ids):
         """Return the ids of a request; one outside the vocabulary is an error."""
@@ -202,8 +205,23 @@ def length_mask(rows, lengths):
 
 
 def mask_ids(token_ids, lengths, pad_id=0):
-    """Set the ids (B, T) beyond `lengths` (B,) to the id of padding."""
-    return tf.where(length_mask(token_ids, lengths), token_ids, pad_id)
+    """Set the ids (B, T) beyond `lengths` (B,) to the id of padding.
+
+    For a model without one, None, they are 0 and left out by Keras's mask of the ids.
+    """
+    mask = length_mask(token_ids, lengths)
+    ids = tf.where(mask, token_ids, pad_id or 0)
+    if pad_id is None:
+        set_keras_mask(ids, mask)
+    return ids
+
+
+def call_masked(model, inputs):
+    """Return the outputs of a functional model, whose layers read Keras's masks of its inputs."""
+    with warnings.catch_warnings():
+        # Keras warns that it gives the outputs no mask, which nothing reads.
+        warnings.filterwarnings("ignore", ".*does not support masking")
+        return model(inputs)
 
 
 def end_signature(ends):
