@@ -1,4 +1,4 @@
-"""Web page at `/` that shows a translation and its attention."""
+"""Web page at `/` with a form for each task of the served models."""
 
 import base64
 import hashlib

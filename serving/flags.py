@@ -63,7 +63,7 @@ _FLAGS = [
     ("monitoring_config_file", str, None, "text file of a MonitoringConfig proto, for Prometheus"),
     ("ssl_config_file", str, None, "text file of an SSLConfig proto: TLS for gRPC"),
     ("enable_grpc_healthcheck_service", _bool, False, "answer grpc.health.v1.Health too"),
-    ("demo_page", _bool, True, "show a page at / of the REST port that translates what is typed"),
+    ("demo_page", _bool, True, "show a page at / of the REST port with a form for each task"),
     ("grpc_max_threads", _positive, _THREADS, "gRPC calls that run at once"),
     ("model_name", str, "default", "name of the model"),
     ("model_base_path", str, None, "directory that holds the model's version directories"),

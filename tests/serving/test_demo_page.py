@@ -1,18 +1,22 @@
-"""Page at `/`: its bytes, and its behaviour in a browser where one is installed."""
+"""Page at `/`: its bytes, its requests, and its behaviour in a browser where one is installed."""
 
 import base64
+import functools
 import hashlib
+import html.parser
 import pathlib
 import re
 
+import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 
 import serving
-from keras_attn import export, models, text
+from keras_attn import depth, export, layers, models, text
 from serving.demo_page import render
+from serving.streaming import StreamRequest
 
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill"]
@@ -29,9 +33,159 @@ class Names:
         return self._names
 
 
+PAGE = pathlib.Path(serving.__file__).with_name("demo.html").read_text(encoding="utf-8")
+
+
+class Forms(html.parser.HTMLParser):
+    """Forms of the page by id: their attributes, and the fields of each by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.attributes, self.fields, self._form, self._label = {}, {}, None, {}
+        self.feed(PAGE)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag == "form":
+            self._form = attributes["id"]
+            self.attributes[self._form], self.fields[self._form] = attributes, {}
+        elif tag == "label":
+            self._label = attributes
+        elif tag in ("input", "textarea", "select") and self._form and "name" in attributes:
+            self.fields[self._form][attributes["name"]] = {**self._label, **attributes}
+
+    def handle_endtag(self, tag):
+        if tag == "form":
+            self._form = None
+        elif tag == "label":
+            self._label = {}
+
+
+FORMS = Forms()
+
+
 def test_the_page_loads_nothing_from_other_sites():
-    html = pathlib.Path(serving.__file__).with_name("demo.html").read_text(encoding="utf-8")
-    assert not re.search(r"https?://|//\w|@import|<link|<img|\bsrc=|\burl\(", html)
+    assert not re.search(r"https?://|//\w|@import|<link|<img|\bsrc=|\burl\(", PAGE)
+
+
+def test_each_field_has_a_label_and_each_form_a_task_of_the_script():
+    names = "translate stream continue classify tag question embed halting request"
+    assert list(FORMS.attributes) == names.split()
+    for name in FORMS.attributes:
+        assert re.search(rf"\n  async {name}\(", PAGE)
+    labels = re.findall(r"<label.*?</label>", PAGE, re.DOTALL)
+    field = re.compile(r"<(?:input|textarea|select)\b")
+    assert [len(field.findall(label)) for label in labels] == [1] * len(field.findall(PAGE))
+
+
+@functools.cache
+def tiny(kind):
+    """The graph functions of an export of a tiny model."""
+    tokenizer = text.Characters.train(SENTENCES)
+    size = tokenizer.vocabulary_size
+
+    def classifier(num_classes, act=False, **arguments):
+        attention = layers.MultiHeadAttention(2, 4)
+        block = layers.TransformerBlock(attention, layers.FeedForward(11))
+        stack = depth.ACT(block, 2) if act else depth.Stack([block])
+        return models.Classifier(layers.TokenEmbedding(size, 8), stack, num_classes, **arguments)
+
+    if kind in ("classify", "halting"):
+        return export.TextClassifier(classifier(3, kind == "halting"), tokenizer, ["a", "b", "c"])
+    if kind == "regress":
+        return export.TextClassifier(classifier(1), tokenizer)
+    if kind == "embed":
+        sentences = text.SentenceTokenizer(tokenizer, 17, {"query": "c", "document": "d"})
+        return export.SentenceEmbedder(classifier(None, pooling="mean"), sentences)
+    sizes = {**SIZES, "num_layers": 1}
+    if kind == "tag":
+        parts = models.bert(size, **sizes, max_length=31)
+        parts = parts.embedding, parts.position, parts.segment, parts.norm, parts.encoder
+        model = models.MaskedLanguageModel(*parts, keras.layers.Dense(2))
+        return export.TextTagger(model, tokenizer, ["O", "NAME"])
+    if kind == "translate":
+        return export.Translator(models.transformer(size, **sizes), tokenizer, max_length=2)
+    model = models.gpt(size, **sizes, max_length=31)
+    if kind == "continue":
+        return export.TextGenerator(model, tokenizer, max_length=2, max_prompt_length=29)
+    return export.TextStream(model, tokenizer, max_length=2, max_prompt_length=29)
+
+
+def signature_for(form, signatures):
+    """Return the first signature of a form that has its inputs, as the page finds it."""
+    attributes = FORMS.attributes[form]
+    names = [name for name in attributes["data-signatures"].split() if name in signatures]
+    return next(n for n in names if attributes["data-inputs"] in inputs_of(signatures[n]))
+
+
+def inputs_of(function):
+    return [spec.name for spec in function.input_signature]
+
+
+@pytest.mark.parametrize(
+    "form, kind, outputs",
+    [
+        ("classify", "classify", "labels probabilities"),
+        ("classify", "regress", "value"),
+        ("tag", "tag", "words labels probabilities"),
+        ("embed", "embed", "features"),
+        ("halting", "halting", "tokens lengths steps remainders"),
+    ],
+)
+def test_a_form_asks_the_export_of_its_kind_for_what_it_shows(form, kind, outputs):
+    signatures = tiny(kind).signatures
+    assert signature_for(form, signatures) == kind
+    answer = signatures[kind].python_function(tf.constant(SENTENCES[:1]))  # not traced
+    assert set(outputs.split()) <= set(answer)
+    assert all(name in task(form) for name in outputs.split())
+    assert set(FORMS.attributes[form]["data-outputs"].split()) & set(answer)
+
+
+@pytest.mark.parametrize(
+    "form, signature", [("translate", "attention"), ("continue", "serving_default")]
+)
+def test_a_form_asks_a_generator_for_a_text(form, signature):
+    signatures = tiny(form).signatures
+    assert signature_for(form, signatures) == signature
+    shown = FORMS.attributes[form]["data-outputs"]
+    assert f"`{shown}`" in signatures["serving_default"].python_function.__doc__
+
+
+def task(form):
+    """The function of the page's script that sends a form and shows the answer."""
+    return re.search(rf"\n  async {form}\(.*?\n  }},\n", PAGE, re.DOTALL)[0]
+
+
+def test_a_form_of_pairs_and_of_queries_asks_signatures_that_there_are():
+    pairs = FORMS.fields["classify"]["second_text"]["data-with"].split()
+    for kind in ("classify", "regress"):
+        assert f"{kind}_pair" in pairs
+        function = tiny(kind).signatures[f"{kind}_pair"]
+        assert inputs_of(function) == ["text", "second_text"]
+    assert FORMS.fields["embed"]["search"]["data-with"] == "embed_query"
+    for name in ("embed_query", "embed_document"):
+        assert name in task("embed") and inputs_of(tiny("embed").signatures[name]) == ["text"]
+
+
+def test_the_fields_of_a_stream_are_the_keys_of_its_request():
+    fields = FORMS.fields["stream"]
+    body = {"text": "a", "max_tokens": 5, "temperature": 0.5, "top_k": 3, "top_p": 0.9, "seed": 7}
+    assert set(fields) == {*body, "token_ids"}
+    StreamRequest.read(body)
+    StreamRequest.read({"token_ids": [5], "max_tokens": int(fields["max_tokens"]["value"])})
+    signatures = tiny("stream").signatures
+    assert signature_for("stream", signatures) == "step" and "initial_state" in signatures
+    assert fields["text"]["data-with"] == "tokenize" and "tokenize" in signatures
+
+
+def test_a_body_of_a_form_is_answered_over_rest(server):
+    _, metadata = server.json("GET", "/v1/models/toy/metadata")
+    (inputs,) = FORMS.fields["translate"]
+    signature = metadata["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert signature["inputs"][inputs]["dtype"] == "DT_STRING"
+    body = {"signature_name": "serving_default", "inputs": {inputs: ["a"]}}
+    status, answer = server.predict(body)
+    assert status == 200 and set(answer["outputs"]) == set(signature["outputs"])
 
 
 def test_model_names_are_escaped_and_only_the_page_script_runs():
@@ -101,10 +255,12 @@ class Page:
 
     def translate(self, sentence, model="words"):
         self.choose("model", model)
-        self["text"].clear()
-        self["text"].send_keys(sentence)
-        self["go"].click()
-        self._waiting(lambda: self["go"].is_enabled())
+        self._waiting(self["translate"].is_displayed)
+        (text,), (button,) = self.all("#translate [name=text]"), self.all("#translate button")
+        text.clear()
+        text.send_keys(sentence)
+        button.click()
+        self._waiting(button.is_enabled)
 
     def wait_for(self, name):
         self._waiting(lambda: self[name].is_displayed())
@@ -159,10 +315,11 @@ def test_texts_are_never_run_as_code(page):
     assert not page["attention"].is_displayed() and not page.all("#answer b")
 
 
-def test_a_model_without_translations_is_reported(page):
+def test_a_model_without_a_task_has_requests_in_json(page):
     page.choose("model", "masked")
-    assert page.wait_for("error").startswith("The model masked does not translate: it has no")
-    page.choose("model", "toy")  # and the next one is not to blame
+    page.wait_for("request")
+    assert [button.text for button in page.all("#tasks button")] == ["Request"]
+    page.choose("model", "toy")  # and the next one has its own tasks
     page.translate("a", model="toy")
     assert page.wait_for("translation") == "3:a"
     assert not page["error"].is_displayed()
@@ -184,5 +341,5 @@ def test_a_stopped_server_is_reported(browser, start_server, toys, waiting, tmp_
         page.translate("a", model="toy")
         assert page.wait_for("translation") == "3:a"
         server.stop()
-        page["go"].click()
+        page.all("#translate button")[0].click()
         assert page.wait_for("error") == "The server does not answer."
