@@ -3,9 +3,8 @@
 import difflib
 import functools
 import inspect
+import re
 from typing import NamedTuple
-
-import numpy as np
 
 # Names of arguments in Keras and in other libraries, by ours for the same.
 _SAME_ARGUMENTS = {
@@ -107,12 +106,29 @@ def closest(name, known):
     return plain[matches[0]] if matches else None
 
 
+def all_close(name, known):
+    """Return a few of the `known` names that contain `name`, lie in it, or are close; a list."""
+    plain = {_plain(word): word for word in known}
+    name = _plain(name)
+    parts = [word for word in plain if len(name) > 2 and (name in word or word in name)]
+    parts.sort(key=lambda word: not word.startswith(name))
+    return [plain[word] for word in parts[:5] or difflib.get_close_matches(name, plain)]
+
+
 def did_you_mean(name, known):
     """Return " Did you mean ...?" with the closest of the `known` names; "" if none is close."""
     if not isinstance(name, str):
         return ""
     match = closest(name, [word for word in known if isinstance(word, str)])
     return "" if match is None else f" Did you mean {match!r}?"
+
+
+def download_hint(name):
+    """Return how to download a checkpoint, for a missing folder that is named as one; else ""."""
+    if not re.fullmatch(r"[A-Za-z][\w.-]*(/[\w.-]+)?", name) or name.endswith(".keras"):
+        return ""
+    folder = name.rpartition("/")[2]
+    return f" If it is a checkpoint of Hugging Face: `hf download {name} --local-dir {folder}`."
 
 
 def check_keywords(name, known, keywords):
@@ -227,6 +243,8 @@ class ArgumentHints:
     @classmethod
     def _check_arguments(cls, args, kwargs):
         """Raise a `ValueError` for an unknown keyword argument or a boolean that is none."""
+        import numpy as np  # here, so that programs that only hint start without it
+
         known = _constructor_arguments(cls)
         if known is not None:
             check_keywords(cls.__name__, known, kwargs)

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from .common.cli import sentence
+from .common.cli import fail, sentence
 from .common.progress import first_result, result
 
 COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
@@ -14,7 +14,7 @@ COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.results",
+        prog="keras-attn results",
         description="Prints a table of finished runs, a row for each card.",
     )
     add = parser.add_argument
@@ -28,8 +28,7 @@ def main(arguments=None):
         if options.curves:
             draw(cards, options.curves, options.metric)
     except (OSError, ValueError, ImportError) as error:
-        print(f"recipes.results: {sentence(error)}", file=sys.stderr)
-        return 2
+        return fail("recipes.results", sentence(error))
     return 0
 
 

@@ -93,7 +93,7 @@ _FLAGS = [
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
         """End the process with one sentence, which the usage of all flags would hide."""
-        self.exit(2, f"serving.server: {message}. --help lists the flags\n")
+        self.exit(2, f"keras-attn serve: {message}. --help lists the flags\n")
 
 
 def parse_flags(arguments=None):
@@ -102,7 +102,7 @@ def parse_flags(arguments=None):
     A usage error ends the process with code 2.
     """
     parser = _Parser(
-        prog="python -m serving.server",
+        prog="keras-attn serve",
         description="A server for development and small jobs that speaks TensorFlow Serving's REST "
         "and gRPC API. Its flags are those of tensorflow_model_server, except --host, --demo_page "
         "and the limits (--max_*).",

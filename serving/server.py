@@ -1,4 +1,4 @@
-"""Server of exported models: `python -m serving.server --help`."""
+"""Server of exported models: `keras-attn serve --help`."""
 
 import asyncio
 import concurrent.futures
@@ -12,6 +12,8 @@ import signal
 import socket
 import sys
 import threading
+
+from keras_attn.startup import import_library
 
 from .errors import ServingError
 from .flags import parse_flags
@@ -39,7 +41,7 @@ def main(arguments=None):
     try:
         serve(flags, stopping)
     except (ImportError, OSError, RuntimeError, ServingError, ValueError) as error:
-        print(f"serving.server: {error}", file=sys.stderr)
+        print(f"keras-attn serve: {error}", file=sys.stderr)
         return 2 if isinstance(error, (ImportError, ValueError)) else 1
     return 0
 
@@ -74,6 +76,7 @@ def serve(flags, stopping):
         credentials, options = config_files.read_credentials(flags.ssl_config_file), None
         if flags.enable_batching:
             options = config_files.read_batching_options(flags.batching_parameters_file)
+        import_library("tensorflow")
         from . import grpc_api, rest_api, rest_server  # noqa: F401
         from .batch_scheduler import BatchScheduler
         from .manager import ModelManager

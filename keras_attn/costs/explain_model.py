@@ -7,7 +7,8 @@ import keras
 from keras_attn import models
 from keras_attn.compat.unallocated import without_values
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
+from keras_attn.ops.checks import check_numbers, check_sizes, check_that
+from keras_attn.preset_sizes import check_preset
 
 
 def explain(
@@ -122,7 +123,7 @@ def explain(
 
 def _built(model, precision):
     if isinstance(model, str):
-        check_choice(models.presets(), model=model)
+        check_preset(model=model)
         with without_values(), _policy(precision):
             return models.create(model)
     is_functional = isinstance(model, keras.Model) and bool(getattr(model, "inputs", None))

@@ -87,7 +87,7 @@ class Inspection:
         return faults
 
     def report(self):
-        """Return the lines that `python -m keras_attn.export inspect` prints."""
+        """Return the lines that `keras-attn inspect` prints."""
         lines = [self.directory, "", *format_signatures(self.signatures)]
         unservable = ", ".join(self.unservable) or "none"
         mismatch = "" if self.has_own_variables else ", MISMATCH with the recorded hash"

@@ -271,7 +271,7 @@ def choose(measurements, batch_size, loss=0.5):
 
 
 def format_measurements(measurements, loss=0.5):
-    """Return the lines that `python -m keras_attn.export measure` prints."""
+    """Return the lines that `keras-attn measure` prints."""
     answered = [one for one in measurements if one.failure is None]
     sizes = list(answered[0].seconds) if answered else []
     failures = dict.fromkeys(  # an export that fails alike with each number of threads fails once

@@ -1,4 +1,4 @@
-"""The lines that `python -m keras_attn.export inspect` prints of all kinds of exports."""
+"""The lines that `keras-attn inspect` prints of all kinds of exports."""
 
 
 def format_signatures(signatures):

@@ -1,10 +1,13 @@
-"""Command line of all recipes: `python -m recipes.NAME`, its messages and exit codes."""
+"""Command line of all recipes: `keras-attn NAME`, its messages and exit codes."""
 
 import importlib
 import os
 import sys
 import threading
 import time
+
+from keras_attn import startup
+from keras_attn.programs import command_of
 
 EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
 SEVERAL_PROCESSES = "multi_worker", "model_parallel"  # the latter may have one
@@ -24,6 +27,10 @@ def main(recipe, arguments=None):
     """
     parse = importlib.import_module(".options", recipe).RecipeOptions.parse
     options = parse(sys.argv[1:] if arguments is None else arguments, recipe)
+    try:
+        options.check_files()
+    except (ValueError, OSError) as error:
+        return fail(recipe, sentence(error))
 
     def run(options, started):
         # Imported late, so that --help and wrong options answer at once.
@@ -41,6 +48,12 @@ def execute(recipe, options, run):
         if code and options.devices in SEVERAL_PROCESSES:
             _exit_soon(code)
     return code
+
+
+def fail(module, message):
+    """Print what ends a program, and return the exit code."""
+    print(f"{command_of(module)}: {message}", file=sys.stderr, flush=True)
+    return EXIT_USAGE
 
 
 def sentence(error):
@@ -74,27 +87,26 @@ def _exit_soon(code):
 def _execute(recipe, options, run):
     started = time.monotonic()
     try:
+        startup.import_library()
         import keras
 
         keras.utils.set_random_seed(options.seed)
         keras.config.set_dtype_policy(options.precision)
         run(options, started)
     except ImportError as error:
-        print(f"{recipe}: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return fail(recipe, error)
     except Exception as error:
         from keras_attn.callbacks.resume import wait_for_writes
         from keras_attn.distribution import worker_failure_message
 
         message = worker_failure_message(error)
         if message is not None:
-            print(f"{recipe}: {message}", file=sys.stderr, flush=True)
+            fail(recipe, message)
             wait_for_writes()
             os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others
         if not _is_full(error) and not isinstance(error, (ValueError, OSError)):
             raise
-        print(f"{recipe}: {sentence(error)}{place_of(error, options)}", file=sys.stderr)
-        return EXIT_USAGE
+        return fail(recipe, sentence(error) + place_of(error, options))
     except (KeyboardInterrupt, SystemExit) as end:
         resumes = "; the same command resumes from the last checkpoint, if there is one"
         remedy = "" if options.dry_run else resumes

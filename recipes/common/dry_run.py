@@ -8,6 +8,8 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
+from keras_attn.programs import command_of
+
 from .progress import byte_size, duration
 
 STEPS = 5  # measured; the first of them compiles
@@ -118,7 +120,8 @@ def report(options, estimates, files, data_bytes=0, trained=()):
         data_bytes: int. Size of the data in memory; 0 if batches are made as they are needed.
         trained: names of trainings that have ended.
     """
-    yield f"Dry run of recipes.{options.recipe}: nothing is written, and no trained weight is kept."
+    command = command_of(f"recipes.{options.recipe}")
+    yield f"Dry run of {command}: nothing is written, and no trained weight is kept."
     for name in trained:
         yield f"{name}: trained"
     for name, estimate in estimates.items():

@@ -42,7 +42,7 @@ def find(directory, *names):
             return path
     if (directory / WORK / PLAN).is_file():
         raise ValueError(
-            f"The corpus in {directory} is not finished; the same command of recipes.prepare "
+            f"The corpus in {directory} is not finished; the same command of keras-attn prepare "
             "completes it."
         )
     there = sorted(path.name for path in directory.iterdir() if path.is_file())

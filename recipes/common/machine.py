@@ -13,6 +13,8 @@ import subprocess
 import sys
 from importlib import metadata
 
+from keras_attn.programs import command_of
+
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
 
 
@@ -20,8 +22,8 @@ def command_line():
     """Return the command of this process, as a user would type it."""
     module = sys.modules["__main__"].__spec__
     name = module.name.removesuffix(".__main__") if module else None
-    program = ["python", "-m", name] if name else ["python", *sys.argv[:1]]
-    return shlex.join([*program, *sys.argv[1:]])
+    program = command_of(name) if name else shlex.join(["python", *sys.argv[:1]])
+    return f"{program} {shlex.join(sys.argv[1:])}".rstrip()
 
 
 def cores():

@@ -9,6 +9,8 @@ import inspect
 import math
 import operator
 
+from keras_attn.preset_sizes import SIZES
+
 from .options import OptionError, Options, option
 
 
@@ -30,14 +32,12 @@ class ModelArguments(Options):
     )
 
     def find_preset(self, fits):
-        """Return the function of the preset's model, and its arguments, a dict.
+        """Return the name of the preset's builder, and its arguments, a dict.
 
         Raises:
-            OptionError: if no preset that `fits(name of the function, arguments)` has the name.
+            OptionError: if no preset that `fits(name of the builder, arguments)` has the name.
         """
-        from keras_attn.models.paper_sizes import PRESETS  # not for --help, which answers at once
-
-        known = {n: preset for n, preset in PRESETS.items() if fits(preset[0].__name__, preset[1])}
+        known = {name: preset for name, preset in SIZES.items() if fits(*preset)}
         if self.preset not in known:
             raise OptionError(
                 f"--preset must be one of {', '.join(known)}. Received: {self.preset}."
@@ -45,8 +45,8 @@ class ModelArguments(Options):
         return known[self.preset]
 
     def check_model_of(self, build):
-        """Refuse a preset of `build` beside another --model."""
-        if self.model not in (None, build.__name__):
+        """Refuse a preset of the builder `build` beside another --model."""
+        if self.model not in (None, build):
             raise OptionError(
                 "--preset must be one of the model's. "
                 f"Received: --preset {self.preset} and --model {self.model}."

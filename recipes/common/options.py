@@ -10,6 +10,9 @@ import shlex
 import types
 import typing
 
+from keras_attn.mesh import parse_mesh
+from keras_attn.programs import command_of
+
 STRATEGIES = ("none", "mirrored", "multi_worker", "tpu", "model_parallel")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 _BOUNDS = {
@@ -93,7 +96,7 @@ class CommandOptions:
         if others:
             cls.take_others(parser, values, others)
         values = {n: tuple(v) if isinstance(v, list) else v for n, v in values.items()}
-        command = shlex.join(["python", "-m", str(program), *map(str, arguments)])
+        command = f"{command_of(str(program))} {shlex.join(map(str, arguments))}".rstrip()
         try:
             options = cls(**values, command=command).resolve()
             options.check()
@@ -121,6 +124,13 @@ class CommandOptions:
 
         Raises:
             OptionError: if two options do not fit.
+        """
+
+    def check_files(self):
+        """Find the files that the options name, without Keras.
+
+        Raises:
+            ValueError: if one is missing.
         """
 
     def fill(self, **defaults):
@@ -275,8 +285,6 @@ class SizeOptions(Options):
 
 
 def _mesh_sizes(mesh):
-    from keras_attn.distribution.model_parallel import parse_mesh  # imports Keras
-
     try:
         return parse_mesh(mesh)
     except ValueError as error:
@@ -305,7 +313,7 @@ def make_parser(cls, program):
         program: str. Module that is run, such as "recipes.translate"; or None.
     """
     parser = argparse.ArgumentParser(
-        prog=program and f"python -m {program}",
+        prog=program and command_of(program),
         usage="%(prog)s [--help] [--OPTION VALUE ...]",  # all of them would hide an error
         description=cls.DESCRIPTION,
     )

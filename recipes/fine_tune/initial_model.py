@@ -59,10 +59,6 @@ def _load(path):
     """Return a model, and its tokenizer if it is in a folder of Hugging Face."""
     if os.path.isdir(path):
         return convert.from_hugging_face(path)
-    if not os.path.isfile(path):
-        raise ValueError(
-            f"--model must be a folder of Hugging Face or a .keras file, and {path} does not exist."
-        )
     try:
         return keras.models.load_model(path, compile=False), None
     except (KeyError, OSError, TypeError, zipfile.BadZipFile) as error:

@@ -1,7 +1,11 @@
 """Options of the recipe."""
 
 import dataclasses
+import os
 
+from keras_attn.hints import download_hint
+
+from ..common import files
 from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
 TASKS = ("classification", "regression", "tokens", "language_model", "translation")
@@ -106,6 +110,17 @@ class RecipeOptions(
     @property
     def case(self):
         return "" if self.model else "new"
+
+    def check_files(self):
+        for path in filter(None, (self.train, self.valid, self.test)):
+            next(files.blocks(path))
+        if self.model and not os.path.exists(self.model):
+            raise ValueError(
+                "--model must be a folder of Hugging Face or a .keras file, and "
+                f"{self.model} does not exist.{download_hint(self.model)}"
+            )
+        if self.tokenizer and not os.path.isfile(self.tokenizer):
+            raise ValueError(f"--tokenizer must be a file, and {self.tokenizer} does not exist.")
 
     def check(self):
         super().check()

@@ -112,15 +112,37 @@ def _digits():
     return digits.images.astype("uint8")[..., None], digits.target
 
 
-def _cifar10(data_dir):
+def find_files(dataset, data_dir):
+    """Return the paths of a data set's files: of the training, and of the test.
+
+    Raises:
+        ValueError: if one is missing.
+    """
+    if dataset == "imagenet32":
+        return _find_arrays(data_dir, "train"), _find_arrays(data_dir, "val")
     if Path(data_dir, "data_batch_1").is_file():
         raise ValueError(
             f"The files in {data_dir} are CIFAR-10's Python version, whose pickles are not read; "
             "put its binary version there, data_batch_1.bin and so on."
         )
     names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
-    paths = [files.find(data_dir, name) for name in names]
-    *train, test = map(_cifar10_batch, paths)
+    *train, test = (files.find(data_dir, name) for name in names)
+    return train, [test]
+
+
+def _find_arrays(data_dir, beginning):
+    directory = Path(data_dir)
+    if not directory.is_dir():
+        raise ValueError(f"There is no such directory. Received: data_dir={str(data_dir)!r}")
+    paths = sorted(p for p in directory.glob(f"{beginning}*") if p.suffix in (".npy", ".npz"))
+    if not paths:
+        raise ValueError(f"There is no file {beginning}*.npy or {beginning}*.npz in {data_dir}.")
+    return paths
+
+
+def _cifar10(data_dir):
+    train, (test,) = find_files("cifar10", data_dir)
+    train, test = map(_cifar10_batch, train), _cifar10_batch(test)
     return tuple(map(np.concatenate, zip(*train, strict=True))), test
 
 
@@ -140,16 +162,8 @@ def _cifar10_batch(path):
 
 
 def _imagenet32(data_dir):
-    directory = Path(data_dir)
-    if not directory.is_dir():
-        raise ValueError(f"There is no such directory. Received: data_dir={str(data_dir)!r}")
     splits = []
-    for beginning in ("train", "val"):
-        paths = sorted(p for p in directory.glob(f"{beginning}*") if p.suffix in (".npy", ".npz"))
-        if not paths:
-            raise ValueError(
-                f"There is no file {beginning}*.npy or {beginning}*.npz in {data_dir}."
-            )
+    for paths in find_files("imagenet32", data_dir):
         arrays = [_array(path) for path in paths]
         splits.append((arrays[0] if len(arrays) == 1 else np.concatenate(arrays), None))
     return splits

@@ -162,6 +162,12 @@ class RecipeOptions(
                 f"--factor must divide the images, {shape}. Received: --factor {self.factor}."
             )
 
+    def check_files(self):
+        if self.data_dir:
+            from .data import find_files  # not for --help, which answers at once
+
+            find_files(self.dataset, self.data_dir)
+
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and pattern where none are given."""
         # Presets with a summary, or with latents, are for text.
@@ -174,10 +180,11 @@ class RecipeOptions(
         pattern = values.pop("pattern", None)
         if pattern is not None:
             values["pattern"] = "block_local_2d"
-            values["query_shape"], values["flange"] = pattern.query_shape, pattern.flange
+            for name in ("query_shape", "flange"):
+                values[name] = pattern.keywords[name]
         if "num_mixtures" in values:
             values["likelihood"] = "logistics"
         own = {name: value for name, value in values.items() if hasattr(self, name)}
         others = [f"{name}={value!r}" for name, value in values.items() if name not in own]
-        options = dataclasses.replace(self, model=build.__name__, more=(*others, *self.more))
+        options = dataclasses.replace(self, model=build, more=(*others, *self.more))
         return options.fill(**own)

@@ -122,7 +122,7 @@ class RecipeOptions(
         sizes = {name: preset[name] for name in (*self.sizes(), "dropout") if name in preset}
         replaced = {*self.sizes(), "dropout", *_LENGTHS}
         if self.full_attention:
-            replaced.update(FULL_ATTENTION.get(build.__name__, ()))
+            replaced.update(FULL_ATTENTION.get(build, ()))
         context = self.context
         if context is None:
             shape = next((preset[name] for name in _SHAPES if name in preset), None)
@@ -132,6 +132,6 @@ class RecipeOptions(
             replaced.update(_SHAPES)
         others = [f"{name}={value!r}" for name, value in preset.items() if name not in replaced]
         options = dataclasses.replace(
-            self, model=build.__name__, context=context, more=(*others, *self.more)
+            self, model=build, context=context, more=(*others, *self.more)
         )
         return options.fill(**sizes, memory=memory)

@@ -7,14 +7,16 @@ import sys
 
 import numpy as np
 
-from ..common.cli import sentence
+from keras_attn import startup
+
+from ..common.cli import fail, sentence
 
 BATCH_SIZE = 32
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.masked_language_model.nearest",
+        prog="keras-attn masked-language-model nearest",
         description="Finds the sentences of a text whose features are nearest to those of a query, "
         "by the signature `encode` of the newest export of a finished run.",
     )
@@ -39,8 +41,7 @@ def main(arguments=None):
         sentences = split_sentences("".join(text.splits()["test"].blocks()))
         neighbours = nearest(options.run, options.query, sentences, options.count)
     except (OSError, ValueError, ImportError) as error:
-        print(f"recipes.masked_language_model.nearest: {sentence(error)}", file=sys.stderr)
-        return 2
+        return fail("recipes.masked_language_model.nearest", sentence(error))
     for similarity, sentence_text in neighbours:
         print(f"{similarity:.3f}  {sentence_text}")
     return 0
@@ -71,20 +72,24 @@ def nearest(run, query, sentences, count=5):
     Raises:
         ValueError: if the run has no export, or the query or all sentences have no tokens.
     """
-    import tensorflow as tf  # not for --help
+    export = os.path.join(run, "export")
+    if not os.path.isdir(export):
+        raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
+    startup.import_library("tensorflow")  # not for --help
+    import tensorflow as tf
 
     from keras_attn import text
     from keras_attn.export.versions import find_versions
 
     from ..common import files
 
-    export = os.path.join(run, "export")
-    versions = find_versions(export) if os.path.isdir(export) else {}
+    versions = find_versions(export)
     if not versions:
         raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
     exported = tf.saved_model.load(versions[max(versions)])
     if "encode" not in exported.signatures:
-        raise ValueError(f"RUN must be a run of recipes.masked_language_model. Received: {run}.")
+        wanted = "RUN must be a run of `keras-attn masked-language-model`"
+        raise ValueError(f"{wanted}. Received: {run}.")
     tokenizer = text.load(os.path.join(run, "tokenizer.model"))
     settings = os.path.join(run, "settings.json")
     context = files.read_object(settings, "give another RUN", "context")["context"]

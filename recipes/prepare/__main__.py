@@ -16,9 +16,9 @@ def main(arguments=None):
     try:
         _run(options)
     except ImportError as error:
-        return _fail(error)
+        return cli.fail(__package__, error)
     except (ValueError, OSError) as error:
-        return _fail(cli.sentence(error) + cli.place_of(error, options))
+        return cli.fail(__package__, cli.sentence(error) + cli.place_of(error, options))
     except KeyboardInterrupt:
         print("Stopped; the same command resumes.", file=sys.stderr)
         return cli.EXIT_INTERRUPTED
@@ -58,11 +58,6 @@ def _print_cost(pool, seconds):
             f"{max(pool.memory.values()):.0f} MB each, "
             f"{sum(pool.seconds.values()):.1f} s of processor time"
         )
-
-
-def _fail(error):
-    print(f"{__package__}: {error}", file=sys.stderr)
-    return cli.EXIT_USAGE
 
 
 if __name__ == "__main__":

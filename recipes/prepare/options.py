@@ -34,12 +34,12 @@ class RecipeOptions(CommandOptions):
     target_field: str | None = option(
         None,
         "of the same objects, which holds the translation: the corpus then has pairs, for "
-        "recipes.translate (default: none)",
+        "`keras-attn translate` (default: none)",
     )
     source: str | None = option(
         None,
         "language of parallel text: lines of NAME.SOURCE and NAME.TARGET are pairs, for "
-        "recipes.translate (default: none)",
+        "`keras-attn translate` (default: none)",
     )
     target: str | None = option(None, "language of the translations (default: none)")
     valid: float = option(0.05, "share of the documents for validation", at_least=0, at_most=1)

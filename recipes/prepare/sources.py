@@ -46,7 +46,7 @@ def find_files(data_dir, endings=None):
         raise ValueError(f"There is no such folder or file. Received: --data-dir {data_dir}.")
     if os.path.isfile(os.path.join(data_dir, MANIFEST)):
         raise ValueError(
-            "A prepared corpus is no text; recipes.language_model, masked_language_model and "
+            "A prepared corpus is no text; language-model, masked-language-model and "
             f"translate read it. Received: --data-dir {data_dir}."
         )
     paths = sorted(_visible_files(data_dir))

@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
+import os
 
+from ..common import files
 from ..common.options import OptionError, Options, ScheduleOptions, changed, option
 
 
@@ -51,6 +53,17 @@ class TextOptions(TokenizerOptions, ScheduleOptions):
         options = options.divide(steps)
         subwords = None if options.tokenizer == "characters" else 4000
         return options.fill(warmup_steps=options.steps // 20, vocabulary_size=subwords)
+
+    def check_files(self):
+        if not self.data_dir and not self.text:
+            return
+        from .text_files import find_text  # not for --help, which answers at once
+
+        if self.text:
+            next(files.blocks(self.text))
+        elif not os.path.isfile(os.path.join(self.data_dir, "manifest.json")):
+            for split in files.SPLITS:
+                find_text(self.data_dir, split)
 
     def check(self):
         super().check()

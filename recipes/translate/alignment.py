@@ -4,14 +4,16 @@ import argparse
 import os
 import sys
 
-from ..common.cli import sentence
+from keras_attn import startup
+
+from ..common.cli import fail, sentence
 
 CROSS = "cross_attention"
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
-        prog="python -m recipes.translate.alignment",
+        prog="keras-attn translate alignment",
         description="Translates a text by the model of a finished run, and draws what each token "
         "of the translation attends to in the source.",
     )
@@ -24,8 +26,7 @@ def main(arguments=None):
     try:
         translation = draw(options.run, options.picture, options.text, options.max_length)
     except (OSError, ValueError, ImportError) as error:
-        print(f"recipes.translate.alignment: {sentence(error)}", file=sys.stderr)
-        return 2
+        return fail("recipes.translate.alignment", sentence(error))
     print(f"{translation}\nPicture: {options.picture}")
     return 0
 
@@ -42,7 +43,11 @@ def draw(run, picture, source=None, max_length=96):
     Raises:
         ValueError: if the run has no model, or the text has no tokens.
     """
-    import keras  # not for --help, which answers at once
+    path = os.path.join(run, "model.keras")
+    if not os.path.exists(path):
+        raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
+    startup.import_library("tensorflow")  # not for --help, which answers at once
+    import keras
     import numpy as np
 
     from keras_attn import generation, text, viz
@@ -50,9 +55,6 @@ def draw(run, picture, source=None, max_length=96):
 
     from . import lstm  # noqa: F401, a file of it names its class
 
-    path = os.path.join(run, "model.keras")
-    if not os.path.exists(path):
-        raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
     model = keras.models.load_model(path, compile=False)
     tokenizer = text.load(os.path.join(run, "tokenizer.model"))
     if source is None:

@@ -3,11 +3,14 @@
 import dataclasses
 import os
 
+from ..common import files
 from ..common.model_arguments import ModelArguments
 from ..common.options import OptionError, RunOptions, ScheduleOptions, changed, option
 from ..text.options import TokenizerOptions
 
 LSTM = "lstm"
+# The splits for training; the others are tests, which are only translated.
+TRAINING_SPLITS = ("train", "val")
 _LANGUAGES = "en", "de"  # by default, of a parallel text
 # The default preset of each model that has presets.
 _PRESETS = {
@@ -143,12 +146,18 @@ class RecipeOptions(
             return options.fill(preset=_PRESETS.get(options.model))
         build, _ = self.find_preset(lambda name, _: name in _PRESETS)
         self.check_model_of(build)
-        return options.fill(model=build.__name__)
+        return options.fill(model=build)
 
     def identity(self):
         # Of prepared pairs too, since earlier versions had these defaults.
         languages = {"source": self.source or _LANGUAGES[0], "target": self.target or _LANGUAGES[1]}
         return {**super().identity(), **languages}
+
+    def check_files(self):
+        if self.data_dir and not is_prepared(self.data_dir):
+            for split in TRAINING_SPLITS:
+                for name in side_names(split, self.source, self.target, self.variant):
+                    files.find(self.data_dir, name)
 
     def check(self):
         super().check()
@@ -193,6 +202,12 @@ class RecipeOptions(
                 "--variant is for a --data-dir of files SPLIT.VARIANT.LANGUAGE. "
                 f"Received: --variant {self.variant}."
             )
+
+
+def side_names(split, source, target, variant="raw"):
+    """Return the names of the two files of a split, but for a compressed one's ending."""
+    stem = split if variant == "raw" else f"{split}.{variant}"
+    return [f"{stem}.{language}" for language in (source, target)]
 
 
 def is_prepared(data_dir):

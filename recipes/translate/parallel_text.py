@@ -9,9 +9,9 @@ from ..common import files
 from ..common.text_reader import parallel_lines
 from ..text.corpus import first_lines, train_on_sentences
 from ..text.tokens import TokenFolder, save_tokenizer
+from .options import TRAINING_SPLITS as SPLITS
+from .options import side_names
 
-# The splits for training; the others are tests, which are only translated.
-SPLITS = ("train", "val")
 _PAIRS = 1024  # that are tokenised at once
 
 
@@ -41,8 +41,8 @@ class ParallelText:
     """
 
     def __init__(self, data_dir, split, source, target, variant="raw"):
-        stem = split if variant == "raw" else f"{split}.{variant}"
-        self.paths = [files.find(data_dir, f"{stem}.{language}") for language in (source, target)]
+        names = side_names(split, source, target, variant)
+        self.paths = [files.find(data_dir, name) for name in names]
 
     def __iter__(self):
         sides = [parallel_lines(path) for path in self.paths]

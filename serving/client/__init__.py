@@ -1,4 +1,4 @@
-"""Clients of TensorFlow Serving and of the server here: `python -m serving.client --help`.
+"""Clients of TensorFlow Serving and of the server here: `keras-attn ask --help`.
 
 The folder imports nothing of this package, nor TensorFlow, so it can be copied to any machine; as a
 part of an installed `keras_attn` it is imported after Keras. REST needs Python's standard library

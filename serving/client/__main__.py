@@ -23,7 +23,7 @@ def main(arguments=None):
                 return _print(_streamed(client, flags))
             answers = (client.complete if flags.complete else client.translate)(flags.texts)
     except (ClientError, ImportError, ValueError) as error:
-        print(f"serving.client: {error}", file=sys.stderr)
+        print(f"keras-attn ask: {error}", file=sys.stderr)
         return 1
     return _print(
         f"{answer.score}\t{answer.text}\n" if flags.score else f"{answer.text}\n"
@@ -33,7 +33,7 @@ def main(arguments=None):
 
 def _flags(arguments):
     """Parse the command line, and refuse flags that exclude each other."""
-    parser = argparse.ArgumentParser(prog="python -m serving.client", description=__doc__)
+    parser = argparse.ArgumentParser(prog="keras-attn ask", description=__doc__)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--url", help="model over REST, http://HOST:PORT/v1/models/NAME")
     where.add_argument("--grpc", metavar="HOST:PORT", help="server over gRPC; add --model_name")
@@ -71,7 +71,7 @@ def _print(pieces):
         for piece in pieces:
             print(piece, end="", flush=True)
     except (OSError, UnicodeError) as error:
-        print(f"serving.client: The answers cannot be written: {error}", file=sys.stderr)
+        print(f"keras-attn ask: The answers cannot be written: {error}", file=sys.stderr)
         if isinstance(error, OSError):
             # The rest of the buffer would raise again when the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

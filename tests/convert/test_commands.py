@@ -1,4 +1,4 @@
-"""`python -m keras_attn.convert` writes a file, or says in one sentence why it does not."""
+"""`keras-attn convert` writes a file, or says in one sentence why it does not."""
 
 import importlib.util
 import os
@@ -15,8 +15,8 @@ from fork_server import run_python
 from safetensors.numpy import load_file, save_file
 from servers import environment
 
+from keras_attn.commands.convert import main
 from keras_attn.convert import from_hugging_face, to_hugging_face
-from keras_attn.convert.__main__ import main
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
 from keras_attn.export.versions import find_versions
 from keras_attn.generation import generate
@@ -40,7 +40,7 @@ def test_a_converted_file_loads_with_the_outputs_of_transformers(folder, tmp_pat
     printed = capsys.readouterr()
     assert "CausalLanguageModel of 2,962 weights" in printed.out
     (line,) = [line for line in printed.err.splitlines() if "tokenizer" in line]
-    assert line.startswith("keras_attn.convert: The tokenizer in ") and "class 'No' is not" in line
+    assert line.startswith("keras-attn convert: The tokenizer in ") and "class 'No' is not" in line
     _, _, arrays = checkpoint_folders.load_golden("gpt2")
     assert (
         checkpoint_folders.difference(keras.models.load_model(path), arrays)
@@ -95,7 +95,7 @@ def test_an_export_of_a_folder_reads_texts(checkpoint, tmp_path):
 # Ends its own process where a function of `os` would give a file or an export its name.
 KILL_AT_CALL = """
 import os, signal, sys
-from keras_attn.convert.__main__ import main
+from keras_attn.commands.convert import main
 
 setattr(os, sys.argv[1], lambda *paths: os.kill(os.getpid(), signal.SIGKILL))
 main(sys.argv[2:])
@@ -160,9 +160,12 @@ def test_folders_and_files_that_do_not_fit_are_refused_in_one_sentence(folder, t
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["nowhere", "model.keras"], "The folder does not exist. Received: folder='nowhere'."),
+        (
+            ["nowhere", "model.keras"],
+            "`hf download nowhere --local-dir nowhere`. Received: folder='nowhere'.",
+        ),
         (["to-hugging-face", "nowhere.keras", "out"], "must exist and end in .keras"),
-        (["golden", "nowhere"], "There is no folder. Received: folder='nowhere'."),
+        (["golden", "nowhere"], "The folder does not exist. If it is a checkpoint"),
         (["nowhere", "model.h5"], "must end in .keras. Received: path='model.h5'."),
     ],
 )

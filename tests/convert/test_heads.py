@@ -12,8 +12,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 from keras_attn import export, models, text
+from keras_attn.commands.convert import main
 from keras_attn.convert import from_hugging_face, read_labels, to_hugging_face
-from keras_attn.convert.__main__ import main
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 7}

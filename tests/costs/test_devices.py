@@ -9,11 +9,11 @@ from other_backend import lines_on_eight_devices, needs_jax
 
 import keras_attn
 from keras_attn import layers
+from keras_attn.commands.explain import main
 from keras_attn.compat.unallocated import without_values
-from keras_attn.costs.__main__ import main
 from keras_attn.costs.devices import axes_of_weights, rules_of_weights
 from keras_attn.costs.explanation import in_bytes
-from keras_attn.distribution.model_parallel import parse_mesh
+from keras_attn.mesh import parse_mesh
 
 HERE = Path(__file__).resolve().parent
 V, LENGTH, ROWS = 512, 32, 16

@@ -9,9 +9,9 @@ from marks import slow
 
 import keras_attn
 from keras_attn import depth, layers, patterns, scores
+from keras_attn.commands.explain import main
 from keras_attn.compat.unallocated import without_values
 from keras_attn.costs import layer_costs, products
-from keras_attn.costs.__main__ import main
 from keras_attn.models.paper_sizes import PRESETS
 
 
@@ -53,7 +53,7 @@ def test_layers_that_are_alike_share_a_row_of_the_table(capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["transformer_tin", "--length", "5"], "did you mean 'transformer_tiny'?"),
+        (["transformer_tin", "--length", "5"], "did you mean 'transformer_tiny' or"),
         (["transformer_tiny", "--length", "0"], "`length` must be an integer of at least 1."),
         (["transformer_tiny", "--length", "5", "--precision", "float7"], "'float7'"),
         (["bert_base", "--length", "513"], "Received: length 513, a table of 512."),
@@ -63,7 +63,7 @@ def test_the_command_line_refuses_in_one_line(arguments, message, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message.lower() in error.lower() and error.count("\n") == 1
-    assert error.startswith("keras_attn.costs: ")
+    assert error.startswith("keras-attn explain: ")
 
 
 @pytest.fixture(scope="module")

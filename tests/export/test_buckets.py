@@ -7,7 +7,7 @@ import tensorflow as tf
 from each import check_each
 
 from keras_attn import export, models
-from keras_attn.export.__main__ import main
+from keras_attn.commands.export import main
 
 BUCKETS = export.Buckets((1, 3), (5, 11))
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 13}
@@ -88,5 +88,6 @@ def test_the_command_refuses_buckets_that_do_not_increase(tmp_path, capsys, monk
     arguments = ["saved_model", str(tmp_path), str(tmp_path / "export")]
     assert main([*arguments, "--compile", "xla", "--batches", "4", "2"]) == 2
     assert "`batches` must be increasing integers" in capsys.readouterr().err
-    assert main([*arguments, "--lengths", "5"]) == 2
-    assert "--lengths needs --compile." in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--lengths", "5"])
+    assert "--lengths needs --compile" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`python -m keras_attn.export`: errors for unsuitable files, and clean-up after SIGTERM."""
+"""`keras-attn export`: errors for unsuitable files, and clean-up after SIGTERM."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ import zipfile
 import keras
 import pytest
 
+import keras_attn
 from keras_attn import generation, models
-from keras_attn.export import __main__ as command
-from keras_attn.export import __main__ as commands
+from keras_attn.commands import export as commands
 from keras_attn.export.versions import free_version, new_version
 
 
@@ -25,10 +25,10 @@ def refused(capsys):
     """A function that runs the command, which fails, and returns its one line of error."""
 
     def run(*arguments):
-        assert command.main([str(argument) for argument in arguments]) == 2
+        assert commands.main([str(argument) for argument in arguments]) == 2
         printed = capsys.readouterr()
         assert printed.out == "" and printed.err.count("\n") == 1
-        assert printed.err.startswith("keras_attn.export: ")
+        assert printed.err.startswith("keras-attn export: ")
         return printed.err
 
     return run
@@ -44,9 +44,9 @@ def loads_nothing(monkeypatch):
 def test_end_tokens_reach_the_export(monkeypatch, model_file, tmp_path, form):
     seen = []
     monkeypatch.setattr(keras.models, "load_model", lambda path: None)
-    monkeypatch.setattr(commands, form, lambda *_, eos_id, **options: seen.append(eos_id))
+    monkeypatch.setattr(keras_attn.export, form, lambda *_, eos_id, **options: seen.append(eos_id))
     arguments = [form, str(model_file), str(tmp_path / "out")]
-    assert command.main([*arguments, "--eos-id", "3", "7"]) == command.main(arguments) == 0
+    assert commands.main([*arguments, "--eos-id", "3", "7"]) == commands.main(arguments) == 0
     assert seen == [[3, 7], None]
 
 
@@ -54,7 +54,8 @@ def test_end_tokens_reach_the_export(monkeypatch, model_file, tmp_path, form):
 def test_without_beams_the_export_chooses_the_strategy(monkeypatch, tmp_path, beams, strategy):
     seen = {}
     monkeypatch.setattr(keras.models, "load_model", lambda path: None)
-    monkeypatch.setattr(commands, "saved_model", lambda *_, **options: seen.update(options))
+    seen_by = "saved_model", lambda *_, **options: seen.update(options)
+    monkeypatch.setattr(keras_attn.export, *seen_by)
     arguments = {"version": None, "length_penalty": 0.6, "batches": None, "lengths": None}
     commands.write_saved_model("model", tmp_path, beams=beams, **arguments)
     assert seen["strategy"] == strategy
@@ -138,7 +139,7 @@ def test_sigterm_leaves_no_temporary_files(monkeypatch, tmp_path):
     monkeypatch.setattr(commands, "inspect_export", end)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as info:
-        command.main(["inspect", str(tmp_path)])
+        commands.main(["inspect", str(tmp_path)])
     assert info.value.code == 128 + signal.SIGTERM
     assert os.listdir(tmp_path) == []
     assert signal.getsignal(signal.SIGTERM) is before

@@ -12,8 +12,8 @@ import tensorflow as tf
 from each import check_each
 
 from keras_attn import export, models, text
-from keras_attn.export import __main__ as commands
-from keras_attn.export.__main__ import main
+from keras_attn.commands import export as commands
+from keras_attn.commands.export import main
 from keras_attn.export.saved_model_files import COMPILATION_FILE, read_compilation
 from keras_attn.generation import Greedy, Sample
 from serving.servable import Servable

@@ -11,8 +11,8 @@ import pytest
 from each import check_each
 
 from keras_attn import export, models, norms, patterns, positions, residuals, scores, text
+from keras_attn.commands.export import main
 from keras_attn.depth import Reversible, Stack
-from keras_attn.export.__main__ import main
 from keras_attn.export._ctranslate2 import specification
 from keras_attn.generation import generate
 from keras_attn.layers import (

@@ -12,7 +12,7 @@ import tensorflow as tf
 from each import check_each
 
 from keras_attn import export, models
-from keras_attn.export.__main__ import main
+from keras_attn.commands.export import main
 from keras_attn.export.golden_outputs import outputs_match, replay
 from keras_attn.export.servable_ops import serving_version
 

@@ -11,7 +11,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from keras_attn import depth, export, layers, models, patterns, text
-from keras_attn.export.__main__ import main
+from keras_attn.commands.export import main
 from keras_attn.export._litert.files import read_record
 from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.model_functions import ModelFunctions

@@ -14,8 +14,8 @@ import tensorflow as tf
 from fork_server import run_python
 
 from keras_attn import export, models, text
+from keras_attn.commands.export import _read_lines, main
 from keras_attn.export import measurement
-from keras_attn.export.__main__ import _read_lines, main
 from keras_attn.export.decoding_record import Decoding, write_decoding
 from keras_attn.export.measured_process import OPENERS, ExportProcess, form_of, open_ctranslate2
 from keras_attn.export.measurement import Measurement, choose, format_measurements, measure

@@ -14,7 +14,7 @@ import tensorflow as tf
 from marks import slow_but
 
 from keras_attn import export, models
-from keras_attn.export.__main__ import main
+from keras_attn.commands.export import main
 from keras_attn.export._onnx import conversion
 from keras_attn.export._onnx.op_handlers import handlers
 from keras_attn.generation import generate

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import export, models
-from keras_attn.export.__main__ import main
+from keras_attn.commands.export import main
 from keras_attn.export._saved_model.quantization import (
     FORMATS,
     MIN_SIZE,

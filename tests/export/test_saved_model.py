@@ -16,7 +16,7 @@ import tensorflow as tf
 from fork_server import run_python
 
 from keras_attn import export, losses, metrics, models, optimizers, positions, text
-from keras_attn.export.__main__ import main
+from keras_attn.commands.export import main
 from keras_attn.export._saved_model import writing
 from keras_attn.export.decoding_record import Decoding, read_decoding
 from keras_attn.export.servable_ops import FIRST_VERSION

@@ -7,7 +7,7 @@ import tensorflow as tf
 from marks import slow_but
 
 from keras_attn import depth, export, feed_forward, layers, memory, models, positions, scores
-from keras_attn.export import __main__ as command
+from keras_attn.commands import export as command
 from keras_attn.patterns import Causal, Local, Sinks
 
 V, D, L, N, H = 17, 8, 2, 3, 4

@@ -303,6 +303,6 @@ def test_overrides_replace_preset_sizes():
 
 
 def test_unknown_preset_raises():
-    message = "gpt2_small.*transformer_base.*Received: name='transformer'"
+    message = "Did you mean 'transformer_base' or 'transformer_big' .*Received: name='transformer'"
     with pytest.raises(ValueError, match=message):
         create("transformer")

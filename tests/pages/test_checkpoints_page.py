@@ -69,6 +69,7 @@ class Reader:
 
     def run(self, words):
         """Run a command, given as words; keep what a client is answered, by the model's name."""
+        words = shlex.split(pages.in_full(shlex.join(words)))
         if words[0] == "mkdir":
             os.mkdir(words[1])
         elif words[:3] == ["python", "-m", "serving.server"]:
@@ -89,7 +90,7 @@ class Reader:
             assert recipe_runs.run("fine_tune", *words[3:], *LESS) == 0
         else:
             assert words[:2] == ["python", "-m"]
-            assert importlib.import_module(f"{words[2]}.__main__").main(words[3:]) == 0
+            assert importlib.import_module(words[2]).main(words[3:]) == 0
 
     def start(self, flags):
         self.stack.close()

@@ -11,6 +11,7 @@ import pages
 import pytest
 from each import check_each
 
+from keras_attn import programs
 from serving.flags import parse_flags
 
 PROGRAMS = {
@@ -62,6 +63,12 @@ def test_the_options_of_commands_exist(monkeypatch):
             assert end.code == 0 and "--help" in arguments
 
     check_each(check, PROGRAMS)
+
+
+def test_the_commands_that_pages_name_exist():
+    text = "\n".join(map(pages.text, pages.PAGES))
+    known = {words.split()[0] for words in programs.PROGRAMS} | {"COMMAND"}
+    assert set(re.findall(r"keras-attn (\w[\w-]*)", text)) - known == set()
 
 
 def test_the_scripts_and_extras_that_pages_name_exist():

@@ -37,18 +37,18 @@ def exit_code_and_message(error, capsys):
 )
 def test_a_full_disk_or_memory_is_reported_with_the_directory(error, capsys):
     code, said = exit_code_and_message(error, capsys)
-    assert code == 2 and said.startswith("recipes.some: ")
+    assert code == 2 and said.startswith("python -m recipes.some: ")
     assert "No space left on device" in said and "--out some/out" in said
 
 
 def test_an_error_that_names_its_file_is_not_reported_with_the_directory(capsys):
     result = exit_code_and_message(PermissionError(13, "Permission denied", "data/a.txt"), capsys)
-    assert result == (2, "recipes.some: data/a.txt: Permission denied\n")
+    assert result == (2, "python -m recipes.some: data/a.txt: Permission denied\n")
 
 
 def test_an_error_without_a_message_is_named(capsys):
     result = exit_code_and_message(MemoryError(), capsys)
-    assert result == (2, "recipes.some: MemoryError (--out some/out)\n")
+    assert result == (2, "python -m recipes.some: MemoryError (--out some/out)\n")
 
 
 @pytest.mark.parametrize("error, expected", [(KeyboardInterrupt(), 130), (Terminated(), 143)])

@@ -24,9 +24,9 @@ def run_lightly(*arguments):
 @pytest.mark.parametrize("command", ["recipes.prepare", "recipes.translate"])
 def test_help_answers_before_keras_is_imported(command):
     status, said, _ = run_lightly(command, "--help")
-    assert status == 0 and said.startswith(f"usage: python -m {command}")
+    assert status == 0 and said.startswith(f"usage: keras-attn {command.partition('.')[2]} ")
 
 
 def test_a_missing_file_is_reported_before_keras_is_imported():
     _, _, error = run_lightly("recipes.results", "none.json")
-    assert error == "recipes.results: none.json: No such file or directory\n"
+    assert error == "keras-attn results: none.json: No such file or directory\n"

@@ -167,7 +167,11 @@ def test_bad_options_are_reported(options, message, capsys):
         ([("a", "1"), ("b", "1")], ("--task", "regression", "--valid", "2"), "two different num"),
         ([("a", "x"), ("b", "y")], ("--valid", "x", "--max-length", "18"), "and 17 positions"),
         ([("a", "x"), ("b", "y")], ("--valid", "x", "--model", "none.keras"), "does not exist"),
-        ([("a", "x"), ("b", "y")], ("--valid", "x", "--tokenizer", "none"), "no tokenizer file"),
+        (
+            [("a", "x"), ("b", "y")],
+            ("--valid", "x", "--tokenizer", "none"),
+            "--tokenizer must be a file",
+        ),
     ],
 )
 def test_bad_data_are_refused_in_one_sentence(rows, options, message, saved, tmp_path):
@@ -180,7 +184,9 @@ def test_bad_data_are_refused_in_one_sentence(rows, options, message, saved, tmp
     train = write(tmp_path / "train.csv", rows)
     arguments = [x for pair in option_values.items() for x in pair]
     with pytest.raises(ValueError, match=message) as error:
-        FineTuneRun(parse("--train", train, *arguments))
+        options = parse("--train", train, *arguments)
+        options.check_files()
+        FineTuneRun(options)
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pages
 import pytest
 import recipe_runs
 
@@ -117,7 +118,7 @@ def test_options_of_a_recipe_are_frozen_and_explained(recipe, capsys):
     with pytest.raises(SystemExit, match="0"):
         options.parse(["--help"], f"recipes.{recipe}")
     shown = capsys.readouterr().out
-    assert f"usage: python -m recipes.{recipe}" in shown and "--precision" in shown
+    assert f"usage: keras-attn {recipe.replace('_', '-')} " in shown and "--precision" in shown
     parsed = options.parse(["--axis", "depth"] if recipe == "compare" else [])
     assert parsed.resolve() == parsed  # a resolved command line changes no more
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -131,7 +132,7 @@ def test_the_command_of_a_card_gives_the_options_on_it():
         card = json.loads(path.read_text(encoding="utf-8"))
         if "command" not in card:  # of an experiment, each of whose runs has its own
             continue
-        _, _, recipe, *arguments = shlex.split(card["command"])
+        _, _, recipe, *arguments = shlex.split(pages.in_full(card["command"]))
         if recipe.removeprefix("recipes.") in RECIPES:
             options = importlib.import_module(f"{recipe}.options").RecipeOptions
             parsed = json.loads(json.dumps(options.parse(arguments, recipe).as_dict()))
@@ -143,7 +144,8 @@ def test_the_command_of_a_card_gives_the_options_on_it():
 
 
 def test_options_are_read_without_importing_keras():
-    program = f"import sys\nfor name in {RECIPES}: __import__(f'recipes.{{name}}.options')\n"
+    program = "import sys\nsys.argv = ['keras-attn']\n"  # as in a command
+    program += f"for name in {RECIPES}: __import__(f'recipes.{{name}}.options')\n"
     program += "assert 'keras' not in sys.modules and 'recipes.image.options' in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
 

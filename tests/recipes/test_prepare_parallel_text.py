@@ -181,7 +181,7 @@ def test_other_languages_and_an_unfinished_corpus_are_named(data, tmp_path, caps
         "--target=en",
     ]
     plan.read_parts(plan.make_plan(RecipeOptions.parse(options)))
-    with pytest.raises(ValueError, match="is not finished; the same command of recipes.prepare"):
+    with pytest.raises(ValueError, match="is not finished; the same command of keras-attn prepare"):
         files.find(tmp_path / "out", "train.de")
     assert main([*options[:4], "--source=en", "--target=de"]) == 2
     received = "Received: source='de', now 'en', target='en', now 'de'."

@@ -55,7 +55,7 @@ def test_a_worker_ends_with_the_error_of_the_first(arguments, monkeypatch, capsy
     meanwhile(monkeypatch, lambda: main(arguments(FIRST + "--valid 1e-9")))
     assert main(arguments(SECOND + "--valid 1e-9")) == 2
     own, others = capsys.readouterr().err.splitlines()
-    message = own.removeprefix("recipes.prepare: ")
+    message = own.removeprefix("keras-attn prepare: ")
     assert "No document falls to the split valid" in message
     assert others.endswith(f"Worker 0 has ended, and must be started again first: {message}")
 
@@ -68,7 +68,7 @@ def test_the_first_worker_ends_with_the_error_of_another(arguments, monkeypatch,
     meanwhile(monkeypatch, lambda: main(arguments(SECOND + more)))
     assert main(arguments(FIRST + more)) == 2
     own, others = capsys.readouterr().err.splitlines()
-    message = own.removeprefix("recipes.prepare: ")
+    message = own.removeprefix("keras-attn prepare: ")
     assert "--strict allows no documents that are not UTF-8" in message
     assert others.endswith(f"Worker 1 has ended, and must be started again first: {message}")
     assert [path.name for path in tmp_path.glob("out/work/failed-*")] == ["failed-1.json"]

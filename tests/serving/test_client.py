@@ -208,7 +208,7 @@ def test_an_unknown_model_is_reported_in_one_sentence(url, capsys):
     assert main(["--url", f"{url}/nope", "a"]) == 1
     assert capsys.readouterr() == (
         "",
-        f"serving.client: {url}/nope answered 404: Servable not found for request: Latest(nope)\n",
+        f"keras-attn ask: {url}/nope answered 404: Servable not found for request: Latest(nope)\n",
     )
 
 
@@ -228,7 +228,7 @@ def test_a_missing_server_is_reported_in_one_sentence(capsys, monkeypatch, where
     assert main([*where, "a"]) == 1
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.startswith("serving.client: ")
+    assert output.err.startswith("keras-attn ask: ")
     assert output.err.count("\n") == 1
 
 
@@ -237,7 +237,7 @@ def test_a_full_disk_is_reported_in_one_sentence(url, monkeypatch, capsys):
         monkeypatch.setattr("sys.stdout", full)
         assert main(["--url", f"{url}/toy", "one"]) == 1
     printed = capsys.readouterr().err
-    assert printed.startswith("serving.client: The answers cannot be written: ")
+    assert printed.startswith("keras-attn ask: The answers cannot be written: ")
     assert printed.count("\n") == 1
 
 

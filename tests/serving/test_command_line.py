@@ -77,7 +77,7 @@ def test_usage_errors_print_one_sentence(capsys, arguments, message):
         parse_flags(arguments)
     assert info.value.code == 2
     printed = capsys.readouterr().err
-    assert message in printed and printed.startswith("serving.server: ")
+    assert message in printed and printed.startswith("keras-attn serve: ")
     assert printed.count("\n") == 1
 
 
@@ -145,7 +145,7 @@ def test_a_version_is_no_base_path(tmp_path):
 def test_a_missing_base_path_is_reported_in_one_sentence(run_module, tmp_path):
     done = run_module("serving.server", f"--model_base_path={tmp_path / 'missing'}")
     assert done.returncode == 2
-    assert done.stderr.startswith("serving.server: The base path of model default must be")
+    assert done.stderr.startswith("keras-attn serve: The base path of model default must be")
     assert done.stderr.count("\n") == 1
 
 
@@ -259,8 +259,9 @@ def test_an_ipv6_address_works():
 
 
 def test_the_server_imports_no_keras_and_little_of_keras_attn():
-    """Only exports, and the text of a stream."""
-    parts = ("keras_attn.export.", "keras_attn.text.tokenizers.incremental_decoder")
+    """Only exports, the text of a stream, and the start of a program."""
+    text = "keras_attn.text.tokenizers.incremental_decoder"
+    parts = ("keras_attn.export.", text, "keras_attn.startup")
     for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in getattr(node, "names", [])]

@@ -5,6 +5,8 @@ import re
 import shlex
 from pathlib import Path
 
+from keras_attn.programs import PROGRAMS
+
 ROOT = Path(__file__).resolve().parents[2]
 # Cards are written by programs.
 PAGES = [ROOT / "README.md", *sorted((ROOT / ".github").glob("*.md"))] + sorted(
@@ -17,6 +19,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / ".github").glob("*.md"))] + sorted(
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
 _PROGRAM = re.compile(r"python -m ((?:keras_attn|recipes|serving)\S*)(.*)")
+_WORDS = "|".join(sorted(PROGRAMS, key=len, reverse=True))
+_COMMAND = re.compile(rf"\b(?:keras-attn|python -m keras_attn) ({_WORDS})(?!\S)")
 
 
 def name(page):
@@ -51,18 +55,29 @@ def programs(page):
     """Return pairs (module, arguments) of the project's programs that a page runs.
 
     They are in the blocks for a shell and, as code, in the text. There `... --option` adds to the
-    arguments of the program before it.
+    arguments of the program before it, and `keras-attn COMMAND` alone is its name.
     """
-    inline = re.findall(r"`(?:[A-Z_]+=\S+ )*((?:python -m|\.\.\.) [^`]+)`", without_code(page))
+    code = r"`(?:[A-Z_]+=\S+ )*((?:python -m|keras-attn|\.\.\.) [^`]+)`"
+    inline = [x for x in re.findall(code, without_code(page)) if not _COMMAND.fullmatch(x)]
     lines = [" ".join(map(shlex.quote, words)) for words in shell_lines(page)] + inline
     commands = []
     for line in lines:
-        if match := _PROGRAM.search(line):
+        if match := _PROGRAM.search(in_full(line)):
             commands.append((match[1], shlex.split(match[2])))
         elif line.startswith("..."):
             module, arguments = commands[-1]
             commands.append((module, arguments[:2] + shlex.split(line)[1:]))
     return [pair for pair in commands if "NAME" not in pair[0]]  # NAME is a placeholder
+
+
+def in_full(line):
+    """Return a line with `python -m` and the module in place of `keras-attn` and its command."""
+
+    def module_of(match):
+        program = PROGRAMS[match[1]]
+        return " ".join(["python -m", program.module, *program.arguments])
+
+    return _COMMAND.sub(module_of, line)
 
 
 def links(page):

@@ -16,6 +16,7 @@ from keras_attn.convert.hugging_face.families.family import output_vocabulary_si
 from keras_attn.convert.hugging_face.sentence_encoders import SentenceEncoder, padding_id
 from keras_attn.convert.hugging_face.tensor_files import list_tensors, refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
+from keras_attn.hints import download_hint
 from keras_attn.ops.checks import check_choice, check_paths, check_that
 from keras_attn.part_states import PART_STATES
 from keras_attn.sublayers import attributes
@@ -47,7 +48,7 @@ def from_hugging_face(folder, model_type=None, ignore=(), **overrides):
     Each tensor is used once; a folder is refused if a tensor is missing, is left over or has
     another shape, or if an option of `config.json` changes what our parts compute. Neither
     transformers nor the network is needed. Weights become float32, then the dtype of the policy.
-    If the folder has golden outputs, as `python -m keras_attn.convert golden FOLDER` writes them,
+    If the folder has golden outputs, as `keras-attn convert golden FOLDER` writes them,
     the model's outputs are compared with them, unless there are overrides. Those of a sentence
     encoder are compared before its pooling, where it is no decoder.
 
@@ -123,7 +124,7 @@ def family_of(folder, model_type=None):
     """
     check_paths(folder=folder)
     if not os.path.exists(folder):
-        refuse("The folder does not exist.", folder)
+        refuse(f"The folder does not exist.{download_hint(os.fspath(folder))}", folder)
     if not os.path.isdir(folder):
         refuse("The path is that of a file, not of a folder.", folder)
     if model_type is not None:

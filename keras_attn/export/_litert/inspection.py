@@ -56,7 +56,7 @@ class LiteRTInspection:
         return faults
 
     def report(self):
-        """Return the lines that `python -m keras_attn.export inspect` prints."""
+        """Return the lines that `keras-attn inspect` prints."""
         return [
             self.path,
             "",

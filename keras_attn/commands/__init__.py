@@ -1,0 +1,1 @@
+"""Programs of `keras-attn` that belong to the library; they import Keras when they need it."""

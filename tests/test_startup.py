@@ -1,0 +1,98 @@
+"""Start of a program: Keras is imported late, our classes are known, and no log is printed."""
+
+import subprocess
+import sys
+
+import pytest
+from fork_server import ROOT, run_python
+
+import keras_attn
+
+# A program of this package that imports neither Keras nor NumPy.
+HEAD = "import sys; sys.argv = ['keras-attn']\nimport os\nfrom keras_attn import startup\n"
+LOG = """
+with startup.without_log_lines():
+    os.write(2, b"I0000 00:00:1795.4 131 port.cc:153] oneDNN operations are on.\\n")
+    os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are\\n")
+    os.write(2, b"2026-01-02 03:04:05.6: W tensorflow/a.cc:3] Some\\n")
+    os.write(2, b"a sentence of ours\\nan end")
+"""
+
+
+def run(program):
+    """Run a program in a new interpreter; return its status and error."""
+    command = [sys.executable, "-c", HEAD + program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+def test_lines_of_a_log_are_left_out_and_others_stay():
+    assert run(LOG + "os.write(2, b' of it')") == (0, "a sentence of ours\nan end of it")
+
+
+def test_nothing_is_lost_where_the_process_crashes():
+    status, said = run(LOG + "    os.abort()")
+    assert status < 0 and said == "a sentence of ours\nan end"
+
+
+def test_the_traceback_of_a_failed_import_is_printed():
+    status, said = run(LOG + "    import no_such_module")
+    assert status == 1 and said.startswith("a sentence of ours\nan end")
+    assert said.endswith("No module named 'no_such_module'\n") and "Traceback" in said
+
+
+def test_a_process_that_keeps_the_error_open_delays_nothing():
+    child = "    import subprocess; child = subprocess.Popen(['sleep', '50'])\n"
+    status, said = run(LOG + child + "child.kill()")
+    assert (status, said) == (0, "a sentence of ours\nan end")
+
+
+def test_a_closed_error_is_no_error():
+    assert run("os.close(2)\nwith startup.without_log_lines(): print(1)")[0] == 0
+
+
+LOAD = "model = keras.models.load_model({!r}); assert type(model).__name__ == 'Classifier'\n"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """The file of a small model."""
+    path = tmp_path_factory.mktemp("model") / "model.keras"
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 2, "intermediate_dim": 3}
+    keras_attn.models.vit(num_classes=2, image_shape=(4, 4, 1), patch_size=2, **sizes).save(path)
+    return str(path)
+
+
+def test_a_file_loads_where_keras_is_imported_first(file):
+    done = run_python("-c", "import keras\nimport keras_attn\n" + LOAD.format(file))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_knows_all_classes_once_it_has_started(file):
+    program = "startup.import_library()\nimport keras\n"
+    done = run_python("-c", HEAD + program + LOAD.format(file))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["keras_attn", "keras_attn.norms"])
+def test_a_file_loads_where_keras_is_imported_last(first, file):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {first}\nimport keras\n" + LOAD.format(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_program_prints_no_log_of_tensorflow():
+    program = "startup.import_library()\nimport tensorflow as tf\n"
+    program += "tf.function(lambda x: x + 1, jit_compile=True)(tf.ones(3))"
+    assert run(program) == (0, "")
+
+
+def test_keras_is_imported_by_its_first_use():
+    program = "import keras_attn\nassert 'keras' not in sys.modules\nkeras_attn.norms\n"
+    assert run(program + "assert 'keras' in sys.modules")[0] == 0
