@@ -1,5 +1,6 @@
 """The README is short, its measurements are those of their cards, its pictures are up to date."""
 
+import configparser
 import json
 import re
 
@@ -15,6 +16,12 @@ README = pages.ROOT / "README.md"
 
 def test_the_readme_has_at_most_8000_characters():
     assert len(pages.text(README)) <= 8000
+
+
+def test_the_address_of_the_repository_is_in_one_place():
+    setup = configparser.ConfigParser()
+    setup.read(pages.ROOT / "setup.cfg")
+    assert [p for p in pages.PAGES if setup["metadata"]["url"] in pages.text(p)] == []
 
 
 def ratios(card, ours, peer, size=""):
@@ -39,22 +46,29 @@ def measured(card):
 
 
 def span(speedups, digits=2):
-    return f"{min(speedups):.{digits}f} to {max(speedups):.{digits}f} times as fast as"
+    return f"{min(speedups):.{digits}f} to {max(speedups):.{digits}f} times as fast"
 
 
 def test_the_headlines_are_those_of_their_cards():
     training = "keras_attn fit, float32"
     # The last two comparisons with KerasHub are of the first step of a process.
     *steps, _, _ = ratios("training", training, "KerasHub")
-    assert f"{span(steps)} KerasHub" in measured("training")
+    assert f"{span(steps)} as KerasHub" in measured("training")
     slowest, fastest = min(torch := ratios("training", training, "torch")), max(torch)
     assert f"{slowest:.2f} to {fastest:.1f} times as fast as torch" in measured("training")
+    # Where a peer is faster, the sentence gives its number and says "slower".
     decoding = "decoding", "keras_attn, XLA in process", "CTranslate2"
-    base, tiny = (ratios(*decoding, f"transformer_{size}") for size in ("base", "tiny"))
-    assert f"`transformer_base` by XLA: {span(base)} CTranslate2" in measured("decoding")
-    assert f"`transformer_tiny` {min(tiny):.2f} to {max(tiny):.2f} times" in measured("decoding")
+    for size in ("base", "tiny"):
+        faster = [1 / ratio for ratio in ratios(*decoding, f"transformer_{size}")]
+        assert f"{span(faster)} with `transformer_{size}`" in measured("decoding")
+    assert measured("decoding").startswith("Decoding by XLA: slower than CTranslate2")
     local = ratios("attention", "keras_attn Local(256)", "torch flex_attention")
-    assert f"{span(local, digits=1)} compiled `flex_attention`" in measured("attention")
+    assert f"{span(local, digits=1)} as compiled `flex_attention`" in measured("attention")
+
+
+def test_ratios_are_above_1():
+    stated = re.findall(r"([\d.]+) to ([\d.]+)\s+times", pages.text(README))
+    assert len(stated) >= 4 and all(1 < float(low) < float(high) for low, high in stated)
 
 
 def test_pictures_are_light():
