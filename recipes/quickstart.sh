@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to a served model: bash recipes/quickstart.sh [OUT] [options of recipes.translate]
+# From nothing to a served model: bash recipes/quickstart.sh [OUT] [options of keras-attn translate]
 #
 # Makes an environment, installs, trains a Transformer to read dates written in many languages,
 # evaluates and exports it, serves the export and asks the server to translate five lines that it
@@ -44,7 +44,7 @@ if [ -f "$out/card.json" ] && [ -f "$out/export/1/saved_model.pb" ]; then
   say "2. Train: $out already holds a trained model; remove it to train anew"
 else
   say "2. Train, evaluate, export"
-  "$python" -m recipes.translate --out "$out" "$@"
+  "$python" -m keras_attn translate --out "$out" "$@"
 fi
 
 say "3. Serve $out/export"
@@ -55,7 +55,7 @@ sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
 print(*(s.getsockname()[1] for s in sockets))
 PYTHON
 )
-"$python" -m serving.server --rest_api_port="$port" --port="$grpc_port" \
+"$python" -m keras_attn serve --rest_api_port="$port" --port="$grpc_port" \
   --model_name=dates --model_base_path="$out/export" >"$log" 2>&1 &
 server=$!
 
@@ -89,11 +89,11 @@ lines=()
 while IFS= read -r line && [ ${#lines[@]} -lt 5 ]; do
   lines+=("$line")
 done <"$out/unseen.txt"
-answers=$("$python" -m serving.client --url "$url" -- "${lines[@]}")
+answers=$("$python" -m keras_attn ask --url "$url" -- "${lines[@]}")
 paste -d '\n' <(printf '%s\n' "${lines[@]}") <(sed 's/^/    -> /' <<<"$answers")
 
 say "Done in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 echo "Export: $out/export"
 echo "Card:   $out/card.json"
-printf 'Serve it again: %q -m serving.server --rest_api_port=8501 --model_name=dates' "$python"
+printf 'Serve it again: %q -m keras_attn serve --rest_api_port=8501 --model_name=dates' "$python"
 printf ' --model_base_path=%q\n' "$out/export"

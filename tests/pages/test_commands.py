@@ -68,7 +68,7 @@ def test_the_options_of_commands_exist(monkeypatch):
 def test_the_commands_that_pages_name_exist():
     text = "\n".join(map(pages.text, pages.PAGES))
     known = {words.split()[0] for words in programs.PROGRAMS} | {"COMMAND"}
-    assert set(re.findall(r"keras-attn (\w[\w-]*)", text)) - known == set()
+    assert set(re.findall(r"(?:keras-attn|-m keras_attn) (\w[\w-]*)", text)) - known == set()
 
 
 def test_the_scripts_and_extras_that_pages_name_exist():

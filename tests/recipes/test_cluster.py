@@ -70,7 +70,7 @@ def test_slurm_starts_a_run_again_only_for_75_and_143(submit, tmp_path, codes):
     assert code == max(codes)
     assert requeued == (["requeue 7"] if is_interrupted else []), said
     commands = set((tmp_path / "python").read_text().splitlines())
-    assert commands == {"-m recipes.language_model --strategy multi_worker --out a folder"}
+    assert commands == {"-m keras_attn language-model --strategy multi_worker --out a folder"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["programs", "python"]
 
 

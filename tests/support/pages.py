@@ -67,7 +67,8 @@ def programs(page):
         elif line.startswith("..."):
             module, arguments = commands[-1]
             commands.append((module, arguments[:2] + shlex.split(line)[1:]))
-    return [pair for pair in commands if "NAME" not in pair[0]]  # NAME is a placeholder
+    # NAME is a placeholder, and `keras_attn` the list of all commands.
+    return [pair for pair in commands if "NAME" not in pair[0] and pair[0] != "keras_attn"]
 
 
 def in_full(line):
