@@ -21,6 +21,8 @@ for _name in ("starlette", "tensorflow_serving", "uvicorn"):
 
 from servers import ROOT, running_on_a_thread, wait_for  # noqa: E402
 
+from keras_attn import models  # noqa: E402
+from keras_attn.convert import from_hugging_face, read_labels, to_hugging_face  # noqa: E402
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer  # noqa: E402
 
 PAGE = pages.ROOT / "recipes/checkpoints.md"
@@ -51,6 +53,15 @@ def write_sentence_encoder():
     (sentence_encoder / "1_Pooling").mkdir()
     pooling = {"pooling_mode_mean_tokens": True}
     (sentence_encoder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+
+
+def write_bert_and_reviews():
+    tokenizer = read_tokenizer(IDS / "bert")
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+    bert = models.bert(tokenizer.vocabulary_size, **sizes, max_length=131)
+    to_hugging_face(bert, "bert", tokenizer)
+    with open("reviews.csv", "w") as file:
+        file.write("text,label\n" + "a fine book,good\na dull book,bad\n" * 20)
 
 
 def write_language_model_and_texts():
@@ -129,6 +140,14 @@ def check_features(answers):
     assert features.shape == (2, 12) and np.abs(features[0] - features[1]).max() > 1e-3
 
 
+def check_folder(answers):
+    model, tokenizer = from_hugging_face("reviews-bert")
+    assert model.num_classes == 2 and tokenizer is not None and not answers
+    assert read_labels("reviews-bert") == ["bad", "good"]
+    with open("reviews-bert/config.json") as file:
+        assert json.load(file)["architectures"] == ["BertForSequenceClassification"]
+
+
 def check_continuation(answers):
     assert answers["writer"].endswith("\n")
 
@@ -137,5 +156,6 @@ def check_continuation(answers):
 PARTS = {
     "OPUS-MT": (write_translator, check_translations),
     "BERT": (write_sentence_encoder, check_features),
+    "A": (write_bert_and_reviews, check_folder),
     "GPT-2": (write_language_model_and_texts, check_continuation),
 }

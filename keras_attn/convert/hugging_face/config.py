@@ -147,7 +147,7 @@ class Config:
         """Refuse a folder in which one of the `options`, if it is there, has another value."""
         quantization = self.get("quantization_config")
         if isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4":
-            options = {"quantization_config": quantization, **options}  # its tensors tell it
+            options = {"quantization_config": quantization, **options}  # read by its tensors
         for name, value in {**_OPTIONS, **options}.items():
             if self.get(name, value) != value:
                 self.refuse(

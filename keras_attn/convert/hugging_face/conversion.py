@@ -179,7 +179,7 @@ def change(model, **changes):
         stack = getattr(model, name)
         _check_shared_blocks(stack, changes)
         blocks = [_with_residual(block, changes.get("residual")) for block in stack.blocks]
-        made = _make(stack, changes.get("depth"))(blocks)
+        made = _depth_of(stack, changes.get("depth"))(blocks)
         check_that(hasattr(made, "blocks"), "a function from blocks to a depth", depth=made)
         config[name] = registry.serialize(made)
         config[name]["config"]["name"] = stack.name
@@ -204,7 +204,7 @@ def _check_shared_blocks(stack, changes):
         )
 
 
-def _make(stack, identifier):
+def _depth_of(stack, identifier):
     """Return the function from blocks to the depth that an override names."""
     if identifier is None:
         left_out = {"block", "num_layers", *PART_STATES}

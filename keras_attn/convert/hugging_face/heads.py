@@ -15,7 +15,7 @@ TOKENS, CLASSES, TAGS, ANSWERS = "tokens", "classes", "tags", "answers"
 FEATURES = "features"
 REPLACED = "replaced tokens"  # a logit for each token, of ELECTRA
 # Ends of the names of classes of transformers; "Model" is the end of some others, too.
-HEADS = {
+_HEADS = {
     "ForMaskedLM": TOKENS,
     "ForPreTraining": TOKENS,
     "ForCausalLM": TOKENS,
@@ -41,7 +41,7 @@ def named_head(config):
                 f"A {name} is not converted, only a model that predicts tokens, classes, tags or "
                 "answers, or gives features."
             )
-        for ending, head in HEADS.items():
+        for ending, head in _HEADS.items():
             if name.endswith(ending):
                 return head
     return None

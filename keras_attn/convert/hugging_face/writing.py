@@ -60,7 +60,8 @@ def to_hugging_face(
             `keras_attn.convert` lists the families; Transformer-XL is one of transformers 4.
         folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none. By those of a
-            `SentencePiece` some combining characters and some white space have other ids.
+            `SentencePiece` some combining characters and some white space have other ids in
+            transformers; `from_hugging_face` gives the tokenizer back as it was.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
         shard_size: int. Bytes of the largest file of weights; above it they become several files
             with an index.

@@ -198,7 +198,7 @@ class TransformerXL(Family):
         }
 
     def build(self, config, model):
-        """As that of every family; a score may leave its width to the heads, if that is it."""
+        """Return a model of the family; where the heads have its width, scores may leave it out."""
         attention, width = model.depth.blocks[0].attention, model.embedding.hidden_dim
         is_implied = attention.num_heads * attention.key_dim == width
         return self.read_model(config, {}, attention.score.hidden_dim is not None or not is_implied)

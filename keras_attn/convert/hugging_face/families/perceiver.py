@@ -55,11 +55,11 @@ class Perceiver(Family):
         """Return a `MaskedLanguageModel` with the weights of a checkpoint."""
         require_tokens(checkpoint.config, "Perceiver")
         checkpoint.strip(self.prefix)
-        model = self.build_masked(checkpoint.config, overrides)
+        model = self.read_model(checkpoint.config, overrides)
         self.copy_weights(checkpoint, model)
         return model
 
-    def build_masked(self, config, overrides):
+    def read_model(self, config, overrides):
         """Return the model of a configuration."""
         config.require(num_blocks=1)
         width, latent_dim = config.size("d_model"), config.size("d_latents")
@@ -131,7 +131,7 @@ class Perceiver(Family):
         return isinstance(model.encoder, depth.Latents)
 
     def build(self, config, model):
-        return self.build_masked(config, {})
+        return self.read_model(config, {})
 
     def copy_weights(self, checkpoint, model):
         latents = model.encoder

@@ -185,20 +185,20 @@ def rotary_options(attention):
     """
     position = attention.position
     scaling = getattr(position, "scaling", None)
-    is_written = {
+    writers = {
         type(None): _write_none,
         positions.Interpolation: _write_linear,
         positions.Llama3: _write_llama3,
         positions.YaRN: _write_yarn,
         positions.LongRoPE: _write_longrope,
     }
-    if type(position) is not positions.Rotary or type(scaling) not in is_written:
+    if type(position) is not positions.Rotary or type(scaling) not in writers:
         raise ValueError(
             "`model` fits no family of checkpoints: its decoder's positions must be `Rotary`, "
             "without a scaling or with `Interpolation`, `Llama3`, `YaRN` or `LongRoPE`. "
             f"Received: position={position!r}."
         )
-    kind, parameters = is_written[type(scaling)](scaling)
+    kind, parameters = writers[type(scaling)](scaling)
     parameters = {"rope_type": kind, "rope_theta": float(position.max_wavelength), **parameters}
     if position.fraction != 1:
         parameters[_FRACTION] = _written_fraction(position.fraction, attention.key_dim)
@@ -242,7 +242,7 @@ def _write_yarn(scaling):
 
 
 def _write_longrope(scaling):
-    """The set of factors stands for both: transformers then takes it for each text."""
+    """Return the options of one set of factors in the place of both, so that no text has others."""
     both = dict.fromkeys(("short_factor", "long_factor"), scaling.factors)
     options = {"factor": scaling.factor, _LENGTH: scaling.length, **both}
     return "longrope", {**options, **_written_amplitude(scaling)}
