@@ -89,6 +89,9 @@ def test_a_sentencepiece_is_read_as_it_was(has_word, tmp_path):
     ours, theirs = (t.encode_as_lists(lines) for t in (tokenizer, again))
     assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
     assert again.template == tokenizer.template and again.to_bytes() == tokenizer.to_bytes()
+    wider = read_tokenizer(tmp_path, tokenizer.vocabulary_size + 1)  # the model has one more id
+    assert wider.template == tokenizer.template
+    assert wider.vocabulary_size == tokenizer.vocabulary_size + 1
 
 
 def test_other_rules_decide_in_place_of_the_sentencepiece_that_was_written(tmp_path):

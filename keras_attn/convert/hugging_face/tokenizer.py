@@ -82,10 +82,9 @@ def read_tokenizer(folder, vocabulary_size=None):
     if not is_of_bytes and not any((files / name).is_file() for name in _FILES):
         return None
     try:
-        own = _read_own(files)
-        tokenizer = _read(files) if own is None else own
+        tokenizer = _read_own(files) or _read(files)
         _check_ids(tokenizer, vocabulary_size, files)
-        return _with_ids(tokenizer, vocabulary_size) if own is None else own
+        return _with_ids(tokenizer, vocabulary_size)
     except (NoGraph, ImportError) as reason:
         warnings.warn(
             f"The tokenizer in {str(folder)!r} has no graph: {reason} Tokenize outside the model, "
@@ -120,16 +119,19 @@ def _check_ids(tokenizer, vocabulary_size, files):
 
 def _with_ids(tokenizer, vocabulary_size):
     """Return the tokenizer with a special token for each id that only the model has."""
-    if isinstance(tokenizer, AddedTokens):
+    lacking, config = range(tokenizer.vocabulary_size, vocabulary_size or 0), tokenizer.get_config()
+    if lacking and isinstance(tokenizer, AddedTokens):
         inner = _with_ids(tokenizer.tokenizer, vocabulary_size)
-        return AddedTokens(inner, tokenizer.get_config()["tokens"])
-    config = tokenizer.get_config()
-    lacking = range(tokenizer.vocabulary_size, vocabulary_size or 0)
-    if not lacking or not isinstance(config.get("special_tokens"), dict):
+        wider = AddedTokens(inner, config["tokens"])
+    elif lacking and isinstance(config.get("special_tokens"), dict):
+        unused = {f"<unused {i}>": i for i in lacking}
+        config["special_tokens"] = {**config["special_tokens"], **unused}
+        wider = type(tokenizer)(**config)
+    else:
         return tokenizer
-    unused = {f"<unused {i}>": i for i in lacking}
-    config["special_tokens"] = {**config["special_tokens"], **unused}
-    return type(tokenizer)(**config)
+    for name, value in tokenizer.changed_attributes().items():
+        setattr(wider, name, value)
+    return wider
 
 
 def _read(files):
