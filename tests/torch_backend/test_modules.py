@@ -7,7 +7,7 @@ from catalogue_models import BLOCKS, MODELS, inputs_of, make
 from each import check_each
 
 from keras_attn import depth, layers, models
-from keras_attn.convert.hugging_face import conversion
+from keras_attn.convert.hugging_face import overrides
 from keras_attn.sublayers import all_sublayers
 
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 11}
@@ -64,7 +64,7 @@ def test_a_replaced_sublayer_is_the_one_that_computes():
 
 def test_a_changed_model_keeps_its_weights():
     model = make("models.transformer")
-    changed = conversion.change(model, depth=lambda blocks: depth.Stack(blocks, remat=True))
+    changed = overrides.change(model, depth=lambda blocks: depth.Stack(blocks, remat=True))
     assert changed.encoder.remat and not model.encoder.remat
     inputs, _ = inputs_of(model)
     outputs = [keras.ops.convert_to_numpy(each(inputs)) for each in (model, changed)]
