@@ -12,15 +12,15 @@ from keras_attn.backend.row_groups import map_groups
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.feed_forward.feed_forward import FeedForward
 from keras_attn.initializers import MatrixInitializer, redraw
+from keras_attn.low_rank_kernels import LowRankKernels
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
 from keras_attn.ops.dropout import Dropout
 from keras_attn.ops.shapes import flatten_rows, size
 from keras_attn.ops.sorting import permute, sort_order
-from keras_attn.quantized_kernels import QuantizedKernels
 
 
 @registry.register
-class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
+class MixtureOfExperts(ReplicaLosses, LowRankKernels, registry.MaskedLayer):
     """Feed-forward networks of which a router chooses the best few for each position.
 
         y = sum_e w_e FFN_e(x) + g shared(x),   over the k experts with greatest logits l = x W_r
@@ -186,15 +186,32 @@ class MixtureOfExperts(ReplicaLosses, QuantizedKernels, registry.MaskedLayer):
             )
 
     @property
+    def num_matrices(self):
+        """The number of matrices that each kernel holds."""
+        return self.num_experts
+
+    @property
+    def kernel_constraint(self):
+        """The constraint of each kernel."""
+        return self.expert.kernel_constraint
+
+    def kernel_names(self):
+        """Return the names of the kernels, in the order of computation."""
+        return [*self.expert.INPUTS, "output"]
+
+    def kernel_axes(self, name):
+        """Return the input axes and the output axes of each matrix of a kernel."""
+        _, rows, columns = getattr(self, f"{name}_kernel").shape
+        return (rows,), (columns,)
+
+    @property
     def kernels(self):
         """The kernels of all experts, each (E, rows, columns), in the order of computation."""
-        names = [f"{name}_kernel" for name in (*self.expert.INPUTS, "output")]
+        names = self.kernel_names()
         if self.quantization_mode is not None:
-            return [self.restored(name) for name in names]
-        return [getattr(self, name) for name in names]
-
-    def summed_axes(self):
-        return {f"{name}_kernel": 1 for name in (*self.expert.INPUTS, "output")}
+            return [self.restored(f"{name}_kernel") for name in names]
+        kernels = {name: getattr(self, f"{name}_kernel") for name in names}
+        return [self.updated(n, x) if n in self.updates else x for n, x in kernels.items()]
 
     def call(self, x, padding_mask=None, training=None):
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask

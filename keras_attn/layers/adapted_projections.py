@@ -6,8 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight
-from keras_attn.feed_forward import MixtureOfExperts
-from keras_attn.layers.low_rank import LowRankKernels
+from keras_attn.low_rank_kernels import LowRankKernels
 from keras_attn.part_names import name_weights
 from keras_attn.sublayers import attributes
 
@@ -49,7 +48,8 @@ def _parts(layer):
 class KernelProjection:
     """A projection whose kernel is a weight of a layer with several, such as attention.
 
-    An adapter's `parts` are its weights A and B; `kernel` is the weight W that it updates.
+    That of a `MixtureOfExperts` holds a matrix for each expert. An adapter's `parts` are its
+    weights A and B; `kernel` is the weight W that it updates.
     """
 
     def __init__(self, path, layer, name):
@@ -73,6 +73,19 @@ class KernelProjection:
     def parts(self):
         return self.layer.update_weights(self.name)
 
+    @property
+    def is_one(self):
+        """True if the kernel is one matrix."""
+        return self.layer.num_matrices is None
+
+    def rank_of(self, b):
+        """Return the rank of an adapter from its part B."""
+        return b.shape[self.layer.first_axis]
+
+    def updated(self):
+        """Return the kernel with its adapter."""
+        return self.layer.updated(self.name, self.kernel)
+
     def add(self, rank, alpha):
         self.layer.add_update(self.name, rank, alpha / rank)
 
@@ -82,6 +95,8 @@ class KernelProjection:
 
 class DenseProjection:
     """A `keras.layers.Dense`, whose adapter is that of Keras's `enable_lora`."""
+
+    is_one = True
 
     def __init__(self, path, layer):
         self.path, self.layer = path, layer
@@ -112,9 +127,14 @@ class DenseProjection:
         self.layer.enable_lora(rank, lora_alpha=alpha)
         name_weights(self.layer)
 
+    def rank_of(self, b):
+        return b.shape[0]
+
+    def updated(self):
+        return self.kernel + self.scale * ops.matmul(*self.parts)
+
     def merge(self):
-        kernel, (a, b) = self.kernel, self.parts
-        kernel.assign(kernel + self.scale * ops.matmul(a, b))
+        self.kernel.assign(self.updated())
         for name in ("lora_kernel_a", "lora_kernel_b"):
             remove_weight(self.layer, name)
         self.layer.lora_enabled, self.layer.lora_rank, self.layer.lora_alpha = False, None, None
@@ -140,16 +160,6 @@ def projections(model):
     return by_path
 
 
-def _expert_kernels(model):
-    """Return the paths of the kernels of experts: three axes, with a matrix for each expert."""
-    return [
-        "/".join((*path, name))
-        for path, layer in layers_by_path(model)
-        if isinstance(layer, MixtureOfExperts)
-        for name in (*layer.expert.INPUTS, "output")
-    ]
-
-
 def adapted(model):
     """Return the projections of a model that have an adapter, by path."""
     return {path: p for path, p in projections(model).items() if p.scale is not None}
@@ -157,14 +167,8 @@ def adapted(model):
 
 def matching(model, targets):
     """Return the projections that the targets name, by path; refuse a target without any."""
-    known, experts, named = projections(model), _expert_kernels(model), {}
+    known, named = projections(model), {}
     for target in targets:
-        if refused := _named(experts, target):
-            raise ValueError(
-                "`targets` must name no kernels of a `MixtureOfExperts`, which take no adapters: "
-                'name others by more of their paths, such as "attention/*". '
-                f"Received: targets={target!r}, which names {refused[0]!r}."
-            )
         paths = _named(known, target)
         if not paths:
             names = sorted({"/".join(path.split("/")[-2:]) for path in known})
@@ -185,6 +189,6 @@ def merged_weights(model):
     """Return pairs of a weight and its value in a file of the model, which has no adapters."""
     adapters = adapted(model).values()
     parts = {id(part) for projection in adapters for part in projection.parts}
-    values = {id(p.kernel): p.kernel + p.scale * ops.tensordot(*p.parts, 1) for p in adapters}
+    values = {id(projection.kernel): projection.updated() for projection in adapters}
     weights = [weight for weight in model.weights if id(weight) not in parts]
     return [(weight, values.get(id(weight), weight.value)) for weight in weights]

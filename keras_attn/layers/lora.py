@@ -31,6 +31,7 @@ def add_lora(model, rank, targets=("query", "value"), alpha=None):
     A (D, r) is random and B (r, ...) zero, so outputs are equal to the bit at first. Only A and B
     train, and an optimizer keeps its state for them alone. They are float32 at least. A step takes
     the time of one without adapters: the product A B, in O(D r F), joins the kernel before x does.
+    Each expert of a `MixtureOfExperts` has an A and a B of its own.
 
     Compile the model after this. `layers.save_lora` writes the adapters alone. A `.keras` file, and
     `save_weights`, hold the sums as kernels: they load as a model without adapters.
@@ -51,8 +52,7 @@ def add_lora(model, rank, targets=("query", "value"), alpha=None):
 
     Raises:
         ValueError: if the model is not built, `rank` is below 1, `alpha` is not above 0, a target
-            names no projection or a kernel of a `MixtureOfExperts`, or a projection has an adapter
-            or a constraint of its kernel.
+            names no projection, or a projection has an adapter or a constraint of its kernel.
 
     Example:
         >>> import keras_attn
@@ -213,10 +213,13 @@ def set_adapters(model, values):
     known = projections(model)
     others, new = [path for path in adapted(model) if path not in values], {}
     for path, (_, b, scale) in values.items():
-        rank, projection = len(b), known[path]
+        projection = known[path]
+        rank = projection.rank_of(b)
         if projection.scale is None:
             new[projection] = rank, scale * rank
-        elif projection.parts[1].shape[0] != rank or not np.isclose(projection.scale, scale):
+        elif projection.rank_of(projection.parts[1]) != rank or not np.isclose(
+            projection.scale, scale
+        ):
             others.append(path)
     if others:
         raise ValueError(

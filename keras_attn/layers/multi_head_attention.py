@@ -25,7 +25,7 @@ from keras_attn.attention.segments import Segments
 from keras_attn.attention.softmax import attend_dense, attend_dense_with_sinks, share_of_keys
 from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
 from keras_attn.initializers import MatrixInitializer, redraw
-from keras_attn.layers.low_rank import LowRankKernels
+from keras_attn.low_rank_kernels import LowRankKernels
 from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape, check_sizes
 from keras_attn.ops.random import RepeatedSeed, replica_seed
 from keras_attn.ops.shapes import as_axes, merge_heads, rows_to_heads, rows_to_sequence
@@ -36,7 +36,7 @@ SHORTEST_BLOCKWISE = 512  # keys; with fewer the whole matrix is faster
 UNSCALED = scores.DotProduct(scaled=False)
 
 
-class HeadProjections(LowRankKernels):
+class HeadProjections(LowRankKernels, registry.KernelLayer):
     """Projections of queries, keys and values to heads, and of heads to the output.
 
         Q = X W_q + b_q,   K = Y W_k + b_k,   V = Y W_v + b_v,   out = [head_1 ...] W_o + b_o

@@ -144,13 +144,45 @@ def test_targets_are_ends_of_paths_and_patterns():
     assert len(model.trainable_variables) == 2 * 3
 
 
-def test_kernels_of_experts_are_refused_and_the_shared_layer_is_not():
-    experts = MixtureOfExperts(GatedFeedForward(F), 2, shared=FeedForward(F))
-    model = model_of(TransformerBlock(MultiHeadAttention(N, H), experts))
-    for target in ("output", "gate", "*", "feed_forward/*"):
-        with pytest.raises(ValueError, match="no kernels of a `MixtureOfExperts`.*feed_forward/"):
-            layers.add_lora(model, R, targets=["query", target])
-    assert len(layers.add_lora(model, R, targets=["attention/*", "shared/*"])) == 6
+def test_each_expert_has_an_adapter_of_its_own(tmp_path):
+    """The oracle is a model whose kernels have been changed by a loop over experts and the rank."""
+    count = 5
+
+    def make():
+        experts = MixtureOfExperts(GatedFeedForward(F), count, shared=FeedForward(F))
+        block = TransformerBlock(MultiHeadAttention(N, H), experts, name="block")
+        return experts, model_of(block)
+
+    (experts, model), (others, merged) = make(), make()
+    before = output(model, X)
+    names = {"gate": (D, F), "output": (F, D)}
+    paths = layers.add_lora(model, R, targets=[f"feed_forward/{x}" for x in names], alpha=5)
+    assert [path.split("/")[-2:] for path in paths] == [["feed_forward", name] for name in names]
+    np.testing.assert_array_equal(output(model, X), before)
+    for name, (rows, columns) in names.items():
+        a, b = (part.numpy() for part in experts.update_weights(name))
+        assert a.shape == (count, rows, R) and b.shape == (count, R, columns)
+        bounds = np.abs(a).max(axis=(1, 2))
+        assert len(set(bounds)) == count and bounds.max() <= (6 / rows) ** 0.5 < 1.5 * bounds.min()
+    scramble_adapters(model)
+    for name, (rows, columns) in names.items():
+        a, b = (part.numpy().astype("float64") for part in experts.update_weights(name))
+        kernel = getattr(others, f"{name}_kernel")
+        total = kernel.numpy().astype("float64")
+        for e, i, j in np.ndindex(count, rows, columns):
+            total[e, i, j] += 5 / R * sum(a[e, i, r] * b[e, r, j] for r in range(R))
+        kernel.assign(total)
+    expected = output(merged, X)
+    assert np.abs(expected - before).max() > 0.1
+    np.testing.assert_allclose(output(model, X), expected, atol=1e-5)
+    _, again = make()
+    assert layers.load_lora(again, layers.save_lora(model, tmp_path / "task.npz")) == paths
+    np.testing.assert_array_equal(output(again, X), output(model, X))
+    again.save_weights(tmp_path / "sums.weights.h5")
+    assert layers.merge_lora(model) == paths
+    for other in (model, make()[1]):
+        other.load_weights(tmp_path / "sums.weights.h5")
+        np.testing.assert_allclose(output(other, X), expected, atol=1e-5)
 
 
 @pytest.mark.slow

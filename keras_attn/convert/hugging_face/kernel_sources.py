@@ -82,7 +82,8 @@ def kernel_sources(model, folder):
         for kind, code in _CODES.items():
             checkpoint = CodedCheckpoint(config, code, family.prefix)
             coded = projections(family.convert(checkpoint, {}))
-            for path, projection in projections(model).items():
+            known = {path: x for path, x in projections(model).items() if x.is_one}
+            for path, projection in known.items():
                 if path not in coded or coded[path].kernel.shape != projection.kernel.shape:
                     config.refuse(
                         "The model must be converted from the folder. Its projection "

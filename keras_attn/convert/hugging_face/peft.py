@@ -140,7 +140,11 @@ def save_peft(model, folder, checkpoint):
     sources, layers = kernel_sources(model, checkpoint), {}
     for path, projection in adapted.items():
         if path not in sources:
-            refuse(f"The projection {path!r} is no copy of one layer of the folder.", checkpoint)
+            refuse(
+                f"The projection {path!r} is no copy of one layer of the folder: "
+                "`layers.save_lora` writes its adapter.",
+                checkpoint,
+            )
         layers.setdefault(sources[path].name, []).append((projection, sources[path]))
     rank = max(sum(p.parts[1].shape[0] for p, _ in parts) for parts in layers.values())
     is_transposed = any(source.is_transposed for parts in layers.values() for _, source in parts)

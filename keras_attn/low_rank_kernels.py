@@ -9,25 +9,34 @@ from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.initializers import MatrixInitializer
 from keras_attn.part_names import name_weights
 from keras_attn.quantized_kernels import QuantizedKernels
-from keras_attn.registry import KernelLayer
 
 
-class LowRankKernels(QuantizedKernels, KernelLayer):
-    """A layer whose weights `NAME_kernel` may each have a trainable update of low rank.
+class LowRankKernels(QuantizedKernels):
+    """Mixin of a layer whose weights `NAME_kernel` may each have a trainable update of low rank.
 
         W' = W + scale A B
 
     W has any number of input axes and output axes; A has its input axes and the rank, B the rank
-    and its output axes. A file of weights holds W' in place of W, and no updates, as it does for
-    Keras's `Dense`: it loads into a layer without updates.
+    and its output axes. Where a weight holds `num_matrices` of them, such as those of experts, they
+    are along the first axis of W, A and B, each with one axis of inputs and one of outputs.
+
+    A file of weights holds W' in place of W, and no updates, as it does for Keras's `Dense`: it
+    loads into a layer without updates. A layer defines `kernel_names()` and `kernel_axes(name)`.
     """
 
+    num_matrices = None  # a weight is one
     # The scale of each update, by the name of its kernel.
     updates = {}
 
+    @property
+    def first_axis(self):
+        """The number of axes before those of the inputs."""
+        return int(self.num_matrices is not None)
+
     def summed_axes(self):
-        names = self.kernel_names()
-        return {f"{x}_kernel": tuple(range(len(self.kernel_axes(x)[0]))) for x in names}
+        start, names = self.first_axis, self.kernel_names()
+        ends = {name: start + len(self.kernel_axes(name)[0]) for name in names}
+        return {f"{name}_kernel": tuple(range(start, end)) for name, end in ends.items()}
 
     def quantize(self, mode=None, type_check=True, config=None):
         if self.updates:
@@ -40,13 +49,16 @@ class LowRankKernels(QuantizedKernels, KernelLayer):
     def add_update(self, name, rank, scale):
         """Add an update to the kernel of a projection. It is 0 at first."""
         inputs, outputs = self.kernel_axes(name)
-        uniform = MatrixInitializer("he_uniform", (math.prod(inputs), rank))
+        rows, count = math.prod(inputs), self.num_matrices
+        stacked = () if count is None else ((rows, count, rank), count, (1, 0, 2))
+        uniform = MatrixInitializer("he_uniform", (rows, rank), *stacked)
+        matrices = () if count is None else (count,)
         # Small updates would be rounded to 0 in half precision.
         dtype = keras.backend.result_type(self.variable_dtype, "float32")
         with unlocked(self):
             for part, shape, initializer in (
-                ("a", (*inputs, rank), uniform),
-                ("b", (rank, *outputs), "zeros"),
+                ("a", (*matrices, *inputs, rank), uniform),
+                ("b", (*matrices, rank, *outputs), "zeros"),
             ):
                 part = f"{name}_lora_{part}"
                 self.weight_axes = {**self.weight_axes, part: ()}
@@ -61,7 +73,8 @@ class LowRankKernels(QuantizedKernels, KernelLayer):
     def updated(self, name, kernel):
         """Return the kernel with its update."""
         a, b = self.update_weights(name)
-        return kernel + self.updates[name] * ops.tensordot(a, b, 1)
+        product = ops.tensordot(a, b, 1) if self.num_matrices is None else ops.matmul(a, b)
+        return kernel + self.updates[name] * product
 
     def merge_update(self, name):
         """Add an update to the kernel, and remove it."""
