@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_attn.programs import command_of
 
-from .progress import byte_size, duration
+from .progress import byte_size, duration, long_warmup
 
 STEPS = 5  # measured; the first of them compiles
 COMPARED_STEPS = 10  # with --jit-compile and without
@@ -128,6 +128,7 @@ def report(options, estimates, files, data_bytes=0, trained=()):
         if name:
             yield f"{name}:"
         yield from estimate.lines()
+        yield from long_warmup(options, estimate.steps)
     if data_bytes:
         yield f"Data:   {byte_size(data_bytes)} in memory"
     seconds = [estimate.seconds_left for estimate in estimates.values()]

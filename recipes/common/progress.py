@@ -29,6 +29,16 @@ def byte_size(count):
     return f"{count} bytes"
 
 
+def long_warmup(options, steps):
+    """Yield a sentence if the warm-up of a learning rate is longer than the training."""
+    warmup = getattr(options, "warmup_steps", None) or 0
+    if warmup > steps:
+        yield (
+            "The warm-up is longer than the training, so the learning rate stays below its peak. "
+            f"Received: --warmup-steps {warmup}, and {steps} steps of training."
+        )
+
+
 def result(card):
     """Return the first split's number and metric, and the other splits' numbers."""
     measured = first_result(card)["metric"].replace("_", " ")

@@ -17,7 +17,7 @@ from keras_attn.files import atomic_file
 from . import dry_run, files
 from .card import EpochSeconds, History, provenance, read_history, write_card
 from .optimizer import JIT_COMPILE
-from .progress import duration, fit_verbosity
+from .progress import duration, fit_verbosity, long_warmup
 from .progress import result as result_text
 from .settings import check_agreement, check_out, check_settings, save_settings
 
@@ -263,14 +263,11 @@ class TrainingRun:
 
     def say_start(self, epoch, done, batches, unit="step"):
         """Print where a resumed run begins, and that a warm-up is longer than the training."""
-        steps, warmup = self.epochs * batches, getattr(self.options, "warmup_steps", None) or 0
+        steps = self.epochs * batches
         if epoch or done:
             print(f"Resumed after {unit} {epoch * batches + done:,} of {steps:,}.")
-        if warmup > steps:
-            print(
-                "The warm-up is longer than the training, so the learning rate stays below its "
-                f"peak. Received: --warmup-steps {warmup}, and {steps} steps of training."
-            )
+        for line in long_warmup(self.options, steps):
+            print(line)
 
     def is_finished(self, epoch):
         """Return True if the epochs before this one have ended the training."""

@@ -76,6 +76,9 @@ def test_the_report_names_parameters_bytes_steps_and_files():
     assert "Resume: nothing" in new and "in memory" not in new
     two = {"a": ESTIMATE, "b": ESTIMATE}
     assert "All:    about 2.5 minutes" in "\n".join(report(options, two, "a file"))
+    assert "warm-up is longer" in said and "--warmup-steps 200, and 100 steps" in said
+    long = {"": ESTIMATE._replace(steps=200)}
+    assert "warm-up" not in "\n".join(report(options, long, "a file"))
 
 
 @pytest.mark.parametrize("plain, advice", [([9.0, 1.3], "keep the"), ([9.0, 0.9], "Leave the")])
