@@ -1,4 +1,10 @@
-"""Families of checkpoints, by the `model_type` of their `config.json`."""
+"""Families of checkpoints, by the `model_type` of their `config.json`.
+
+A new family is a subclass of `RotaryDecoder`, `CausalFamily`, `EncoderFamily`,
+`EncoderDecoderFamily` or `Family`, and a line of `FAMILIES`. Tests ask for its golden file
+(`tests/convert/make_goldens.py`), its row of the table (`tests/support/checkpoint_table.py`) and
+its options in `recipes/benchmarks/checkpoint_families`.
+"""
 
 from keras_attn.convert.hugging_face.families import (
     bloom,
