@@ -14,7 +14,7 @@ CATALOGUE = {PACKAGE / "README.md", *(PACKAGE / name / "README.md" for _, name, 
 WITH_PYTHON = [
     page for page in pages.PAGES if page not in CATALOGUE and pages.blocks(page, "python")
 ]
-FAST = {pages.ROOT / "serving/README.md"}  # the others train, export or convert
+FAST = {pages.ROOT / "serving/clients.md"}  # the others train, export or convert
 ANSWERS = {
     "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},
     "ids": {"ids": [[5, 7], [9, 0]], "score": [-1.0, -2.0]},

@@ -125,6 +125,6 @@ def test_kubernetes_probes_ask_for_the_model_status(container, model):
 
 
 def test_all_files_name_the_same_image(compose, container):
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    text = (FOLDER / "tensorflow_serving.md").read_text(encoding="utf-8")
     images = {compose["image"], container["image"], *re.findall(r"tensorflow/serving:[\w.]+", text)}
     assert len(images) == 1
