@@ -172,6 +172,15 @@ def test_layers_are_built_without_values():
     assert ops.convert_to_numpy(layer(np.ones((1, 3)))).tolist() == [[2, 2]], message
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)])
+def test_a_transposed_array_is_assigned_as_it_reads(order):
+    array = np.transpose(np.arange(30.0).reshape(2, 3, 5), order)
+    with unallocated.without_values():
+        variable = keras.Variable("zeros", array.shape)
+    unallocated.assign(variable, array)
+    np.testing.assert_array_equal(ops.convert_to_numpy(variable), array)
+
+
 def test_a_variable_gives_its_stored_value_and_takes_another():
     variable = keras.Variable(np.ones(3), dtype="float32")
     message = "compat/variable_values.py: `Variable._value` no longer holds a variable's value"

@@ -41,6 +41,11 @@ def test_shards_hold_the_tensors_of_their_index(tmp_path):
         np.testing.assert_array_equal(value, VALUE + ord(name))
 
 
+def test_a_tensor_without_numbers_is_read(tmp_path):
+    save_file({"a": np.zeros((3, 0), "float32")}, tmp_path / "model.safetensors")
+    assert read(tmp_path)["a"].shape == (3, 0)
+
+
 def checkpoint(folder, **tensors):
     save_file(tensors, folder / "model.safetensors")
     return Checkpoint(Config(folder, {}))

@@ -14,7 +14,7 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 _BYTES = 4  # of a float32, in which all tensors are written
-_FLOATS = {"F64", "F32", "F16", "BF16"}
+_DTYPES = {"BF16": "bfloat16", "F16": "<f2", "F32": "<f4", "F64": "<f8"}  # of weights that are read
 _BYTE_TENSORS = ("_blocks", "_scales")  # endings of the names of MXFP4's
 
 
@@ -96,18 +96,32 @@ def list_safetensors(folder, file):
         message = str(error).splitlines()[0]
         refuse(f"The file {file!r} is cut or damaged ({message}): copy it again.", folder)
 
+    starts = _starts(path)
+
     def read(name):
-        dtype = headers[name][1]
-        if dtype not in _FLOATS and not (dtype == "U8" and name.endswith(_BYTE_TENSORS)):
+        shape, dtype = headers[name]
+        if dtype not in _DTYPES and not (dtype == "U8" and name.endswith(_BYTE_TENSORS)):
             refuse(
                 f"The tensor {name!r} is of dtype {dtype}: weights in "
-                f"{', '.join(sorted(_FLOATS))} are read, others not.",
+                f"{', '.join(_DTYPES)} are read, others not.",
                 folder,
             )
-        with safe_open(path, "np") as opened:
-            return opened.get_tensor(name).astype(np.float32, copy=False)
+        if 0 in shape:  # which cannot be mapped
+            return np.zeros(shape, np.float32)
+        # Pages of a map are read once, without a copy, and count as memory until the array ends.
+        values = np.memmap(path, _DTYPES.get(dtype, "u1"), "r", starts[name], shape)
+        return np.asarray(values).astype(np.float32, copy=False)
 
     return {name: (headers[name][0], functools.partial(read, name)) for name in headers}
+
+
+def _starts(path):
+    """Return the place of each tensor's first byte in a safetensors file, which must be whole."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    return {name: 8 + size + tensor["data_offsets"][0] for name, tensor in header.items()}
 
 
 def write_tensors(folder, tensors, shard_size):
