@@ -73,6 +73,8 @@ def test_each_field_has_a_label_and_each_form_a_task_of_the_script():
     assert list(FORMS.attributes) == names.split()
     for name in FORMS.attributes:
         assert re.search(rf"\n  async {name}\(", PAGE)
+    for name in ("translate", "continue", "classify", "tag", "question", "halting"):
+        assert set(FORMS.attributes[name]["data-inputs"].split()) <= set(FORMS.fields[name])
     labels = re.findall(r"<label.*?</label>", PAGE, re.DOTALL)
     field = re.compile(r"<(?:input|textarea|select)\b")
     assert [len(field.findall(label)) for label in labels] == [1] * len(field.findall(PAGE))
