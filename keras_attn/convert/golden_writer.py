@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
+NUM_GLOBAL = 6  # of the questions to a Longformer
 SEGMENTED = ("albert", "bert", "big_bird", "deberta-v2", "electra")  # which read segments
 # Families whose classes of transformers are all causal.
 DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma", "gpt_oss", "granite", "mixtral", "olmo")
@@ -34,11 +35,15 @@ def sample_inputs(config):
         ids = pad_causal(ids, config) if reads_last(config) else ids
         return {"token_ids": ids, **sample_memory(config, random)}
     ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
+    if config.is_encoder_decoder and reads_by_both(config):
+        return {"token_ids": with_ends(ids, config)}
     if config.is_encoder_decoder and not is_encoder(config):
         targets = pad(random.randint(0, vocabulary, (2, length - 4)), config.pad_token_id)
         start = config.decoder_start_token_id
         targets[:, 0] = config.bos_token_id if start is None else start  # None in an mBART
         return {"source_ids": ids, "target_ids": targets}
+    if config.model_type == "longformer" and answers(config):
+        return {"token_ids": with_separators(ids, config)}
     if config.model_type in SEGMENTED and config.type_vocab_size > 0:
         segments = random.randint(0, config.type_vocab_size, ids.shape)
         return {"token_ids": ids, "segment_ids": segments}
@@ -95,6 +100,40 @@ def is_encoder(config):
     """Return True for the encoder alone of a family of encoder-decoders."""
     endings = ("EncoderModel", "ForTokenClassification")
     return any(name.endswith(endings) for name in config.architectures or [])
+
+
+def reads_by_both(config):
+    """Return True for an encoder-decoder whose decoder reads the text of the encoder."""
+    names = config.architectures or []
+    return answers(config) or any(name.endswith("ForSequenceClassification") for name in names)
+
+
+def answers(config):
+    """Return True for a model that answers questions."""
+    return any(name.endswith("ForQuestionAnswering") for name in config.architectures or [])
+
+
+def with_ends(ids, config):
+    """Return rows of ids with two ends of sentences each, of which none is the last token."""
+    end = config.eos_token_id
+    if end is None:  # no class reads it
+        return ids
+    ids[ids == end] = next(i for i in range(5, 9) if i not in (end, config.pad_token_id))
+    lengths = (ids != config.pad_token_id).sum(axis=1)
+    ids[:, 3] = end
+    ids[np.arange(2), lengths - 3] = end
+    return ids
+
+
+def with_separators(ids, config):
+    """Return pairs whose first text has NUM_GLOBAL tokens, with the special one before it."""
+    separator = config.sep_token_id
+    ids[ids == separator] = next(
+        i for i in range(5, 9) if i not in (separator, config.pad_token_id)
+    )
+    ids[:, NUM_GLOBAL : NUM_GLOBAL + 2] = separator
+    ids[np.arange(2), (ids != config.pad_token_id).sum(axis=1) - 1] = separator
+    return ids
 
 
 def reads_last(config):

@@ -23,9 +23,12 @@ class Pool(registry.MaskedLayer):
     Args:
         pooling: one of these names, or a list of several.
         padding_at_end: bool. If True, a model takes padding at the end of a text only: the same id
-            before another token is a token. By default True if "last" is the only pooling.
+            before another token is a token. By default True if "last" is the only pooling
+            and there is no `token_id`.
         include_prompt: bool. If False, a model reads `prompt_lengths` too, and no pooling reads the
             tokens of a prompt. The other tokens keep their weights t.
+        token_id: int. If given, a `Classifier` lets poolings read the tokens of this id only, as
+            BART reads the last end of a sentence; None for all tokens.
 
     Call arguments:
         x: (B, T, D).
@@ -49,7 +52,7 @@ class Pool(registry.MaskedLayer):
     Reference: [Reimers and Gurevych, 2019](https://arxiv.org/abs/1908.10084), section 3.
     """
 
-    def __init__(self, pooling, padding_at_end=None, include_prompt=True, **kwargs):
+    def __init__(self, pooling, padding_at_end=None, include_prompt=True, token_id=None, **kwargs):
         super().__init__(**kwargs)
         names = [pooling] if isinstance(pooling, str) else pooling
         are_names = isinstance(names, (list, tuple)) and len(names) > 0
@@ -57,9 +60,10 @@ class Pool(registry.MaskedLayer):
         for name in names:
             check_choice(tuple(_POOLINGS), pooling=name)
         self.pooling = pooling if isinstance(pooling, str) else list(pooling)
-        is_last = self.names == ["last"]
+        is_last = self.names == ["last"] and token_id is None
         self.padding_at_end = is_last if padding_at_end is None else bool(padding_at_end)
         self.include_prompt = bool(include_prompt)
+        self.token_id = token_id
 
     @property
     def names(self):

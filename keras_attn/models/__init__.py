@@ -3,6 +3,7 @@
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
+from keras_attn.models.encoder_then_decoder import EncoderThenDecoder
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.optional_inputs import Part
 from keras_attn.models.paper_sizes import create, presets
@@ -40,6 +41,7 @@ __all__ = [
     "CausalLanguageModel",
     "Classifier",
     "EncoderDecoder",
+    "EncoderThenDecoder",
     "ImageTokens",
     "MaskedLanguageModel",
     "Part",

@@ -25,13 +25,16 @@ def check_memory(memory):
     check_that(hasattr(memory, "extend"), wanted, memory=memory)
 
 
-def embedding_of(embedding, head):
-    """Return the embedding, by default that of the head."""
-    embedding = embedding or getattr(head, "embedding", None)
+def embedding_of(embedding, **holders):
+    """Return the embedding, by default that of the first of the other parts that has one."""
+    own = (getattr(part, "embedding", None) for part in holders.values())
+    embedding = embedding or next(filter(None, own), None)
     if embedding is None:
+        names = " or ".join(f"`{name}`" for name in holders)
+        received = ", ".join(f"{name}={part!r}" for name, part in holders.items())
         raise ValueError(
-            "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
-            f"Received: head={head!r}."
+            f"`embedding` can only be None where {names} has one, as an `AdaptiveSoftmax`. "
+            f"Received: {received}."
         )
     name_layers({"embedding": embedding})
     return embedding

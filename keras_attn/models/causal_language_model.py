@@ -79,7 +79,7 @@ class CausalLanguageModel(Model):
     def __init__(
         self, embedding, depth, position=None, memory=None, dropout=0.0, head=None, **kwargs
     ):
-        embedding = assembly.embedding_of(embedding, head)
+        embedding = assembly.embedding_of(embedding, head=head)
         assembly.check_layers(embedding=embedding, depth=depth)
         if memory is not None:
             assembly.check_memory(memory)

@@ -23,7 +23,7 @@ class MaskedLanguageModel(Model):
     `models.Part(model.input, model.encoder_output)`.
 
     Args:
-        embedding: a `TokenEmbedding`; None for that of the `head`.
+        embedding: a `TokenEmbedding`; None for that of the `head` or the `encoder`.
         position: name or object of the position axis; None for none.
         segment: a `SegmentEmbedding`; None for a model without `segment_ids`.
         norm: the normalisation of the embeddings; None for none.
@@ -57,7 +57,7 @@ class MaskedLanguageModel(Model):
     parts = ("embedding", "position", "segment", "norm", "encoder", "head", "dropout")
 
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
-        embedding = assembly.embedding_of(embedding, head)
+        embedding = assembly.embedding_of(embedding, head=head, encoder=encoder)
         assembly.check_layers(embedding=embedding, encoder=encoder)
         position = assembly.position_of(position, embedding)
         drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
@@ -105,7 +105,8 @@ class Classifier(Model):
     features are `models.Part(model.input, model.get_layer("pool").output)`.
 
     Args:
-        embedding: a `PatchEmbedding`, or a `TokenEmbedding` without an `image_shape`.
+        embedding: a `PatchEmbedding`, or a `TokenEmbedding` without an `image_shape`; None for that
+            of the `encoder`.
         encoder: of the depth axis.
         num_classes: int. Number of classes K; None for a model without W, whose output are the
             features.
@@ -184,6 +185,7 @@ class Classifier(Model):
         multi_label=False,
         **kwargs,
     ):
+        embedding = assembly.embedding_of(embedding, encoder=encoder)
         assembly.check_layers(embedding=embedding, encoder=encoder)
         if num_classes is not None:
             check_sizes(num_classes=num_classes)
@@ -207,7 +209,10 @@ class Classifier(Model):
             lengths = keras.Input((), dtype="int32", name="prompt_lengths", optional=True)
             inputs["prompt_lengths"] = lengths
         states = encoder(x)
-        x = pool(states, inputs.get("prompt_lengths"))
+        is_read = None
+        if pool.token_id is not None:
+            is_read = ops.equal(inputs["token_ids"], pool.token_id)
+        x = pool(states, inputs.get("prompt_lengths"), mask=is_read)
         x = x if pooler is None else pooler(x)
         # Outputs of a model are float32 under any policy. Zeros: at first all classes are alike.
         head = None

@@ -170,7 +170,8 @@ class Model(OptionalInputs, NumPyNumbers, BuildsOptimizer, keras.Model):
         if parts.get("target_embedding") is parts["embedding"]:
             parts["target_embedding"] = None
         for name in ("embedding", "target_embedding"):
-            if name in parts and parts[name] is getattr(parts.get("head"), "embedding", None):
+            holders = (getattr(parts.get(part), "embedding", None) for part in ("head", "encoder"))
+            if any(parts.get(name) is own for own in holders if own is not None):
                 parts[name] = None
         return parts
 

@@ -36,6 +36,7 @@ NOT_VALUES = {
     *("memory.Memory", "norms.Norm", "scores.Bias", "scores.KernelScore"),
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
+    "models.EncoderThenDecoder",
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
     *("models.Part", "models.TrajectoryModel", "models.create", "models.presets"),
     *("generation.allow_texts", "testing.Defect", "testing.Report"),

@@ -55,10 +55,10 @@ def rename(folder, change, name="bert", **options):
     return checkpoint_folders.write_folder(folder, config, renamed)
 
 
-def with_tensor(folder, name, tensor):
-    """Add a tensor to a folder."""
+def with_tensor(folder, name, tensor, shape=None):
+    """Add a tensor to a folder, by default of one row."""
     config, weights, _ = checkpoint_folders.load_golden(name)
-    extra = {tensor: np.ones((1, config["hidden_size"]), "float32")}
+    extra = {tensor: np.ones(shape or (1, config["hidden_size"]), "float32")}
     return checkpoint_folders.write_folder(folder, config, {**weights, **extra})
 
 
@@ -309,9 +309,27 @@ DAMAGES = {
         option("modernbert_tags", architectures=None),
         "are those of a ModernBert with classes or with tags",
     ),
-    "classes of a BART": (
+    "classes that a BART lacks": (
         option("bart", architectures=["BartForSequenceClassification"]),
-        "A Bart with classes is not converted, only one that predicts tokens.",
+        "lack the tensor 'classification_head.out_proj.weight'",
+    ),
+    "tags of a BART": (
+        option("bart", architectures=["BartForTokenClassification"]),
+        "A Bart with tags is not converted, only one with tokens, classes, answers, features.",
+    ),
+    "classes of a Pegasus": (
+        option("pegasus", architectures=["PegasusForSequenceClassification"]),
+        "A Pegasus with classes is not converted, only one with tokens, features.",
+    ),
+    "several ends of a text": (
+        option("mbart_classifier", eos_token_id=[2, 3]),
+        "`eos_token_id` in config.json must be",
+    ),
+    "classes of two tables of tokens": (
+        lambda folder: with_tensor(
+            folder, "bart_classifier", "model.decoder.embed_tokens.weight", (37, 12)
+        ),
+        "A Bart with classes whose sides have tables of tokens of their own is not converted.",
     ),
     "logits of a BART without a table": (
         option("bart", tie_word_embeddings=False),
@@ -333,9 +351,13 @@ DAMAGES = {
         option("deberta_v2", pos_att_type=["p2p"]),
         "`pos_att_type` in config.json must be of c2p, p2c, not ['p2p'].",
     ),
-    "features of a T5 with a decoder": (
-        option("t5", architectures=["T5Model"]),
-        "A T5 with a decoder with features is not converted, only one that predicts tokens.",
+    "tags of a T5 with a decoder": (
+        option("t5", architectures=["T5ForTokenClassification"]),
+        "A T5 with a decoder with tags is not converted, only one with tokens, classes, answers",
+    ),
+    "logits of a T5 of version 1.1 without a table": (
+        option("t5", architectures=["T5Model"], tie_word_embeddings=False),
+        "lack the tensor 'lm_head.weight'",
     ),
     "answers of an encoder of T5": (
         option("t5_encoder", architectures=["T5ForQuestionAnswering"]),

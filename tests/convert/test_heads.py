@@ -94,6 +94,39 @@ def test_a_bart_without_a_head_has_tied_logits_without_a_bias(tmp_path):
     assert checkpoint_folders.difference(model, arrays) <= checkpoint_folders.TOLERANCE
 
 
+def test_the_question_of_a_longformer_is_global(tmp_path):
+    """transformers takes the tokens before the first separator, six of each row."""
+    folder = checkpoint_folders.GOLDEN.parent / "golden_globals"
+    config, tensors, arrays = checkpoint_folders.load_golden("longformer_answers", folder)
+    folder = checkpoint_folders.write_folder(tmp_path / "longformer", config, tensors)
+    with pytest.raises(ValueError, match="A Longformer with answers needs `num_global`, "):
+        from_hugging_face(folder)
+    model, _ = from_hugging_face(folder, num_global=6)
+    assert checkpoint_folders.difference(model, arrays) <= checkpoint_folders.TOLERANCE
+    other, _ = from_hugging_face(folder, num_global=5)
+    assert checkpoint_folders.difference(other, arrays) > 1e-3
+    config, again = written(model, tmp_path / "again")
+    assert config["architectures"] == ["LongformerForQuestionAnswering"]
+    assert again.keys() == tensors.keys()
+
+
+def test_a_t5_without_a_head_has_tied_logits(tmp_path):
+    config, tensors, arrays = checkpoint_folders.load_golden("t5")
+    config = {**config, "architectures": ["T5Model"]}
+    folder = checkpoint_folders.write_folder(tmp_path / "t5", config, tensors)
+    model, _ = from_hugging_face(folder)
+    assert checkpoint_folders.difference(model, arrays) <= checkpoint_folders.TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["bart_classifier", "t5_answers"])
+def test_classes_and_answers_of_both_sides_are_found_by_their_tensors(name, checkpoint, tmp_path):
+    case = checkpoint(name)
+    config = {**case.config, "architectures": None}
+    folder = checkpoint_folders.write_folder(tmp_path / name, config, case.weights)
+    model, _ = from_hugging_face(folder)
+    assert checkpoint_folders.difference(model, case.arrays) <= checkpoint_folders.TOLERANCE
+
+
 @pytest.mark.slow
 def test_classes_by_the_mean_are_the_vectors_of_a_sentence_encoder(bert, tmp_path):
     """So is a number by the last token of a decoder, whose class in transformers has no bias."""

@@ -47,10 +47,10 @@ def named_head(config):
     return None
 
 
-def require_tokens(config, name, others=()):
-    """Refuse a folder whose class is known and has another head than that for tokens, or others."""
+def require_tokens(config, name):
+    """Refuse a folder whose class is known and has another head than that for tokens."""
     head = named_head(config)
-    if head not in (None, TOKENS, *others):
+    if head not in (None, TOKENS):
         config.refuse(f"A {name} with {head} is not converted, only one that predicts tokens.")
 
 

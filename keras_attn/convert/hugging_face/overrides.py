@@ -35,6 +35,11 @@ def change(model, **changes):
     stacks = [name for name in _STACKS if getattr(model, name, None) is not None]
     for name in stacks:
         stack = getattr(model, name)
+        if not hasattr(stack, "blocks"):
+            raise ValueError(
+                f"`{next(iter(changes))}` must be left out for a model whose layers are no stack "
+                f"of blocks. Received: a model with {stack!r}."
+            )
         _check_shared_blocks(stack, changes)
         blocks = [_with_residual(block, changes.get("residual")) for block in stack.blocks]
         made = _depth_of(stack, changes.get("depth"))(blocks)

@@ -24,6 +24,8 @@ BART_OPTIONS = {
     "scale_embedding": (False, True),
     "dropout": (0.1, 0.0),
 }
+# Heads of classes with both sides.
+SIDE_HEADS = "ConditionalGeneration", "SequenceClassification", "QuestionAnswering"
 T5_SIZES = (
     {"vocab_size": 61, "d_model": 12, "d_kv": 5, "d_ff": 29, "num_layers": 1, "num_heads": 2},
     {"vocab_size": 97, "d_model": 24, "d_kv": 7, "d_ff": 24, "num_layers": 3, "num_heads": 3},
@@ -31,7 +33,7 @@ T5_SIZES = (
 )
 FAMILIES = {
     "bart": Family(
-        classes=("BartForConditionalGeneration",),
+        classes=tuple(f"BartFor{head}" for head in SIDE_HEADS),
         sizes=BART_SIZES,
         options={**BART_OPTIONS, "pad_token_id": (1, 3), "decoder_start_token_id": (2, 5)},
     ),
@@ -49,7 +51,7 @@ FAMILIES = {
         options={**BART_OPTIONS, "share_encoder_decoder_embeddings": (True, False)},
     ),
     "t5": Family(
-        classes=("T5ForConditionalGeneration",),
+        classes=tuple(f"T5For{head}" for head in SIDE_HEADS),
         sizes=tuple({**size, "decoder_start_token_id": 0} for size in T5_SIZES),
         options={
             "num_decoder_layers": (None, 2),

@@ -1,6 +1,7 @@
 """Encoder-decoders: kin of T5, and of BART with norms before the sublayers."""
 
 from . import Family
+from .sides import SIDE_HEADS
 
 T5_SIZES = tuple(
     {
@@ -57,8 +58,8 @@ SWITCH_OPTIONS = {
 
 def kin_of_t5(name):
     """Return the classes of a family: with a decoder, and of an encoder alone."""
-    heads = ("ForConditionalGeneration", "EncoderModel", "ForTokenClassification")
-    return tuple(name + head for head in heads)
+    both_sides = tuple(f"{name}For{head}" for head in SIDE_HEADS)
+    return *both_sides, f"{name}EncoderModel", f"{name}ForTokenClassification"
 
 
 FAMILIES = {
@@ -75,10 +76,14 @@ FAMILIES = {
     "mt5": Family(kin_of_t5("MT5"), T5_SIZES, T5_OPTIONS),
     "umt5": Family(kin_of_t5("UMT5"), T5_SIZES, {**T5_OPTIONS, **SCALED}),
     "mbart": Family(
-        ("MBartForConditionalGeneration",),
+        tuple(f"MBartFor{head}" for head in SIDE_HEADS),
         SIDES,
         {**SIDE_OPTIONS, "decoder_start_token_id": (None, 2, 7)},
         needed=NUMBERS,
+        # The sides have tables of their own then.
+        excluded=tuple(
+            {"class": f"MBartFor{head}", "tie_word_embeddings": False} for head in SIDE_HEADS[1:]
+        ),
     ),
     "m2m_100": Family(
         ("M2M100ForConditionalGeneration",),

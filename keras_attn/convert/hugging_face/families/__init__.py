@@ -36,6 +36,12 @@ FAMILIES = {
     "umt5": t5.UMT5(),
     "t5": t5.T5(),
     "mt5": t5.MT5(),
+    # Encoders with decoders; BART's and mBART's read texts for classes and answers too.
+    "mbart": encoder_decoders.MBart(),
+    "bart": encoder_decoders.Bart(),
+    "m2m_100": encoder_decoders.M2M100(),
+    "pegasus": encoder_decoders.Pegasus(),
+    "marian": encoder_decoders.Marian(),
     # Encoders of texts.
     "longformer": encoders.Longformer(),
     "albert": narrow_encoders.Albert(),
@@ -49,12 +55,6 @@ FAMILIES = {
     "distilbert": encoders.DistilBert(),
     "big_bird": encoders.BigBird(),
     "bert": encoders.Bert(),
-    # Encoders with decoders.
-    "mbart": encoder_decoders.MBart(),
-    "bart": encoder_decoders.Bart(),
-    "m2m_100": encoder_decoders.M2M100(),
-    "pegasus": encoder_decoders.Pegasus(),
-    "marian": encoder_decoders.Marian(),
     # Decoders.
     "decision_transformer": gpt2.DecisionTransformer(),
     "reformer": long_decoders.Reformer(),

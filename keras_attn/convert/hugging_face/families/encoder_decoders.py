@@ -13,7 +13,25 @@ from keras_attn.convert.hugging_face.families.family import (
     read_options,
     read_part,
 )
-from keras_attn.convert.hugging_face.heads import FEATURES, require_tokens
+from keras_attn.convert.hugging_face.families.side_heads import (
+    SIDE_HEAD_PREFIXES,
+    SIDE_HEADS,
+    copy_side_head,
+    has_both_sides,
+    reads_by_both,
+    side_head_options,
+    sides_of,
+    with_side_head,
+)
+from keras_attn.convert.hugging_face.heads import (
+    CLASSES,
+    FEATURES,
+    TOKENS,
+    has_several_labels,
+    head_of,
+    last_layer,
+    read_head,
+)
 from keras_attn.convert.hugging_face.weights import (
     Fold,
     LastRows,
@@ -68,6 +86,8 @@ class EncoderDecoderFamily(Family):
     Attributes:
         name: str. Beginning of the names of the classes of transformers.
         architecture: str. Name of the class with logits.
+        head_names: dict by head, but that for tokens, of the names of its parts.
+        wraps_last: bool. True if the decoder of other heads begins with a text's last token.
         residual: class of the blocks' residuals.
         has_bias: bool. False for a family whose logits have no bias.
         has_two_tables: bool. True for a family that may tie the logits to a table of the targets.
@@ -78,13 +98,16 @@ class EncoderDecoderFamily(Family):
 
     model_classes = (models.EncoderDecoder,)
     prefix = "model."
-    heads = (BIAS, "lm_head")
+    heads = (BIAS, "lm_head", *SIDE_HEAD_PREFIXES)
     free = ("start_id",)  # changes the model only if it is the id of padding
     name = architecture = None
     residual = residuals.PreNorm
     has_bias, has_two_tables = True, False
     buffers = ()
+    head_names = {}
+    wraps_last = False
     activation, is_scaled, start_id = "gelu", False, None
+    end_id = 2  # default of the end of a text
 
     def parts(self, config):
         """Return the arguments of an `EncoderDecoder` by which a family differs."""
@@ -100,15 +123,34 @@ class EncoderDecoderFamily(Family):
 
         The class without a head, which files of BART name, has all that tied logits need.
         """
-        require_tokens(checkpoint.config, self.name, others=[FEATURES])
+        config = checkpoint.config
+        head = read_head(checkpoint, self.name, self.head_names, TOKENS)
         checkpoint.strip(self.prefix)
-        if not checkpoint.config.flag("tie_word_embeddings", True):
+        is_of_tokens = head in (TOKENS, FEATURES)
+        if is_of_tokens and not config.flag("tie_word_embeddings", True):
             checkpoint.shape("lm_head.weight")
         tables = _find_tables(checkpoint)
         has_bias = self.has_bias and checkpoint.has(BIAS)
-        model = self.build_sides(checkpoint.config, overrides, parts, tables, has_bias)
+        model = self.build_sides(config, overrides, parts, tables, has_bias)
+        if not is_of_tokens:
+            if tables[0] != tables[1]:
+                config.refuse(
+                    f"A {self.name} with {head} whose sides have tables of tokens of their own is "
+                    "not converted."
+                )
+            size, multi_label = None, False
+            if head == CLASSES:
+                size = checkpoint.shape(f"{last_layer(self.head_names[head])}.weight")[0]
+                multi_label = has_several_labels(config)
+            model = self.add_head(config, model, head, size, multi_label)
         self.copy_tensors(checkpoint, model, tables)
         return model
+
+    def add_head(self, config, sides, head, size, multi_label):
+        """Return a model with classes or answers, of the sides of an `EncoderDecoder`."""
+        start_id = None if self.wraps_last else sides.start_id
+        end_id = config.index("eos_token_id", self.end_id)
+        return with_side_head(sides, head, start_id, end_id, size, multi_label)
 
     def build_sides(self, config, overrides, parts, tables, has_bias):
         """Return an `EncoderDecoder` with the sizes of a configuration.
@@ -177,14 +219,22 @@ class EncoderDecoderFamily(Family):
         return build(build_model, {}, overrides)
 
     def build(self, config, model):
-        parts, has_bias = self.parts_of(model, config), _head_bias(model) is not None
-        return self.build_sides(config, {}, parts, self.tables_of(model), has_bias)
+        sides, tables = sides_of(model), self.tables_of(model)
+        has_bias = sides is model and _head_bias(model) is not None
+        built = self.build_sides(config, {}, self.parts_of(sides, config), tables, has_bias)
+        if sides is model:
+            return built
+        multi_label = getattr(model, "multi_label", False)
+        size = getattr(model, "num_classes", None)
+        return self.add_head(config, built, head_of(model), size, multi_label)
 
     def tables_of(self, model):
         """Return the names by which the tables of a model are written.
 
         They are one of all, one of each side, or one of each side and one of the logits.
         """
+        if reads_by_both(model):
+            return ("shared",) * 3
         is_tied = not isinstance(model.head, keras.layers.Dense)
         if is_tied and model.embedding is model.target_embedding:
             return ("shared",) * 3
@@ -200,8 +250,22 @@ class EncoderDecoderFamily(Family):
 
     def copy_tensors(self, checkpoint, model, tables):
         """Copy all tensors, with the names of the `tables`."""
+        sides = sides_of(model)
+        copy_part(checkpoint, sides, "embedding", tables[0])
+        if sides is model:
+            self.copy_logits(checkpoint, model, tables)
+        else:
+            copy_side_head(checkpoint, model)
+        for side in SIDES:
+            stack = getattr(sides, side)
+            copy_blocks(checkpoint, stack.blocks, BLOCK, f"{side}.layers.{{}}.")
+            if stack.norm is not None:
+                copy_part(checkpoint, stack, "norm", f"{side}.layer_norm")
+        copy_blocks(checkpoint, sides.decoder.blocks, CROSS_ATTENTION, "decoder.layers.{}.")
+
+    def copy_logits(self, checkpoint, model, tables):
+        """Copy the table of the targets, and that of the logits with their bias."""
         source, target, logits = tables
-        copy_part(checkpoint, model, "embedding", source)
         if target != source:
             copy_part(checkpoint, model, "target_embedding", target)
         if isinstance(model.head, keras.layers.Dense):
@@ -216,27 +280,25 @@ class EncoderDecoderFamily(Family):
             checkpoint.transfer(BIAS, Fold([bias], shape))
         elif self.has_bias:
             checkpoint.transfer_constant(BIAS, shape)
-        for side in SIDES:
-            stack = getattr(model, side)
-            copy_blocks(checkpoint, stack.blocks, BLOCK, f"{side}.layers.{{}}.")
-            if stack.norm is not None:
-                copy_part(checkpoint, stack, "norm", f"{side}.layer_norm")
-        copy_blocks(checkpoint, model.decoder.blocks, CROSS_ATTENTION, "decoder.layers.{}.")
 
     def options(self, model):
-        sides = {
+        both = sides_of(model)
+        paths = {
             f"{side}_{option}": f"{side}.{path}"
             for side in SIDES
             for option, path in SIDE_OPTIONS.items()
         }
-        activation = activation_name(read_part(model, f"{FIRST}.feed_forward.activation"))
+        activation = activation_name(read_part(both, f"{FIRST}.feed_forward.activation"))
+        head = {"architectures": [self.architecture]}
+        if both is not model:
+            head = side_head_options(model, self.name)
         return {
-            **read_options(model, {**OPTIONS, **sides}),
+            **read_options(both, {**OPTIONS, **paths}),
             "activation_function": activation,
             "is_encoder_decoder": True,
             "tie_word_embeddings": "lm_head" not in self.tables_of(model),
-            "architectures": [self.architecture],
-            **self.more_options(model),
+            **head,
+            **self.more_options(both),
         }
 
     def more_options(self, model):
@@ -270,11 +332,13 @@ class Bart(EncoderDecoderFamily):
 
     name, architecture = "Bart", "BartForConditionalGeneration"
     residual = residuals.PostNorm
+    head_names = SIDE_HEADS
     pad_id, start_id = 1, 2
+    model_classes = models.EncoderDecoder, models.MaskedLanguageModel, models.Classifier
     first_row = 2  # of the tables of positions, that of position 0
 
     def fits(self, model):
-        return model.norm is not None
+        return has_both_sides(model) and sides_of(model).norm is not None
 
     def parts(self, config):
         config.require(normalize_before=False, add_final_layer_norm=False, normalize_embedding=True)
@@ -282,8 +346,9 @@ class Bart(EncoderDecoderFamily):
 
     def copy_tensors(self, checkpoint, model, tables):
         super().copy_tensors(checkpoint, model, tables)
-        copy_positions(checkpoint, model, self.first_row)
-        for side, norm in zip(SIDES, (model.norm, model.target_norm), strict=True):
+        sides = sides_of(model)
+        copy_positions(checkpoint, sides, self.first_row)
+        for side, norm in zip(SIDES, (sides.norm, sides.target_norm), strict=True):
             copy_part(checkpoint, norm, "", f"{side}.layernorm_embedding")
 
     def more_options(self, model):
@@ -294,11 +359,12 @@ class MBart(Bart):
     """mBART: BART with norms before the sublayers; targets begin with a language, or bos."""
 
     name, architecture = "MBart", "MBartForConditionalGeneration"
+    wraps_last = True
     residual = residuals.PreNorm
     start_id = 0
 
     def fits(self, model):
-        return super().fits(model) and is_pre_norm(model)
+        return super().fits(model) and is_pre_norm(sides_of(model))
 
     def parts(self, config):
         return {**learned_positions(config), "norm": norms.LayerNorm(1e-5)}

@@ -228,11 +228,11 @@ class Camembert(Roberta):
 class Longformer(Roberta):
     """Longformer: RoBERTa with windows, and second projections for global tokens.
 
-    As by default in transformers, the first token of a classifier is global, and else none is.
+    As by default in transformers, the first token of a classifier is global, and else none is. For
+    answers the tokens of the question are, of which the user gives the number.
     """
 
     name, prefix = "Longformer", "longformer."
-    head_names = {head: names for head, names in Roberta.head_names.items() if head != ANSWERS}
     block = {
         **BLOCK,
         "attention.global_query": "attention.self.query_global",
@@ -241,6 +241,11 @@ class Longformer(Roberta):
     }
 
     def build_masked(self, arguments, overrides, head):
+        if head == ANSWERS and "num_global" not in overrides:
+            raise ValueError(
+                "A Longformer with answers needs `num_global`, the number of tokens before the "
+                "first separator: questions have so many in all texts. Received: none."
+            )
         arguments = {**arguments, "num_global": int(head == CLASSES)}
         return build(models.longformer, arguments, overrides)
 

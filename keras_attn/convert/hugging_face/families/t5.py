@@ -14,15 +14,27 @@ from keras_attn.convert.hugging_face.families.family import (
     read_options,
     read_part,
 )
+from keras_attn.convert.hugging_face.families.side_heads import (
+    SIDE_HEAD_PREFIXES,
+    SIDE_HEADS,
+    copy_side_head,
+    has_both_sides,
+    reads_by_both,
+    side_head_options,
+    sides_of,
+    with_side_head,
+)
 from keras_attn.convert.hugging_face.heads import (
+    CLASSES,
     FEATURES,
     TAGS,
     TOKENS,
+    has_several_labels,
     head_of,
     head_options,
+    last_layer,
     named_head,
     read_head,
-    require_tokens,
     with_head,
 )
 from keras_attn.convert.hugging_face.weights import (
@@ -45,9 +57,10 @@ class T5(Family):
 
     model_classes = models.EncoderDecoder, models.MaskedLanguageModel, models.Classifier
     name = "T5"  # in those of classes
-    heads = ("classifier",)
-    tags_prefix = "transformer."  # of the class with tags
+    heads = ("classifier", *SIDE_HEAD_PREFIXES)
+    inner_prefix = "transformer."  # of the classes with tags and with classes
     head_names = {TAGS: {"head": "classifier"}}  # of an encoder alone
+    side_head_names = SIDE_HEADS  # of both sides
     free = ("start_id",)  # changes the model only if it is the id of padding
     table = "shared.weight"
     feed_forward = "relu"  # default of the option `feed_forward_proj`
@@ -86,32 +99,47 @@ class T5(Family):
     }
 
     def convert(self, checkpoint, overrides):
-        """Return the model of a checkpoint: an `EncoderDecoder`, or an encoder with tags or none.
+        """Return the model of a checkpoint: of both sides, or an encoder with tags or features.
 
         Each layer gets a copy of the table of distances, which T5 shares: training unties them.
         """
-        head, tied, size = self.read_head(checkpoint), True, None
-        if head == TAGS:
-            checkpoint.strip(self.tags_prefix)
-            size = checkpoint.shape("classifier.weight")[0]
+        config, tied, size = checkpoint.config, True, None
+        checkpoint.strip(self.inner_prefix)
+        has_decoder = checkpoint.has("decoder.final_layer_norm.weight")
+        has_decoder = has_decoder or named_head(config) == TOKENS
+        head = self.read_head(checkpoint, has_decoder)
+        if head in (TAGS, CLASSES):
+            names = {**self.head_names, **self.side_head_names}[head]
+            size = checkpoint.shape(f"{last_layer(names)}.weight")[0]
         for side in SIDES:
             checkpoint.drop_copy(f"{side}.embed_tokens.weight", self.table)
-        if head == TOKENS:
+        if has_decoder:
             pattern = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
             checkpoint.ignore(pattern)
+        if head == TOKENS:
             tied = checkpoint.drop_if_equal("lm_head.weight", self.table)
-        model = self.build_sides(checkpoint.config, tied, overrides)
-        model = with_head(model, head, size)
+        model = self.build_sides(config, tied, overrides)
+        multi_label = head == CLASSES and has_several_labels(config)
+        model = self.add_head(config, model, head, size, multi_label)
         self.copy_weights(checkpoint, model)
         return model
 
-    def read_head(self, checkpoint):
-        """Return the head of a checkpoint; with a decoder it predicts tokens."""
-        has_decoder = checkpoint.has("decoder.final_layer_norm.weight")
-        if has_decoder or named_head(checkpoint.config) == TOKENS:
-            require_tokens(checkpoint.config, f"{self.name} with a decoder")
-            return TOKENS
-        return read_head(checkpoint, self.name, self.head_names, FEATURES)
+    def read_head(self, checkpoint, has_decoder):
+        """Return the head of a checkpoint, of both sides or of an encoder alone."""
+        if not has_decoder:
+            return read_head(checkpoint, self.name, self.head_names, FEATURES)
+        name = f"{self.name} with a decoder"
+        head = read_head(checkpoint, name, self.side_head_names, TOKENS)
+        if head == FEATURES and not checkpoint.config.flag("tie_word_embeddings", True):
+            checkpoint.shape("lm_head.weight")
+        return TOKENS if head == FEATURES else head
+
+    def add_head(self, config, sides, head, size, multi_label):
+        """Return a model of the parts of an `EncoderDecoder`, with a head."""
+        if head not in self.side_head_names:
+            return with_head(sides, head, size)
+        end_id = config.index("eos_token_id", 1)
+        return with_side_head(sides, head, sides.start_id, end_id, size, multi_label)
 
     def build_sides(self, config, tied, overrides):
         """Return the model of a configuration."""
@@ -166,8 +194,8 @@ class T5(Family):
 
     def fits(self, model):
         """Return True for a model whose positions are all biases of distances."""
-        if isinstance(model, models.EncoderDecoder):
-            return model.position is None
+        if has_both_sides(model):
+            return sides_of(model).position is None
         block = next(iter(getattr(model.encoder, "blocks", ())), None)
         score = getattr(getattr(block, "attention", None), "score", None)
         has_bias = isinstance(getattr(score, "terms", [None])[-1], scores.T5Bias)
@@ -176,27 +204,42 @@ class T5(Family):
     def build(self, config, model):
         if isinstance(model, models.EncoderDecoder):
             return self.build_sides(config, model.head is None, {})
-        sides = self.build_sides(config, True, {})
-        if isinstance(model, models.Classifier):
-            return with_head(sides, FEATURES)
-        return with_head(sides, TAGS, getattr(model.head, "units", 1))
+        sides, head = self.build_sides(config, True, {}), self.written_head(model)
+        size = {CLASSES: getattr(model, "num_classes", None), TAGS: getattr(model.head, "units", 1)}
+        multi_label = getattr(model, "multi_label", False)
+        return self.add_head(config, sides, head, size.get(head), multi_label)
+
+    def written_head(self, model):
+        """Return the head of a model that is to be written; refuse one that the family lacks."""
+        head, names = head_of(model), {FEATURES: {}, **self.head_names}
+        if head not in (self.side_head_names if reads_by_both(model) else names):
+            raise ValueError(
+                f"`model` fits no family of checkpoints: a {self.name} has no class with {head}. "
+                f"Received: model={model!r}."
+            )
+        return head
 
     def prefix_of(self, model):
-        return self.tags_prefix if head_of(model) == TAGS else ""
+        return self.inner_prefix if head_of(model) in (TAGS, CLASSES) else ""
 
     def copy_weights(self, checkpoint, model):
-        table = model.embedding.table
+        sides = sides_of(model)
+        table = sides.embedding.table
         # Our embedding multiplies the rows of its table by the root of the width, T5's does not.
         # Tied logits then agree too: T5 divides by the root before the product with its table.
-        root = math.sqrt(model.embedding.hidden_dim)
+        root = math.sqrt(sides.embedding.hidden_dim)
         checkpoint.transfer(self.table, Fold([table], tuple(table.shape), scales=(1 / root,)))
-        if hasattr(model, "decoder"):
+        if sides is not model:
+            copy_side_head(checkpoint, model)
+            copy_part(checkpoint, sides, "decoder.norm", "decoder.final_layer_norm")
+        elif hasattr(model, "decoder"):
             self._copy_outputs(checkpoint, model, root)
-        copy_table(checkpoint, model, self.head_names.get(head_of(model), {}))
-        copy_part(checkpoint, model, "encoder.norm", "encoder.final_layer_norm")
-        for side in _sides_of(model):
-            self.copy_distances(checkpoint, _tables_of(model, side), side)
-            self._copy_blocks(checkpoint, getattr(model, side).blocks, side)
+        else:
+            copy_table(checkpoint, model, self.head_names.get(head_of(model), {}))
+        copy_part(checkpoint, sides, "encoder.norm", "encoder.final_layer_norm")
+        for side in _names_of_sides(sides):
+            self.copy_distances(checkpoint, _tables_of(sides, side), side)
+            self._copy_blocks(checkpoint, getattr(sides, side).blocks, side)
 
     def _copy_outputs(self, checkpoint, model, root):
         """Copy the norm before the logits, whose gain has the root of the width, and the table."""
@@ -230,10 +273,10 @@ class T5(Family):
         checkpoint.transfer(DISTANCES.format(side, 0), SharedTable(tables))
 
     def options(self, model):
-        feed_forward = read_part(model, f"{FIRST}.feed_forward")
+        feed_forward = read_part(sides_of(model), f"{FIRST}.feed_forward")
         has_gates = isinstance(feed_forward, layers.GatedFeedForward)
         activation = activation_name(read_part(feed_forward, "activation"), "gelu_new")
-        tied = model.head is None or not hasattr(model, "decoder")
+        tied = not isinstance(model, models.EncoderDecoder) or model.head is None
         return {
             **self.shared_options(model),
             "d_ff": feed_forward.intermediate_dim,
@@ -249,16 +292,18 @@ class T5(Family):
 
     def shared_options(self, model):
         """Return the options that do not depend on the feed-forward layers and the head."""
+        both = sides_of(model)
         if isinstance(model, models.EncoderDecoder):
             options = {"architectures": [f"{self.name}ForConditionalGeneration"]}
-        elif head_of(model) == FEATURES:
+        elif self.written_head(model) == FEATURES:
             options = {"architectures": [f"{self.name}EncoderModel"]}
-        else:
+        elif both is model:
             options = head_options(model, self.name)
-        sides = _sides_of(model)
-        absent = [LAYERS[side] for side in SIDES if side not in sides]
+        else:
+            options = side_head_options(model, self.name)
+        absent = [LAYERS[side] for side in SIDES if side not in _names_of_sides(both)]
         paths = {option: path for option, path in self.paths.items() if option not in absent}
-        return {**read_options(model, paths), "is_encoder_decoder": not absent, **options}
+        return {**read_options(both, paths), "is_encoder_decoder": not absent, **options}
 
 
 class MT5(T5):
@@ -278,9 +323,10 @@ class UMT5(T5):
 
     def fits(self, model):
         """Return True if the tables of distances of a side differ, as after training."""
+        both = sides_of(model)
         return super().fits(model) and any(
             not np.array_equal(numbers(first), numbers(other))
-            for first, *others in (_tables_of(model, side) for side in _sides_of(model))
+            for first, *others in (_tables_of(both, side) for side in _names_of_sides(both))
             for other in others
         )
 
@@ -294,6 +340,7 @@ class SwitchTransformer(T5):
     """Switch Transformer: T5 1.0 in which some blocks have experts."""
 
     name = "SwitchTransformers"
+    head_names = side_head_names = {}
     UNLIMITED = 2**31 - 1  # the capacity of experts that compute all tokens
 
     def build_sides(self, config, tied, overrides):
@@ -360,7 +407,8 @@ class SwitchTransformer(T5):
         """Return True if a block of a model has experts."""
         if not super().fits(model):
             return False
-        blocks = [block for side in _sides_of(model) for block in getattr(model, side).blocks]
+        both = sides_of(model)
+        blocks = [block for side in _names_of_sides(both) for block in getattr(both, side).blocks]
         return any(isinstance(block.feed_forward, layers.MixtureOfExperts) for block in blocks)
 
     def copy_feed_forward(self, checkpoint, block, prefix):
@@ -377,7 +425,7 @@ class SwitchTransformer(T5):
             checkpoint.transfer_each(names, kernels)
 
     def options(self, model):
-        sides = {side: getattr(model, side).blocks for side in _sides_of(model)}
+        sides = {side: getattr(model, side).blocks for side in _names_of_sides(model)}
         experts = next(
             block.feed_forward
             for block in sum(sides.values(), [])
@@ -410,8 +458,8 @@ def _step_of(blocks):
     return indices[1] - indices[0] if len(indices) > 1 else len(blocks)
 
 
-def _sides_of(model):
-    """Return the sides that a model has; one without a decoder has an encoder."""
+def _names_of_sides(model):
+    """Return the names of the sides that a model has; one without a decoder has an encoder."""
     return [side for side in SIDES if hasattr(model, side)]
 
 
