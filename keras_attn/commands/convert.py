@@ -144,7 +144,7 @@ def _check_parent(path):
 def _export_options(folder, model, tokenizer):
     """Return the arguments of `export.saved_model` for a model that reads texts."""
     from keras_attn.convert.generation_config import generation_options
-    from keras_attn.convert.hugging_face.heads import TAGS, head_of
+    from keras_attn.convert.hugging_face.heads import ANSWERS, TAGS, head_of
     from keras_attn.generation.tokens import end_tokens, vocabulary_size
     from keras_attn.models import Classifier
 
@@ -152,6 +152,8 @@ def _export_options(folder, model, tokenizer):
         return {"tokenizer": tokenizer, "labels": _labels(folder, model.num_classes, tokenizer)}
     if head_of(model) == TAGS and (labels := _labels(folder, model.head.units, tokenizer)):
         return {"tokenizer": tokenizer, "labels": labels}
+    if head_of(model) == ANSWERS:
+        return {"tokenizer": tokenizer}
     if not hasattr(model, "reads_prompt"):
         return {}
     options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)

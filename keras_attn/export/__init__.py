@@ -26,6 +26,7 @@ from keras_attn.export.signatures.encoders import (
     TokenEncoder,
 )
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
+from keras_attn.export.signatures.question_answerer import QuestionAnswerer
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.text_model import TextModel
@@ -40,6 +41,7 @@ __all__ = [
     "Inspection",
     "LiteRTInspection",
     "Measurement",
+    "QuestionAnswerer",
     "SegmentSteps",
     "SentenceEmbedder",
     "TextClassifier",

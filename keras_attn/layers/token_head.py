@@ -8,6 +8,8 @@ from keras_attn.initializers import redraw
 from keras_attn.ops.activations import activate, get_activation
 from keras_attn.ops.checks import check_that
 
+_LEAST = -1e9  # finite, as no converter mistakes it
+
 
 @registry.register
 class TokenHead(registry.MaskedLayer):
@@ -182,3 +184,29 @@ class AnswerHead(keras.layers.Dense):
     def __init__(self, *, dtype="float32", **kwargs):
         kwargs.pop("units", None)  # of a configuration
         super().__init__(2, dtype=dtype, **kwargs)
+
+    @staticmethod
+    def best_spans(logits, is_allowed, max_length=30):
+        """Return the best answer of each row, and its probability.
+
+        Args:
+            logits: (B, T, 2).
+            is_allowed: bool (B, T), True at the tokens that may be in an answer.
+            max_length: int. Most tokens of an answer.
+
+        Returns:
+            The index of the first and of the last token, int32 (B,), and the product of the
+            probabilities of both among the tokens allowed, float32 (B,): 0 without such tokens.
+        """
+        logits = ops.where(ops.expand_dims(is_allowed, -1), ops.cast(logits, "float32"), _LEAST)
+        logs = ops.log_softmax(logits, axis=1)
+        total = ops.expand_dims(logs[..., 0], 2) + ops.expand_dims(logs[..., 1], 1)  # (B, T, T)
+        length = ops.shape(logits)[1]
+        places = ops.arange(length, dtype="int32")
+        distance = ops.expand_dims(places, 0) - ops.expand_dims(places, 1)
+        fits = ops.logical_and(distance >= 0, distance < max_length)
+        allowed = ops.logical_and(ops.expand_dims(is_allowed, 2), ops.expand_dims(is_allowed, 1))
+        total = ops.where(ops.logical_and(fits, allowed), total, 2 * _LEAST)
+        total = ops.reshape(total, (-1, length * length))
+        best = ops.cast(ops.argmax(total, axis=1), "int32")
+        return best // length, best % length, ops.exp(ops.max(total, axis=1))

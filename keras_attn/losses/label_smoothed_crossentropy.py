@@ -36,6 +36,8 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
             tokens; "mean_with_sample_weight" by the sum of their weights; "sum"; or "none".
         name: optional name.
         z_loss: float. Weight of the squared logarithm of Z; PaLM has 1e-4.
+        axis: int. Axis of the classes in the logits: 1 for logits (B, V, T), as those of answers,
+            which choose among tokens.
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
@@ -77,6 +79,7 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
         reduction="sum_over_batch_size",
         name="label_smoothed_crossentropy",
         z_loss=0.0,
+        axis=-1,
     ):
         super().__init__(name=name, reduction=reduction)
         check_rates(label_smoothing=label_smoothing)
@@ -84,6 +87,7 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
         self.label_smoothing = label_smoothing
         self.z_loss = z_loss
         self.ignore_class = ignore_class
+        self.axis = axis
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         losses, real = self._losses(y_true, y_pred)
@@ -98,6 +102,8 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     def _losses(self, y_true, y_pred):
         """Return the loss of each token, and 1 or 0 for each, as it counts or not."""
         labels, logits = ops.convert_to_tensor(narrow(y_true)), ops.convert_to_tensor(y_pred)
+        if self.axis != -1:
+            logits = ops.moveaxis(logits, self.axis, -1)
         losses = token_losses(labels, logits, self.ignore_class, self.label_smoothing, self.z_loss)
         real = token_weights(labels, self.ignore_class, dtype=losses.dtype)
         return ops.where(ops.equal(real, 0.0), 0.0, losses), real

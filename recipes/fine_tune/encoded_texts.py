@@ -6,7 +6,7 @@ import numpy as np
 
 
 class EncodedTexts(NamedTuple):
-    """Inputs (N, T) by name, their lengths (N,), targets (N,) or (N, T), and weights (N,)."""
+    """Inputs (N, T) by name, their lengths (N,), targets (N,) or (N, ...), and weights (N,)."""
 
     inputs: dict
     lengths: np.ndarray
@@ -44,10 +44,12 @@ class TextBatches:
         rows: an `EncodedTexts`.
         batch_size: int.
         seed: int. Each epoch has an order of its own; None for the order of the rows.
+        cuts_targets: bool. False for targets (N, ...) whose second axis is not that of the tokens.
     """
 
-    def __init__(self, rows, batch_size, seed=None):
+    def __init__(self, rows, batch_size, seed=None, cuts_targets=True):
         self.rows, self._batch_size, self._seed = rows, batch_size, seed
+        self._cuts_targets = cuts_targets and rows.targets.ndim > 1
         self._epoch, self._order = None, np.arange(len(rows.lengths))
 
     def __len__(self):
@@ -62,4 +64,8 @@ class TextBatches:
         width = max(1, self.rows.lengths[rows].max())
         inputs = {name: array[rows, :width] for name, array in self.rows.inputs.items()}
         targets = self.rows.targets[rows]
-        return inputs, targets if targets.ndim == 1 else targets[:, :width], self.rows.weights[rows]
+        return (
+            inputs,
+            targets[:, :width] if self._cuts_targets else targets,
+            self.rows.weights[rows],
+        )

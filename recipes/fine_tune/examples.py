@@ -59,7 +59,7 @@ def _read(path, options):
 
     Where a task has no labels they are "".
     """
-    columns = [name for name in (options.text_column, options.second_column) if name is not None]
+    columns = [name for name in (options.text_column, options.pair_column) if name is not None]
     labels = [] if options.task == "language_model" else [options.label_column]
     rows = read_rows(path, *columns, *labels)
     kinds = (str, list) if options.task == "tokens" else str
@@ -89,7 +89,7 @@ def _divide(rows, options, name):
 def _examples(rows, options, path):
     columns = [*map(list, zip(*rows, strict=True))]
     lines = None if path is None else columns.pop()
-    second_texts = columns[1] if options.second_column else None
+    second_texts = columns[1] if options.pair_column else None
     return Examples(columns[0], second_texts, columns[-1], lines, path)
 
 
@@ -102,8 +102,12 @@ def _made_offline(task, seed):
             return "dates", rows
         days = {part: [(text, _day_of_year(iso)) for text, iso in rows[part]] for part in rows}
         return "day of the year of a date", days
-    if task == "tokens":
+    if task in ("tokens", "several_labels"):
         name, rows = "kinds of words of Python", code_lines()
+        if task == "several_labels":
+            rows = [(line, sorted({*kinds.split()})) for line, kinds in rows]
+    elif task == "answers":
+        name, rows = "the word of a kind in a line of Python", _words_of_a_kind(code_lines())
     else:
         name, rows = "package of a docstring", docstrings_by_package()
     if task == "language_model":
@@ -111,6 +115,19 @@ def _made_offline(task, seed):
     order = np.random.default_rng(seed).permutation(len(rows))
     rows, held_out = [rows[i] for i in order], len(rows) // 10
     return name, {"train": rows[held_out:], "test": rows[:held_out]}
+
+
+def _words_of_a_kind(lines):
+    """Return lines with a kind that one of their words has, and the word with its place."""
+    rows = []
+    for line, kinds in lines:
+        words, kinds = line.split(), kinds.split()
+        for kind in sorted({*kinds}):
+            if kinds.count(kind) == 1:
+                index = kinds.index(kind)
+                start = len(" ".join([*words[:index], ""]))
+                rows.append((line, kind, {"text": words[index], "start": start}))
+    return rows
 
 
 def _day_of_year(iso):

@@ -8,7 +8,10 @@ from keras_attn.hints import download_hint
 from ..common import files
 from ..common.options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
-TASKS = ("classification", "regression", "tokens", "language_model", "translation")
+TASKS = (
+    *("classification", "several_labels", "regression", "tokens", "answers"),
+    *("language_model", "translation"),
+)
 # Options of a new model, without `--model`.
 _NEW = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "vocabulary_size")
 
@@ -57,7 +60,9 @@ class RecipeOptions(
     )
     text_column: str = option("text", "name of the column", metavar="NAME")
     second_column: str | None = option(
-        None, "column of a second text, for pairs (default: none)", metavar="NAME"
+        None,
+        "column of a second text, for pairs (default: none; of answers 'question')",
+        metavar="NAME",
     )
     label_column: str = option("label", "name of the column", metavar="NAME")
     max_length: int = option(128, "most tokens of a text; a longer one loses its end", at_least=3)
@@ -122,6 +127,11 @@ class RecipeOptions(
         if self.tokenizer and not os.path.isfile(self.tokenizer):
             raise ValueError(f"--tokenizer must be a file, and {self.tokenizer} does not exist.")
 
+    @property
+    def pair_column(self):
+        """Name of the column of the second text; None for none."""
+        return self.second_column or ("question" if self.task == "answers" else None)
+
     def check(self):
         super().check()
         if self.model:
@@ -145,6 +155,8 @@ class RecipeOptions(
         if self.task in ("tokens", "language_model", "translation"):
             reason = f"--task {self.task}, which reads one text"
             self._check_without(("second_column", "pooling"), reason)
+        if self.task == "answers":
+            self._check_without(("pooling",), "--task answers, which reads each token")
         if self.task == "translation":
             reason = "--task translation, whose model has an encoder and a decoder"
             self._check_without(("pattern", "depth"), reason)

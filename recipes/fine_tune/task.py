@@ -23,12 +23,14 @@ class Task:
         metric: name of the result.
         curve: name of the metric of `history.csv` that is drawn.
         reads_padding: True if the model must know an id of padding.
+        has_token_targets: False if the second axis of targets is not that of the tokens.
         num_unread: number of tokens at the end of a text that a model is not given.
     """
 
     kinds = (models.MaskedLanguageModel, models.Classifier)
     metric = curve = None
     reads_padding = False
+    has_token_targets = True
     num_unread = 0
 
     def __init__(self, splits, options):
@@ -55,7 +57,7 @@ class Task:
 
     def batches(self, rows, seed=None):
         """Return batches of `EncodedTexts`, shuffled by a seed, or in their order without one."""
-        return TextBatches(rows, self.options.batch_size, seed)
+        return TextBatches(rows, self.options.batch_size, seed, self.has_token_targets)
 
     def finish(self, model):
         """Change the weights after the training, if the outputs should then differ."""
@@ -76,7 +78,7 @@ class TextTask(Task):
     reads_padding = True
 
 
-def classifier_of(model, num_classes, pooling=None, use_bias=None):
+def classifier_of(model, num_classes, pooling=None, use_bias=None, multi_label=False):
     """Return a `Classifier` that shares the parts of a model and has a new head.
 
     Args:
@@ -86,6 +88,7 @@ def classifier_of(model, num_classes, pooling=None, use_bias=None):
             "mean".
         use_bias: bool. None for that of a `Classifier`, or no bias for a causal model, as
             `convert.to_hugging_face` writes it.
+        multi_label: as `Classifier`.
     """
     is_causal = isinstance(model, models.CausalLanguageModel)
     if is_causal and pooling == "first":
@@ -106,16 +109,18 @@ def classifier_of(model, num_classes, pooling=None, use_bias=None):
         norm=getattr(model, "norm", None),
         pooler=getattr(model, "pooler", None),
         use_bias=use_bias,
+        multi_label=multi_label,
         name=model.name,
     )
 
 
-def token_loss(ignored, label_smoothing=0.0):
+def token_loss(ignored, label_smoothing=0.0, axis=-1):
     """Return the loss of tokens but those of the class `ignored` and those in rows of weight 0.
 
     Devices add such rows, whose labels are 0, to a batch that they do not divide.
     """
-    return losses.LabelSmoothedCrossentropy(label_smoothing, ignored, "mean_with_sample_weight")
+    reduction = "mean_with_sample_weight"
+    return losses.LabelSmoothedCrossentropy(label_smoothing, ignored, reduction, axis=axis)
 
 
 def outputs_of(model, batches):

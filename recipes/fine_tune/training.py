@@ -6,6 +6,7 @@ from ..common.epoch_dataset import EpochDataset
 from ..common.files import digest, write_json
 from ..common.optimizer import adam
 from ..common.run import TrainingRun
+from .answers import Answers
 from .best_epoch import BestEpoch
 from .classification import Classification
 from .examples import read_examples
@@ -13,13 +14,16 @@ from .initial_model import TOKENIZER, load_or_build
 from .language_model import LanguageModel
 from .model_changes import check_positions
 from .regression import Regression
+from .several_labels import SeveralLabels
 from .tagging import Tagging
 from .translation import Translation
 
 TASKS = {
     "classification": Classification,
+    "several_labels": SeveralLabels,
     "regression": Regression,
     "tokens": Tagging,
+    "answers": Answers,
     "language_model": LanguageModel,
     "translation": Translation,
 }

@@ -23,3 +23,17 @@ def test_logits_are_float32_under_a_policy_of_less():
         assert keras.backend.standardize_dtype(head(np.ones((B, T, D))).dtype) == "float32"
     finally:
         keras.config.set_dtype_policy("float32")
+
+
+def test_an_answer_has_at_most_so_many_tokens():
+    """The best start and end are too far apart, or in the wrong order."""
+    logits = np.zeros((2, 7, 2), "float32")
+    logits[0, 1, 0] = logits[0, 6, 1] = 9
+    logits[0, 3, 1] = 8
+    logits[1, 5, 0] = logits[1, 2, 1] = 4
+    is_allowed = np.ones((2, 7), bool)
+    is_allowed[1, 5] = False
+    first, last, score = AnswerHead.best_spans(logits, is_allowed, max_length=3)
+    assert (first[0], last[0]) == (1, 3) and first[1] <= last[1] == 2
+    nothing = AnswerHead.best_spans(logits, np.zeros((2, 7), bool))[2]
+    assert np.all(np.asarray(nothing) == 0) and np.all(np.asarray(score) > 0)

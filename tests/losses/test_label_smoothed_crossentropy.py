@@ -218,6 +218,16 @@ def test_config_round_trip_and_saved_model(tmp_path):
     assert loaded.evaluate(labels, labels, verbose=0) == pytest.approx(expected, rel=1e-6)
 
 
+def test_classes_may_be_on_another_axis():
+    """As the tokens among which a start and an end choose."""
+    labels, logits = example()
+    loss, gradient = oracle(labels, logits, 0.1)
+    one = LabelSmoothedCrossentropy(0.1, axis=1)
+    value, own = value_and_gradient(one, labels, logits.transpose(0, 2, 1))
+    assert_close((value, np.transpose(own, (0, 2, 1))), (loss, gradient))
+    assert LabelSmoothedCrossentropy.from_config(one.get_config()).axis == 1
+
+
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])
 def test_label_smoothing_must_be_in_0_1(smoothing):
     with pytest.raises(

@@ -1,6 +1,7 @@
 """The recipe from the command line: labels, early stopping, a saved model, exports, bad input."""
 
 import csv
+import json
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 from marks import slow_but
 from recipe_runs import card, error_of
 
-from keras_attn import depth, models, patterns, text
+from keras_attn import convert, depth, models, patterns, text
 from recipes.fine_tune.examples import read_examples
 from recipes.fine_tune.initial_model import load_or_build
 from recipes.fine_tune.language_model import LanguageModel
@@ -109,7 +110,7 @@ def test_blocks_with_norms_before_their_sublayers_can_be_reversible(saved, tmp_p
 
 
 TASKS = {"regression": int, "tokens": str, "translation": str}
-TASKS |= {"classification": str, "language_model": str}
+TASKS |= {"classification": str, "language_model": str, "several_labels": list, "answers": dict}
 
 
 @pytest.mark.parametrize("task", slow_but(["regression", "tokens"], TASKS))
@@ -117,7 +118,7 @@ def test_data_made_offline_have_labels_and_a_test(task):
     _, splits = read_examples(parse("--task", task))
     assert [*splits] == ["train", "valid", "test"]
     assert all(isinstance(x, TASKS[task]) for x in splits["test"].labels)
-    assert (len({*splits["train"].labels}) > 2) == (task != "language_model")
+    assert (len({*map(str, splits["train"].labels)}) > 2) == (task != "language_model")
     assert not {*splits["train"].texts} & {*splits["test"].texts}
 
 
@@ -250,6 +251,61 @@ def test_words_are_labelled_by_an_export_as_in_training(tmp_path):
     signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
     labels = signatures["tag"](text=tf.constant(["the dog eats", "runs"]))["labels"].numpy()
     assert labels.tolist() == [[b"other", b"noun", b"verb"], [b"verb", b"", b""]]
+
+
+@pytest.mark.slow
+def test_several_labels_are_learnt_served_and_written_back(tmp_path):
+    """The first token of a BERT is in a class of transformers, with its problem and its labels."""
+    generator = np.random.default_rng(13)
+    names = {"cat": "animal", "dog": "animal", "plum": "fruit", "oslo": "city"}
+    rows = [generator.choice([*names, "the", "a"], 3).tolist() for _ in range(200)]
+    rows = [(" ".join(row), sorted({names[x] for x in row if x in names})) for row in rows]
+    train = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"text": words, "label": labels}) for words, labels in rows]
+    train.write_text("\n".join(lines))
+    options = (*SMALL, "--vocabulary-size", 30, "--learning-rate", 0.02, "--epochs", 15)
+    options = ("--task", "several_labels", "--train", train, "--pooling", "first", *options)
+    assert run(tmp_path / "out", *options) == 0
+    result = card(tmp_path / "out")["results"]["valid"]
+    assert result["value"] > 0.95 > result["baseline"] and result["exact"] > 0.8
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    outputs = signatures["classify"](text=tf.constant(["plum the cat", "the a the"]))
+    assert "label" not in outputs
+    assert outputs["labels"][0].numpy().tolist() == [b"animal", b"city", b"fruit"]
+    assert (outputs["probabilities"].numpy() > 0.5).tolist() == [[True, False, True], [False] * 3]
+    model = keras.models.load_model(tmp_path / "out/model.keras")
+    convert.to_hugging_face(model, tmp_path / "folder", labels=["animal", "city", "fruit"])
+    config = json.loads((tmp_path / "folder/config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["problem_type"] == "multi_label_classification"
+
+
+@pytest.mark.slow
+def test_answers_are_learnt_served_and_written_back(tmp_path):
+    """A question names what is asked for: the fruit or the animal of a text."""
+    generator = np.random.default_rng(17)
+    words = {"animal": ["cat", "dog", "fox"], "fruit": ["plum", "fig", "pear"]}
+    rows = []
+    for _ in range(300):
+        parts = {kind: str(generator.choice(own)) for kind, own in words.items()}
+        order = generator.permutation([*parts.values(), "the", "a"]).tolist()
+        kind = str(generator.choice([*words]))
+        rows.append({"text": " ".join(order), "question": kind, "label": parts[kind]})
+    train = tmp_path / "rows.jsonl"
+    train.write_text("\n".join(map(json.dumps, rows)))
+    options = (*SMALL, "--vocabulary-size", 60, "--learning-rate", 0.01, "--epochs", 30)
+    assert run(tmp_path / "out", "--task", "answers", "--train", train, *options) == 0
+    result = card(tmp_path / "out")["results"]["valid"]
+    assert result["value"] > 0.9 and result["f1"] >= result["value"]
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    question = tf.constant(["fruit", "animal"])
+    texts = tf.constant(["the fox a fig", "pear dog a the"])
+    outputs = signatures["answer"](question=question, text=texts)
+    assert outputs["answer"].numpy().tolist() == [b"fig", b"dog"]
+    model = keras.models.load_model(tmp_path / "out/model.keras")
+    convert.to_hugging_face(model, tmp_path / "folder")
+    config = json.loads((tmp_path / "folder/config.json").read_text())
+    assert config["architectures"] == ["BertForQuestionAnswering"]
 
 
 @pytest.mark.slow

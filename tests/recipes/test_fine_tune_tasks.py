@@ -10,12 +10,14 @@ import recipe_runs
 
 from keras_attn import models, text
 from recipes.fine_tune import language_model
+from recipes.fine_tune.answers import Answers
 from recipes.fine_tune.classification import Classification
 from recipes.fine_tune.encoded_texts import EncodedTexts, TextBatches
 from recipes.fine_tune.examples import Examples
 from recipes.fine_tune.language_model import LanguageModel
 from recipes.fine_tune.regression import Regression
-from recipes.fine_tune.scores import class_scores, number_scores
+from recipes.fine_tune.scores import class_scores, label_scores, number_scores
+from recipes.fine_tune.several_labels import SeveralLabels
 from recipes.fine_tune.tagging import Tagging
 from recipes.fine_tune.training import FineTuneRun
 from recipes.fine_tune.translation import Translation
@@ -178,6 +180,63 @@ def test_the_first_token_of_a_word_has_its_label():
     assert result["value"] == 3 / 5
     assert result["signature"].startswith("5 words")
     assert "1 more have no token within --max-length" in result["signature"]
+
+
+def test_a_text_has_several_labels_or_none():
+    """Scores by hand: of four labels and three predicted ones, two are in both."""
+    examples = Examples("abcd", None, ["x; z", ["y"], [], "z"])
+    task = SeveralLabels({"train": examples}, parse("--task", "several_labels"))
+    assert task.names == ["x", "y", "z"]
+    expected = [[1, 0, 1], [0, 1, 0], [0, 0, 0], [0, 0, 1]]
+    assert task.targets(examples).tolist() == expected
+    start = models.bert(9, num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=3)
+    model = task.model_of(start)
+    assert model.multi_label and model.num_classes == 3
+    ids = np.arange(8).reshape(4, 2)
+    lengths = np.array([2, 1, 2, 1])
+    rows = EncodedTexts({"token_ids": ids}, lengths, task.targets(examples), np.ones(4))
+    _, targets, _ = task.batches(rows).batch(0, 0)
+    assert targets.shape == (4, 3)  # not cut to two tokens
+    predicted = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]], bool)
+    scores = label_scores(np.array(expected, bool), predicted, task.names)
+    assert scores["value"] == pytest.approx(2 * 2 / (4 + 3)) and scores["exact"] == 0.5
+    f1 = {"x": pytest.approx(2 / 3), "y": 1.0, "z": 0.0}
+    assert scores["f1"] == f1 and scores["macro_f1"] == pytest.approx(5 / 9)
+    assert scores["baseline"] == pytest.approx(2 * 2 / (4 + 4))  # z for each text
+
+
+def test_an_answer_is_found_among_the_tokens_of_its_text():
+    """Also from inside a token; the second answer is cut off, the third is not the first "go"."""
+    labels = ["able to", "go", {"text": "go", "start": 6}, "nab"]
+    texts = ["unable to go", "to to to to to to go", "go to go", "unable to"]
+    examples = Examples(texts, ["to go", "to", "go", "to"], labels)
+    task = Answers({"train": examples}, parse("--task", "answers", "--max-length", "10"))
+    model = models.bert(len(PIECES), num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=3)
+    rows = task.rows(model, text.WordPiece(PIECES), examples)
+    # [CLS] to go [SEP] un ##able to go [SEP], and so on.
+    assert rows.inputs["token_ids"][0].tolist()[:9] == [2, 8, 10, 3, 5, 6, 8, 10, 3]
+    assert rows.inputs["segment_ids"][0].tolist()[:9] == [0] * 4 + [1] * 5
+    assert rows.targets.tolist() == [[5, 6], [-1, -1], [5, 5], [3, 4]]
+    batches = task.batches(rows)
+    assert batches.batch(0, 0)[1].shape == (4, 2)
+    logits = np.zeros((4, 10, 2), "float32")
+    for row, (first, last) in enumerate([(5, 6), (3, 3), (4, 5), (3, 3)]):
+        logits[row, first, 0] = logits[row, last, 1] = 9
+    result = task.evaluate(lambda inputs, training: logits, batches, examples)
+    assert result["value"] == 1 / 4 and result["f1"] == pytest.approx((1 + 0 + 2 / 3 + 2 / 3) / 4)
+    assert result["signature"] == "4 questions; of 1 the answer is beyond --max-length"
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = [-np.log(probabilities[r, rows.targets[r, e], e]) for r in (0, 2, 3) for e in (0, 1)]
+    weights = np.ones(4, "float32")
+    loss = task.compile_arguments()["loss"](rows.targets, logits, weights)
+    assert float(loss) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("label", ["stop", "", 7, {"text": "go", "start": 4}, {"start": 0}])
+def test_an_answer_that_is_not_in_its_text_is_refused_with_its_line(label):
+    examples = Examples(["to", "go to"], ["a", "b"], ["to", label], [2, 5], "a.jsonl")
+    with pytest.raises(ValueError, match="answers that are in their texts. .* line 5 of the file"):
+        Answers({"train": examples}, parse("--task", "answers"))
 
 
 def test_a_row_needs_a_label_for_each_word():

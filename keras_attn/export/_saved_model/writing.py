@@ -89,6 +89,10 @@ def saved_model(
         embed_pair: text, second_text -> features
         ids: token_ids, lengths -> features
 
+    Masked language model with an `AnswerHead`, with a tokenizer, beside `encode` and `logits`:
+
+        answer: question, text (string, [B]) -> answer (string, [B]), score (float32, [B])
+
     Masked language model whose head gives classes, with a tokenizer and `labels`:
 
         tag: text (string, [B]) -> words, labels (string, [B, W]), probabilities (float32, [B, W])

@@ -8,6 +8,7 @@ from keras_attn.export.signatures.encoders import (
     TokenEncoder,
 )
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
+from keras_attn.export.signatures.question_answerer import QuestionAnswerer
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.text_model import TextModel
@@ -20,6 +21,7 @@ SIGNATURES = (
     TextModel,
     SentenceEmbedder,
     TextClassifier,
+    QuestionAnswerer,
     TextTagger,
     TokenStream,
     TextStream,

@@ -1,5 +1,6 @@
 """Special tokens around a text, and around a pair of texts."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -84,6 +85,16 @@ class Template:
         before, after = join([start, first, middle]), join([second, end])
         segments = [fill(before, 0), fill(after, self.second_segment)]
         return join([before, after]), join(segments)
+
+
+def marking(tokenizer):
+    """Return a copy of a tokenizer by which the second text of a pair, and its end, are segment 1.
+
+    The template of a RoBERTa has segment 0 there.
+    """
+    marked = copy.copy(tokenizer)
+    marked.template = dataclasses.replace(tokenizer.template, second_segment=1)
+    return marked
 
 
 def _shared(first, second, available):
