@@ -41,7 +41,7 @@ NOT_VALUES = {
     *("models.Part", "models.TrajectoryModel", "models.create", "models.presets"),
     *("generation.allow_texts", "testing.Defect", "testing.Report"),
 }
-_HEADING = re.compile(
+HEADING = re.compile(
     r"(?m)^(Args|Attributes|Call arguments(?: and returns)?|Returns|Raises|Example"
     r"|Differs from the paper|Reference):"
 )
@@ -101,7 +101,7 @@ def _value(name):
 
 def _entry(name, support):
     value = _value(name)
-    description, *rest = _HEADING.split(inspect.getdoc(value))
+    description, *rest = HEADING.split(inspect.getdoc(value))
     parts = dict(zip(rest[::2], rest[1::2], strict=True))
     summary, *paragraphs = description.strip().split("\n\n")
     formula = list(itertools.takewhile(lambda p: p.startswith("    "), paragraphs))
