@@ -18,7 +18,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 environment=${KERAS_ATTN_VENV:-$scratch/venv}
 case $environment in /*) ;; *) environment=$PWD/$environment ;; esac
-make_environment "$environment" "$checkout" all
+make_environment "$environment" "$checkout" dev
 
 export KERAS_BACKEND=tensorflow
 export TF_CPP_MIN_LOG_LEVEL=2

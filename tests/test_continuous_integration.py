@@ -1,13 +1,20 @@
-"""The workflow runs all tests on one Python and the fast ones on the others."""
+"""Workflows: all tests on one Python, the fast ones on the others; the site; a release."""
 
 import configparser
 import re
+import shlex
 
 import yaml
 from fork_server import ROOT
 
-WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
-JOBS = WORKFLOW["jobs"]
+from recipes.translate.options import RecipeOptions
+
+FOLDER = ROOT / ".github/workflows"
+CI, RELEASE, SITE = (
+    yaml.safe_load((FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
+    for name in ("ci", "release", "site")
+)
+JOBS = CI["jobs"]
 MATRICES = {name: job["strategy"]["matrix"] for name, job in JOBS.items()}
 
 
@@ -41,5 +48,44 @@ def test_the_workflow_runs_on_the_pythons_that_the_scripts_accept():
 
 
 def test_a_pull_request_is_tested_once():
-    events = WORKFLOW[True]  # YAML 1.1 reads the key `on` so
+    events = CI[True]  # YAML 1.1 reads the key `on` so
     assert set(events) == {"push", "pull_request"} and events["push"] == {"branches": ["main"]}
+
+
+def commands(workflow, job):
+    return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step]
+
+
+def test_the_site_is_built_by_the_command_of_the_contributors_page():
+    page = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+    install, build = commands(SITE, "publish")
+    assert build in page and "[docs]" in install
+    published = [
+        step["with"]["path"]
+        for step in SITE["jobs"]["publish"]["steps"]
+        if "path" in step.get("with", {})
+    ]
+    assert published == [build.split()[-1]]
+
+
+def test_a_release_is_tried_from_both_files_before_it_is_published():
+    assert RELEASE[True] == {"push": {"tags": ["v*"]}}
+    jobs = RELEASE["jobs"]
+    assert jobs["try"]["needs"] == "build" and jobs["publish"]["needs"] == "try"
+    assert jobs["try"]["strategy"]["matrix"]["file"] == ["*.whl", "*.tar.gz"]
+    assert not any("checkout" in step.get("uses", "") for step in jobs["try"]["steps"])
+    words = [shlex.split(command) for command in commands(RELEASE, "try")]
+    programs = [line[1:] for line in words if line[0] == "keras-attn"]
+    assert [line[0] for line in programs] == ["translate", "inspect"]
+    options = RecipeOptions.parse(programs[0][1:], "recipes.translate")
+    assert programs[1][1:] == [f"{options.out}/export"]
+
+
+def test_makers_install_what_users_install_and_the_extras_for_tests_and_pages():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = setup["options.extras_require"]
+    assert extras["dev"].split() == ["keras_attn[all,test,docs]"]
+    assert "test" not in re.findall(r"\w+", extras["all"].splitlines()[-1])
+    script = (ROOT / "tests/run.sh").read_text(encoding="utf-8")
+    assert 'make_environment "$environment" "$checkout" dev' in script

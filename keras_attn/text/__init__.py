@@ -60,7 +60,7 @@ def __getattr__(name):
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value  # the next use is a plain attribute; pdoc lists those only
+    globals()[name] = value  # the next use is a plain attribute
     return value
 
 

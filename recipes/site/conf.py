@@ -16,6 +16,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sphinx = html_show_copyright = False
 html_copy_source = False
+smartquotes = False  # quotes are as in the repository
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and results of examples
 add_module_names = False
 python_maximum_signature_line_length = 88

@@ -4,10 +4,15 @@ from fnmatch import fnmatch
 
 # Title, and patterns of the pages at the top of the group, in order.
 GROUPS = (
-    ("Guides", ("recipes/tutorials/index", "recipes/checkpoints")),
-    ("Library", ("keras_attn/index", "keras_attn/*/index", "keras_attn/*/keras", "serving/index")),
+    ("Guides", ("recipes/tutorials/index", "recipes/guides/install", "recipes/guides/*")),
+    (
+        "Library",
+        (
+            *("api/index", "keras_attn/index", "keras_attn/convert/index"),
+            *("keras_attn/export/index", "serving/index", "keras_attn/distribution/index"),
+        ),
+    ),
     ("Recipes", ("recipes/index", "recipes/*/index", "recipes/*")),
-    ("Reference", ("api/index",)),
     ("Project", ("keras_attn/CHANGELOG", "CONTRIBUTING", "tests/*/card")),
 )
 

@@ -3,6 +3,8 @@
 import jupytext
 from nbformat.v4 import new_markdown_cell
 
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
 
 def read(path):
     """Return the notebook of a tutorial.
@@ -17,7 +19,10 @@ def read(path):
     _, header, *cells = notebook.cells  # jupytext's first cell draws pictures, as kernels do anyway
     fields = dict(line.split(": ", 1) for line in header.source.splitlines())
     first = new_markdown_cell(f"# {fields['Title']}\n\n{fields['Description']}", id=header.id)
+    for cell in cells:
+        cell.source = cell.source.strip()
     notebook.cells = [first, *cells]
+    notebook.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     return notebook
 
 
@@ -33,11 +38,11 @@ def page(path, picture):
         1,
         new_markdown_cell(
             f"As [a notebook]({path.stem}.ipynb), as [a program]({path.name}), "
-            f"or `python -m recipes.tutorials.{path.stem}`.\n\n![The result]({picture})"
+            f"or `keras-attn tutorial {path.stem.replace('_', '-')}`.\n\n![The result]({picture})"
         ),
     )
     parts = [
-        cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source.strip()}\n```"
+        cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```"
         for cell in notebook.cells
     ]
     return "\n\n".join(parts) + "\n"

@@ -4,9 +4,12 @@ import ast
 import os
 import re
 
+import nbclient
 import pytest
 from each import check_each
 from fork_server import ROOT, run_python
+
+from recipes.site import notebooks
 
 FOLDER = ROOT / "recipes" / "tutorials"
 TUTORIALS = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
@@ -29,6 +32,24 @@ def check_form(path):
     assert len(cells) >= 3
     assert [cell for cell in cells if not re.match(r"\n## [A-Z]", cell)] == []
     assert {node.col_offset for node in body} == {0}
+
+
+def test_a_notebook_has_the_code_and_the_prose_of_its_tutorial():
+    check_each(check_notebook, TUTORIALS)
+
+
+def check_notebook(path):
+    _, *body = ast.parse(path.read_text(encoding="utf-8")).body
+    is_prose = [
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body
+    ]
+    code = [node for node, prose in zip(body, is_prose) if not prose]
+    strings = [node.value.value.strip() for node, prose in zip(body, is_prose) if prose]
+    cells = notebooks.read(path).cells
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    assert ast.dump(ast.parse("\n".join(sources))) == ast.dump(ast.Module(code, []))
+    title, *prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    assert title.startswith("# ") and prose == strings
 
 
 def test_the_page_lists_each_tutorial_with_its_picture():
@@ -60,16 +81,34 @@ SHORTER = {
 
 def run(name, out):
     """Run a tutorial in a fresh process, and return the text that it prints."""
+    script = write_shorter(name, out)
+    done = run_python(script, "--out", out, cwd=out)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    return done.stdout
+
+
+def write_shorter(name, out):
+    """Write the program of a tutorial without most steps of its training, and return its path."""
     code = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     for part, shorter in SHORTER[name].items():
         assert part in code
         code = code if IS_WHOLE else code.replace(part, shorter)
     script = out / f"{name}.py"
     script.write_text(code, encoding="utf-8")
-    done = run_python(script, "--out", out, cwd=out)
-    assert done.returncode == 0, done.stderr[-3000:]
+    return script
+
+
+def run_notebook(name, out, monkeypatch):
+    """Run the notebook of a tutorial in a kernel, and return the text that it prints."""
+    for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):  # nothing is left outside
+        monkeypatch.setenv(variable, str(out / variable))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = notebooks.read(write_shorter(name, out))
+    nbclient.execute(notebook, cwd=out, timeout=600)
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    return done.stdout
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    return "".join(output.text for output in outputs if output.get("name") == "stdout")
 
 
 def numbers(pattern, text):
@@ -93,8 +132,9 @@ def test_the_first_transformer_reads_what_counting_words_cannot(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_pattern_of_ones_own_is_proved_and_computed_from_few_keys(tmp_path):
-    text = run("own_pattern", tmp_path)
+def test_a_pattern_of_ones_own_is_proved_and_computed_from_few_keys(tmp_path, monkeypatch):
+    """The tutorial runs as a notebook; the others run as programs, which starts faster."""
+    text = run_notebook("own_pattern", tmp_path, monkeypatch)
     assert "MultiHeadAttention: no defect, " in text
     assert re.search(r"Against another pattern: [1-9]\d* defects\. formula: ", text)
     rule, composed = numbers(r"computes (\d+) for a query", text)

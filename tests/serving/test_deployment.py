@@ -3,12 +3,14 @@
 import pathlib
 import re
 
+import pages
 import pytest
 import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
+from keras_attn.export.servable_ops import FIRST_VERSION
 from serving.client.messages_pb2 import MonitoringConfig
 from serving.config_files import read_batching_options, read_config
 from serving.flags import parse_flags
@@ -125,6 +127,11 @@ def test_kubernetes_probes_ask_for_the_model_status(container, model):
 
 
 def test_all_files_name_the_same_image(compose, container):
-    text = (FOLDER / "tensorflow_serving.md").read_text(encoding="utf-8")
+    text = "\n".join(map(pages.text, pages.PAGES))
     images = {compose["image"], container["image"], *re.findall(r"tensorflow/serving:[\w.]+", text)}
     assert len(images) == 1
+
+
+def test_the_image_runs_all_operations_of_exports(container):
+    version = container["image"].partition(":")[2].split(".")
+    assert tuple(map(int, version[:2])) >= max(FIRST_VERSION.values())
