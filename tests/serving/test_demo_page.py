@@ -100,9 +100,12 @@ def tiny(kind):
         sentences = text.SentenceTokenizer(tokenizer, 17, {"query": "c", "document": "d"})
         return export.SentenceEmbedder(classifier(None, pooling="mean"), sentences)
     sizes = {**SIZES, "num_layers": 1}
-    if kind == "tag":
-        parts = models.bert(size, **sizes, max_length=31)
-        parts = parts.embedding, parts.position, parts.segment, parts.norm, parts.encoder
+    if kind in ("tag", "answer"):
+        bert = models.bert(size, **sizes, max_length=31)
+        parts = bert.embedding, bert.position, bert.segment, bert.norm, bert.encoder
+        if kind == "answer":
+            model = models.MaskedLanguageModel(*parts, layers.AnswerHead())
+            return export.QuestionAnswerer(model, tokenizer)
         model = models.MaskedLanguageModel(*parts, keras.layers.Dense(2))
         return export.TextTagger(model, tokenizer, ["O", "NAME"])
     if kind == "translate":
@@ -117,7 +120,8 @@ def signature_for(form, signatures):
     """Return the first signature of a form that has its inputs, as the page finds it."""
     attributes = FORMS.attributes[form]
     names = [name for name in attributes["data-signatures"].split() if name in signatures]
-    return next(n for n in names if attributes["data-inputs"] in inputs_of(signatures[n]))
+    wanted = set(attributes["data-inputs"].split())
+    return next(name for name in names if wanted <= set(inputs_of(signatures[name])))
 
 
 def inputs_of(function):
@@ -130,6 +134,7 @@ def inputs_of(function):
         ("classify", "classify", "labels probabilities"),
         ("classify", "regress", "value"),
         ("tag", "tag", "words labels probabilities"),
+        ("question", "answer", "answer score"),
         ("embed", "embed", "features"),
         ("halting", "halting", "tokens lengths steps remainders"),
     ],
@@ -137,7 +142,8 @@ def inputs_of(function):
 def test_a_form_asks_the_export_of_its_kind_for_what_it_shows(form, kind, outputs):
     signatures = tiny(kind).signatures
     assert signature_for(form, signatures) == kind
-    answer = signatures[kind].python_function(tf.constant(SENTENCES[:1]))  # not traced
+    texts = [tf.constant(SENTENCES[:1])] * len(FORMS.attributes[form]["data-inputs"].split())
+    answer = signatures[kind].python_function(*texts)  # not traced
     assert set(outputs.split()) <= set(answer)
     assert all(name in task(form) for name in outputs.split())
     assert set(FORMS.attributes[form]["data-outputs"].split()) & set(answer)
