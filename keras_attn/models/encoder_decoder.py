@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attn import norms, registry
 from keras_attn.attention.segments import same_segment, segment_positions
+from keras_attn.compat.keras_masks import set_keras_mask
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
@@ -162,6 +163,8 @@ class EncoderDecoder(Model):
             last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
         x = self._embed_target(token_ids, positions)
+        if self._starts_padded:
+            set_keras_mask(x, None)  # by which the start would be padding
         if "key_positions" in attention:  # otherwise they are the last of the cache
             attention["query_positions"] = positions
         x, cache = self.decoder(

@@ -7,8 +7,15 @@ import oracles
 import pytest
 from marks import slow
 
-from keras_attn import models
-from keras_attn.layers import AdaptiveEmbedding, TokenEmbedding
+from keras_attn import depth, models
+from keras_attn.layers import (
+    AdaptiveEmbedding,
+    FeedForward,
+    MixtureOfExperts,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
 
 V, D = 13, 6
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 7, "dropout": 0.0}
@@ -80,6 +87,29 @@ def test_a_target_may_start_with_the_id_of_padding():
         np.asarray(model.cross_attention({**inputs, "target_ids": x})) for x in (target, start)
     ]
     np.testing.assert_array_equal(*weights)
+
+
+def test_steps_compute_the_experts_of_a_start_that_is_padding():
+    """Logits of all targets at once are the oracle."""
+
+    def attention(**options):
+        return MultiHeadAttention(2, 3, **options)
+
+    experts = MixtureOfExperts(FeedForward(7), 5, top_k=1, router="probability")
+    causal = TransformerBlock(
+        attention(pattern="causal"), experts, cross_attention=attention(), residual="pre_norm"
+    )
+    encoder = depth.Stack([TransformerBlock(attention(), FeedForward(7))])
+    embedding = TokenEmbedding(V, D)
+    model = models.EncoderDecoder(embedding, None, encoder, depth.Stack([causal]), start_id=0)
+    oracles.scramble(model)
+    source, target = np.array([[5, 9, 4, 0]]), np.array([[0, 7, 3, 11]])
+    expected = np.asarray(model({"source_ids": source, "target_ids": target}))
+    constants, cache = model.start(source, 4)
+    for index in range(4):
+        positions = np.array([index])
+        logits, cache = model.step(target[:, index : index + 1], constants, cache, positions)
+        np.testing.assert_allclose(logits[:, 0], expected[:, index], atol=1e-5)
 
 
 @pytest.mark.parametrize("pad_id", [-1, V, 1.5])

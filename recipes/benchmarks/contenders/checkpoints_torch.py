@@ -136,14 +136,26 @@ def generate(model, config, inputs):
     generated = {"prompts": rows, "options": options}
     for name, count in {"greedy": 1, "beams": BEAMS}.items():
         if count == 1 or config.is_encoder_decoder:
-            strategy = transformers.GenerationConfig(**options, num_beams=count, use_cache=False)
+            strategy = transformers.GenerationConfig(
+                **options, num_beams=count, use_cache=has_capacity(config)
+            )
             generated[name] = [continuation(model, row, strategy) for row in rows]
     return generated
 
 
+def has_capacity(config):
+    """Return True for experts that drop tokens: of a whole text in each step without a cache."""
+    return hasattr(config, "expert_capacity")
+
+
 def continuation(model, row, options):
-    ids = torch.tensor([row])
-    new = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=options)[0]
+    ids, cache = torch.tensor([row]), {}
+    if has_capacity(model.config):
+        # That of transformers has as many layers as the encoder.
+        sides = transformers.DynamicCache(), transformers.DynamicCache()
+        cache = {"past_key_values": transformers.EncoderDecoderCache(*sides)}
+    mask = torch.ones_like(ids)
+    new = model.generate(ids, attention_mask=mask, generation_config=options, **cache)[0]
     return new[1 if model.config.is_encoder_decoder else len(row) :].tolist()
 
 
