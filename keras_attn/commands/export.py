@@ -130,9 +130,7 @@ def _parser():
         help="the whole decoding loop, a decoder's step with its caches, the encoder, or the kind "
         "of a classifier or of a model of your own (default: the first that the model has)",
     )
-    command.add_argument(
-        "--quantize", choices=["int8"], help="store large weights in 8 bits, and multiply in them"
-    )
+    command.add_argument("--quantize", choices=["int8"], help="store large weights in 8 bits")
 
     command = subparsers.add_parser(
         "litert",

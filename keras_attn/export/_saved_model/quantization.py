@@ -1,7 +1,6 @@
 """Quantisation of an export's large weights to eight or four bits."""
 
 import contextlib
-import math
 import uuid
 
 import numpy as np
@@ -44,8 +43,7 @@ def quantized(model, kind):
         ) from error
     (to_arrays, restore), matrices, variables = FORMATS[kind], [], []
     for weight in copy.weights:
-        is_large = len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE
-        if weight.dtype == "float32" and is_large:
+        if is_large(weight):
             arrays = [tf.Variable(x) for x in to_arrays(ops.convert_to_numpy(weight))]
             variables += arrays
             matrices.append(DequantizedMatrix(arrays, tuple(weight.shape), restore))
@@ -55,6 +53,11 @@ def quantized(model, kind):
     finally:
         for matrix in matrices:
             matrix.free()
+
+
+def is_large(weight):
+    """Return True for a float32 array or variable that is stored in fewer bits."""
+    return weight.dtype == "float32" and len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE
 
 
 class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
@@ -90,46 +93,41 @@ class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle)
 
 
-# Weights that share a scale in four bits, one after another in memory.
+# Weights that share a scale, one after another in memory.
 GROUP = 32
 # In a group with one large weight, the others gain more by a smaller scale than that one loses.
 _SHARES_OF_RANGE = (1.0, 0.93, 0.86, 0.79)
 
 
 def round_to_int8(weight):
-    """Return an int8 matrix and its scales: float16 of the rows, float32 of the columns.
+    """Return int8 integers (groups, GROUP), float16 scales (groups, 1) and float32 columns (1, C).
 
-        q_ij = round(w_ij / (r_i c_j)),   c_j = max_i |w_ij| / (127 r_i)
+        q = round(w / (s c)),   s = max |w / c| / 127
 
-    r is the root mean square of each row, its largest magnitude or 1, whichever gives the smallest
-    squared error. So neither a large row nor a large column makes the steps of the others larger.
-    The matrix has the axes of the weight, split where rows and columns are fewest: a kernel of
-    attention (D, N, H) has D rows, one (N, H, D) has D columns.
+    for each group of `GROUP` weights. c is the root mean square of a column, the weights of one
+    index of the last axis. So neither a large group nor a large column makes the steps of the
+    others larger.
     """
-    shape = weight.shape
-    splits = [(math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape))]
-    matrix = weight.reshape(min(splits, key=sum))
-    magnitudes, best = np.abs(matrix), None
-    for rows in (
-        np.sqrt(np.square(matrix).mean(axis=1, keepdims=True)),
-        magnitudes.max(axis=1, keepdims=True),
-        np.ones((len(matrix), 1)),
-    ):
-        # At most 1, and at least what float16 holds with all its bits.
-        rows = np.maximum(rows / max(rows.max(), 1e-30), 2**-14).astype("float16")
-        columns = np.maximum((magnitudes / rows).max(axis=0, keepdims=True), 1e-30) / 127
-        scale = rows * columns.astype("float32")
-        integers = np.round(matrix / scale)
-        error = np.square(integers * scale - matrix).sum()
-        if best is None or error < best[0]:
-            best = error, integers.astype("int8"), rows, columns.astype("float32")
-    return best[1:]
+    matrix = weight.reshape(-1, weight.shape[-1])
+    columns = np.sqrt(np.square(matrix).mean(axis=0, keepdims=True))
+    columns = np.where(columns == 0, 1, columns).astype("float32")
+    groups = _groups(matrix / columns)
+    scale = np.abs(groups).max(axis=1, keepdims=True) / 127
+    # A scale that float16 rounds down must not push the largest weight out of the range.
+    scale = np.maximum(scale, np.finfo("float16").tiny).astype("float16")
+    integers = np.clip(np.round(groups / scale), -127, 127).astype("int8")
+    return integers, scale, columns
 
 
-def restore_int8(integers, rows, columns, shape):
+def restore_int8(integers, scale, columns, shape):
     """Return the float32 tensor of the arrays of `round_to_int8`."""
-    scale = tf.cast(rows, columns.dtype) * columns
-    return tf.reshape(tf.cast(integers, columns.dtype) * scale, shape)
+    flat = tf.reshape(tf.cast(integers, tf.float32) * tf.cast(scale, tf.float32), (-1,))
+    return tf.reshape(tf.reshape(flat[: np.prod(shape)], (-1, shape[-1])) * columns, shape)
+
+
+def _groups(weight):
+    """Return rows of `GROUP` weights, the last one filled with zeros."""
+    return np.pad(weight.ravel(), (0, -weight.size % GROUP)).reshape(-1, GROUP)
 
 
 def round_to_int4(weight):
@@ -141,8 +139,7 @@ def round_to_int4(weight):
     it takes the eighth negative step. Of several c each group takes that of the smallest error. The
     scales are float16.
     """
-    rest = -weight.size % GROUP
-    rows = np.pad(weight.ravel(), (0, rest)).reshape(-1, GROUP)
+    rows = _groups(weight)
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)
     best = None
     for share in _SHARES_OF_RANGE:

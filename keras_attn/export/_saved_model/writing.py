@@ -167,8 +167,8 @@ def saved_model(
             1024 without these. A longer source is truncated; of a longer prompt the last tokens
             are read.
         quantize: "int8" stores large weights of two axes or more in eight bits: the variables take
-            a quarter of the bytes, and outputs change slightly. "int4" stores them in four bits,
-            with a scale for each 32: a seventh. The compute dtype stays.
+            little more than a quarter of the bytes, and outputs change slightly. "int4" stores
+            them in four bits: a seventh. Each 32 weights have a scale. The compute dtype stays.
         version: int. By default one more than the highest version.
         stream: bool. If True, the signatures of a causal model are those of a `TokenStream`, with a
             tokenizer those of a `TextStream`. Where all keys are kept, a stream has as many tokens
