@@ -51,6 +51,21 @@ def test_earlier_merges_come_first():
     assert [row.tolist() for row in tokenizer.encode_as_lists(texts)] == expected
 
 
+@pytest.mark.parametrize("crosses", [True, False])
+def test_words_are_merged_together_where_a_piece_holds_two(crosses):
+    pieces = ["<unk>", "▁", "a", "b", "▁b", *["a▁b"] * crosses]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    merges = ["▁ b", *["a ▁b"] * crosses]
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    tokenizer = Metaspace(vocabulary, merges, normalizer=spaces, unk_id=0)
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [merge.split(" ") for merge in merges]}
+    texts = ["a b  b ", " ba b   b", "b a bb", ""]
+    expected = [e.ids for e in library(model, spaces, None).encode_batch(texts)]
+    assert (5 in expected[0]) == crosses
+    assert rows_of(*tokenizer.encode(texts)) == expected
+    assert [row.tolist() for row in tokenizer.encode_as_lists(texts)] == expected
+
+
 def test_equal_scores_give_the_longest_last_piece():
     """As in the library, where sums of scores are exact."""
     pieces = [["<unk>", 0.0], ["▁", -1.0], ["a", -1.125], ["aa", -2.375], ["aaa", -2.75]]

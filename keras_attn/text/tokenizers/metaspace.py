@@ -126,6 +126,10 @@ class Metaspace(Tokenizer):
         is_whole = any(SPACE in piece[1:] and type_ == NORMAL for piece, _, type_ in pieces)
         has_space = any(piece == SPACE and type_ == NORMAL for piece, _, type_ in pieces)
         self._splits_words = self._rules.splits and (is_whole or not has_space or kind == UNIGRAM)
+        # Equal words are merged once where no merge crosses the start of a word.
+        read = [piece for piece, _, type_ in pieces if type_ == NORMAL]
+        crosses = any(re.search(f"[^{SPACE}]{SPACE}", piece) for piece in read)
+        self._merges_words = kind == BPE and has_space and not crosses
 
     @property
     def adds_space(self):
@@ -184,9 +188,11 @@ class Metaspace(Tokenizer):
     def _split(self, text):
         text = self._rules(valid(text))
         encode = operation(self._model_proto).tokenize
-        if not self._splits_words:
+        if not self._splits_words and not self._merges_words:
             return encode(text)
-        marked = tf.strings.regex_replace(text, SPACE, _WORD_START_BYTES + SPACE.encode())
+        before = "()" if self._splits_words else f"([^{SPACE}])"
+        start = rb"\1" + _WORD_START_BYTES + SPACE.encode()
+        marked = tf.strings.regex_replace(text, before + SPACE, start)
         words = tf.strings.split(marked, _WORD_START_BYTES)
         distinct, indices = tf.unique(words.flat_values)
         return words.with_flat_values(tf.gather(encode(distinct), indices)).merge_dims(1, 2)
