@@ -1,89 +1,105 @@
-"""Import of Keras by a program, without the log of TensorFlow."""
+"""Import of Keras by a program, without the logs of the C++ libraries under it."""
 
-import contextlib
+import atexit
 import importlib
 import logging
 import os
 import re
+import select
 import signal
 import sys
 import threading
 
 VERBOSE = "KERAS_ATTN_VERBOSE"
-# TensorFlow writes these before it reads the level of its log.
+# TensorFlow writes some before it reads the level of its log, and the SentencePiece in TensorFlow
+# Text has no level.
 _LOG_LINE = re.compile(
     rb"[IWE]\d{4} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] "
     rb"|WARNING: All log messages before absl::InitializeLog"
     rb"|To enable the following instructions:"
+    rb"|\w+\.(?:cc|h)\(\d+\) LOG\((?:INFO|WARNING)\)"
 )
 _END = b"\0\n"
+_PAUSE = 0.05  # seconds after which a line without its end is copied as it is
 
 
 def import_library(*others):
     """Import Keras, every part of keras_attn that `.keras` files refer to, and `others`.
 
     A program calls it after it has checked its arguments. If it is the first to import Keras, and
-    the variable KERAS_ATTN_VERBOSE is not set, TensorFlow and absl write errors only.
+    the variable KERAS_ATTN_VERBOSE is not set, no log of TensorFlow, absl or SentencePiece is
+    printed.
 
     Args:
-        *others: names of modules, imported first.
+        *others: names of modules.
     """
-    if "keras" in sys.modules or os.environ.get(VERBOSE):
-        return _import(others)
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    with without_log_lines():
-        _import(others)
-    for name in ("absl", "tensorflow"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def _import(others):
-    for name in (*others, "keras"):
+    is_quiet = "keras" not in sys.modules and not os.environ.get(VERBOSE)
+    if is_quiet:
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+        leave_out_log_lines()
+    for name in ("keras", *others):
         importlib.import_module(name)
-    package = importlib.import_module("keras_attn")
-    package.import_parts()
+    importlib.import_module("keras_attn").import_parts()
+    if is_quiet:
+        for name in ("absl", "tensorflow"):
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
-@contextlib.contextmanager
-def without_log_lines():
+def leave_out_log_lines():
     """Leave lines of a log out of what this process writes to its standard error.
 
-    A process of its own copies all others, so that none is lost where this one crashes.
+    A process of its own copies all others, so that none is lost where this one crashes. It must
+    begin before there are threads. Nothing is left out where no process can be forked.
     """
     try:
-        is_alone = threading.active_count() == 1 and hasattr(os, "fork")
-        error = os.dup(2) if is_alone else None
+        error = os.dup(2)
     except OSError:  # it is closed
-        error = None
-    if error is None:
-        yield
+        return
+    if threading.active_count() > 1 or not hasattr(os, "fork"):
+        os.close(error)
         return
     sys.stderr.flush()
     read, write = os.pipe()
     copier = os.fork()
     if not copier:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.close(write)
-        _copy(read, error)
+        try:
+            os.close(write)
+            _copy(read, error)
+        finally:
+            os._exit(0)
     os.close(read)
     os.dup2(write, 2)
     os.close(write)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.write(2, _END)
-        os.dup2(error, 2)
-        os.close(error)
-        os.waitpid(copier, 0)
+    atexit.register(_end, copier, error, os.getpid())
+
+
+def _end(copier, error, process):
+    """Wait until all lines are copied, so that none follows the end of this process."""
+    if os.getpid() != process:  # of a fork
+        return
+    sys.stderr.flush()
+    os.write(2, _END)
+    os.dup2(error, 2)
+    os.waitpid(copier, 0)
 
 
 def _copy(read, write):
-    """Copy all lines but those of a log, and end the process."""
-    with open(read, "rb") as lines:
+    """Copy all lines but those of a log, until the end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # a group gets them; the other process decides
+    rest = b""
+    while True:
+        if rest and not select.select([read], [], [], _PAUSE)[0] and not _LOG_LINE.match(rest):
+            os.write(write, rest)
+            rest = b""
+        part = os.read(read, 1 << 16)
+        *lines, rest = (rest + part).splitlines(keepends=True) or [b""]
+        if rest.endswith(b"\n"):
+            lines, rest = [*lines, rest], b""
+        if not part:
+            lines = [rest]
         for line in lines:
             if not _LOG_LINE.match(line):
                 os.write(write, line.removesuffix(_END))
-            if line.endswith(_END):
-                break
-    os._exit(0)
+        if not part or (lines and lines[-1].endswith(_END)):
+            return

@@ -164,8 +164,8 @@ def test_every_program_is_a_module_and_each_module_with_a_command_line_has_a_com
             if "def main(" in path.read_text(encoding="utf-8"):
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 found.add(name.removesuffix(".__main__"))
-    makers = ("recipes.benchmarks", "recipes.catalogue", "recipes.experiments", "recipes.common")
-    assert {name for name in found if not name.startswith(makers)} <= commands
+    makers = tuple(f"recipes.{name}" for name in "benchmarks catalogue experiments site".split())
+    assert {name for name in found if not name.startswith((*makers, "recipes.common"))} <= commands
     assert all(
         (ROOT / name.replace(".", "/")).is_dir()
         or (ROOT / f"{name.replace('.', '/')}.py").is_file()
