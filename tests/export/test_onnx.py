@@ -57,6 +57,7 @@ TABLE = {
         lambda: models.compressive_transformer(V, **SIZES, memory_length=2, rate=2),
         ["step"],
     ),
+    "decision": (lambda: models.decision_transformer(3, 2, **SIZES, max_steps=17), ["act"]),
     "gtrxl": (lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6), ["step"]),
 }
 

@@ -11,6 +11,7 @@ from unittest import mock
 
 import keras
 import numpy as np
+import oracles
 import pytest
 import tensorflow as tf
 from fork_server import run_python
@@ -338,9 +339,26 @@ def test_errors(model, tokenizer, tmp_path):
         export.saved_model(model, tmp_path, max_length=0)
     with pytest.raises(ValueError, match="no saved_model.pb"):
         export.unservable_ops(tmp_path)
-    acts = models.decision_transformer(3, 2, num_layers=1, num_heads=2, hidden_dim=8)
-    with pytest.raises(ValueError, match="must be an `EncoderDecoder`.*TrajectoryModel"):
-        export.saved_model(acts, tmp_path / "acts")
+    with pytest.raises(ValueError, match="must be an `EncoderDecoder`.*Received: Dense"):
+        export.saved_model(keras.layers.Dense(2), tmp_path / "dense")
+
+
+def test_a_server_gives_the_actions_of_each_episode_alone(tmp_path, assert_warmup_records_match):
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+    model = models.decision_transformer(3, 2, **sizes, max_steps=7)
+    oracles.scramble(model)
+    path = export.saved_model(model, tmp_path)
+    signatures = tf.saved_model.load(path).signatures
+    assert_warmup_records_match(path, signatures)
+    assert set(signatures) == {"act", "serving_default"}
+    random, lengths = np.random.default_rng(0), np.array([5, 2, 3], "int32")
+    shapes = {"returns": (3, 5), "states": (3, 5, 3), "actions": (3, 5, 2)}
+    episodes = {name: random.normal(size=n).astype("float32") for name, n in shapes.items()}
+    inputs = {name: tf.constant(x) for name, x in {**episodes, "lengths": lengths}.items()}
+    actions = signatures["act"](**inputs)["actions"]
+    for row, length in enumerate(lengths):
+        alone = {name: x[row : row + 1, :length] for name, x in episodes.items()}
+        np.testing.assert_allclose(actions[row, :length], model(alone)[0], atol=1e-5)
 
 
 def test_the_command_refuses_versions_and_files_that_do_not_fit(command, exported, capsys):

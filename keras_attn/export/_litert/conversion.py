@@ -64,10 +64,7 @@ def litert(
 
     Other models have the signatures of their SavedModel that read no text: "encode" and "logits" of
     a masked language model, "classify", "regress" or "embed" of a classifier, "initial_memory" and
-    "step" of a model with a memory. That of a `decision_transformer` is "act":
-
-        act: returns (float32, [B, T]), states (float32, [B, T, S]), actions (float32, [B, T, A]),
-            lengths -> actions
+    "step" of a model with a memory, "act" of a `decision_transformer`.
 
     A Keras model of your own that reads ids has one signature: "classify", "regress", "embed" or
     "tag", or "predict" with several outputs.
@@ -84,8 +81,7 @@ def litert(
     examples, in a zip archive after the model: `inspect` returns and prints them.
 
     Args:
-        model: a model as `saved_model` takes it, or a `decision_transformer`, that computes in
-            float32.
+        model: a model as `saved_model` takes it, that computes in float32.
         path: the file; an existing one is replaced.
         signatures: list of names; by default all of them. They share weights, but for matrices that
             the converter multiplies with others, such as the scale of a norm.

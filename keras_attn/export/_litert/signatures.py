@@ -7,13 +7,11 @@ import tensorflow as tf
 from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.compiled_decoding import at_least_one
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
-from keras_attn.export.signatures.model_functions import ModelFunctions, length_mask
 from keras_attn.export.signatures.selection import functions_of
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.generation.loop import DecodingOptions, decode
 from keras_attn.generation.tokens import ends_of, start_of
 from keras_attn.models.model import num_tokens
-from keras_attn.models.state_models import TrajectoryModel
 
 # What a server asks for, and what counts steps; a file of LiteRT has one client.
 _LEFT_OUT = ("serving_default", "end_tokens", "halting")
@@ -39,38 +37,9 @@ class Signatures(NamedTuple):
         return self._replace(functions=functions)
 
 
-class TrajectoryFunctions(ModelFunctions):
-    """Model of stored episodes as a graph function, from episodes to the action of each step.
-
-    Args:
-        model: a `TrajectoryModel`.
-    """
-
-    def __init__(self, model):
-        super().__init__(model)
-        self._model, self.max_length = model, model.embedding.max_steps
-        read = [model.input[name] for name in ("returns", "states", "actions")]
-        specs = [tf.TensorSpec(x.shape, x.dtype, x.name) for x in read]
-        lengths = tf.TensorSpec([None], tf.int32, "lengths")
-        self.act = tf.function(self._act, [*specs, lengths], autograph=False)
-
-    @property
-    def signatures(self):
-        return {"act": self.act}
-
-    def _act(self, returns, states, actions, lengths):
-        """Map returns [B, T], states [B, T, S] and earlier actions to the `actions` [B, T, A]."""
-        inputs = {"returns": returns, "states": states, "actions": actions}
-        return {"actions": self._model({**inputs, "padding_mask": length_mask(returns, lengths)})}
-
-
 def signatures_of(model, options):
     """Return the `Signatures` of a model for the `ExportOptions`."""
-    if isinstance(model, TrajectoryModel):
-        options.check_no_strategy()
-        functions = TrajectoryFunctions(model)
-    else:
-        functions = functions_of(model, options)
+    functions = functions_of(model, options)
     named = {name: f for name, f in functions.signatures.items() if name not in _LEFT_OUT}
     if functions.decodes:
         named = dict(CachedSteps(model, options.bos_id).signatures)

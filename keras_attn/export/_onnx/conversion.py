@@ -73,6 +73,11 @@ def onnx(
         images (float32, [B, H, W, C]), or token_ids and lengths
             -> probabilities (float32, [B, K]) and class (int32, [B]), or value, or features
 
+    That of a `TrajectoryModel`, as `decision_transformer`, is `what="act"`:
+
+        returns (float32, [B, T]), states (float32, [B, T, S]), actions (float32, [B, T, A]),
+            lengths -> next_actions (float32, [B, T, A])
+
     A functional or subclassed model of your own that reads ids has these too, or "tag" or
     "predict", as `TextModel` says; `what` is its kind.
 
@@ -82,8 +87,9 @@ def onnx(
     This is checked before the weights are quantised; `measure` reports what that costs in quality.
 
     Args:
-        model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, `Classifier`, a
-            model with a memory, or a `keras.Model` of your own, that computes in float32.
+        model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, `Classifier`,
+            `TrajectoryModel`, a model with a memory, or a `keras.Model` of your own, that computes
+            in float32.
         path: the file; an existing one is replaced.
         what: "greedy", "step" or "encoder"; by default the first of these that the model has, or
             the kind of its output.

@@ -24,17 +24,22 @@ from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.models.state_models import TrajectoryModel
 from keras_attn.positions import ImageCoordinates
 
 
 def functions_of_ids(model, max_length, what=None, inputs=None, from_logits=None):
-    """Return the `ModelFunctions` of a classifier or of a model of one's own; None for others."""
+    """Return the `ModelFunctions` of a model whose only part they are; None for others.
+
+    That is a classifier, a model of episodes or one of one's own.
+    """
     options = ExportOptions(max_source_length=max_length, inputs=inputs, from_logits=from_logits)
     check_own_options(model, options)
     if TextModel.fits(model, options):
         kind = what if what in KINDS else None
         return functions_of(model, dataclasses.replace(options, kind=kind))
-    return functions_of(model, options) if isinstance(model, Classifier) else None
+    is_whole = isinstance(model, (Classifier, TrajectoryModel))
+    return functions_of(model, options) if is_whole else None
 
 
 def parts_of(model, functions=None):
@@ -44,6 +49,8 @@ def parts_of(model, functions=None):
     a `tf.function`. The first part is the default. The only part of a model that has `functions` is
     their default one.
     """
+    if isinstance(model, TrajectoryModel):
+        return {"act": lambda *_: _act(functions.act)}
     if functions is not None:
         return {functions.kind: lambda *_: functions.signatures["serving_default"]}
     if has_memory(model):
@@ -52,8 +59,9 @@ def parts_of(model, functions=None):
         return {"encoder": _masked}
     if not hasattr(model, "reads_prompt"):
         raise ValueError(
-            "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel` "
-            "or a `Classifier`, have a memory or be a `keras.Model` of ids. "
+            "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a "
+            "`MaskedLanguageModel`, a `Classifier` or a `TrajectoryModel`, have a memory or be a "
+            "`keras.Model` of ids. "
             f"Received: {type(model).__name__}."
         )
     parts = {"step": _step}
@@ -69,6 +77,14 @@ def _greedy(model, max_length, max_source_length, eos_id, bos_id):
     else:
         decoder = IdTranslator(model, Greedy(), max_length, max_source_length, eos_id, bos_id)
     return decoder.ids
+
+
+def _act(function):
+    def act(*tensors):
+        # A value of an ONNX graph has one name, and `actions` are an input.
+        return {"next_actions": function(*tensors)["actions"]}
+
+    return tf.function(act, function.input_signature, autograph=False)
 
 
 def _masked(model, *ends):

@@ -120,7 +120,12 @@ def saved_model(
         tokenize, detokenize: as of a model with a memory, with a tokenizer
 
     A model that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in place of token_ids
-    and the outputs of its heads in place of logits. Model of images:
+    and the outputs of its heads in place of logits. Model of episodes, as `decision_transformer`:
+
+        act: returns (float32, [B, T]), states (float32, [B, T, S]), actions (float32, [B, T, A]),
+            lengths (int32, [B]) -> actions
+
+    Model of images:
 
         generate: batch_size (int32, []), seed (int32, []) -> images (int32, [B, H, W, C]),
             score (float32, [B])
@@ -141,8 +146,8 @@ def saved_model(
 
     Batch and length are dynamic. Without a tokenizer the default signature is `ids`, `score` reads
     ids and lengths, and a model with a memory has no `tokenize` and `detokenize`. The default is
-    `step` with a memory, `logits` of a masked language model, `classify` of a classifier and
-    `generate` of images.
+    `step` with a memory, `logits` of a masked language model, `classify` of a classifier, `act` of
+    episodes and `generate` of images.
 
     With `compile="xla"` the signatures that decode, `ids` and the default one, are compiled for the
     shapes in `buckets` when the export is loaded. Their plain twins for servers without XLA are
@@ -155,9 +160,9 @@ def saved_model(
 
     Args:
         model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a
-            `Classifier`, a model with a memory, or a `StatefulSegments` of one. With
-            `ImageCoordinates` as position and without a tokenizer it is a model of images. Or a
-            functional or subclassed `keras.Model` of your own that reads ids.
+            `Classifier`, a `TrajectoryModel`, a model with a memory, or a `StatefulSegments` of
+            one. With `ImageCoordinates` as position and without a tokenizer it is a model of
+            images. Or a functional or subclassed `keras.Model` of your own that reads ids.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy, by default "greedy"; images are sampled.

@@ -12,6 +12,7 @@ from keras_attn.export.signatures.question_answerer import QuestionAnswerer
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.text_model import TextModel
+from keras_attn.export.signatures.trajectories import TrajectoryFunctions
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.generation.decoding import check_model
 from keras_attn.ops.checks import check_that
@@ -30,6 +31,7 @@ SIGNATURES = (
     ClassPredictor,
     ImageGenerator,
     ImageEnlarger,
+    TrajectoryFunctions,
     TokenGenerator,
     TextGenerator,
     IdTranslator,
@@ -43,9 +45,9 @@ def functions_of(model, options):
     check_own_options(model, options)
     if kind is None:
         raise ValueError(
-            "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel` "
-            "or a `Classifier`, have their methods of decoding, or be a `keras.Model` of your own "
-            "that reads token ids. "
+            "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a "
+            "`MaskedLanguageModel`, a `Classifier` or a `TrajectoryModel`, have their methods of "
+            "decoding, or be a `keras.Model` of your own that reads token ids. "
             f"Received: {type(model).__name__}."
         )
     if kind.decodes:
