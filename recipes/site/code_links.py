@@ -44,6 +44,11 @@ class CodeLinks:
             match = _NAME.fullmatch(code.astext())
             name = match[1] if match else ""
             entry = self.entries.get(name) or self.entries.get(f"{module}.{name}")
-            if entry and not isinstance(code.parent, nodes.reference):
+            if entry and not isinstance(code.parent, nodes.reference) and not _is_of_keras(code):
                 target = entry.docname, entry.node_id
                 code.replace_self(make_refnode(app.builder, page, *target, code.deepcopy()))
+
+
+def _is_of_keras(code):
+    before = code.previous_sibling()
+    return isinstance(before, nodes.Text) and before.endswith(("Keras's ", "KerasHub's "))

@@ -4,7 +4,15 @@ from fnmatch import fnmatch
 
 # Title, and patterns of the pages at the top of the group, in order.
 GROUPS = (
-    ("Guides", ("recipes/tutorials/index", "recipes/guides/install", "recipes/guides/*")),
+    (
+        "Guides",
+        (
+            "recipes/guides/index",
+            "recipes/tutorials/index",
+            "recipes/guides/install",
+            "recipes/guides/*",
+        ),
+    ),
     (
         "Library",
         (

@@ -19,7 +19,10 @@ LANGUAGES = {
     ".toml": "toml",
     ".yaml": "yaml",
 }
-ORPHAN = "---\norphan: true\n---\n\n"  # in no list of contents
+# Sources are in no list of contents. The search leaves out them and the cards, whose tables of
+# names and numbers would come before the pages that explain.
+ORPHAN = "---\norphan: true\nnosearch: true\n---\n\n"
+CARD = "---\nnosearch: true\n---\n\n"
 FENCE = "`" * 6  # a docstring may have a shorter one
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!\w+:)([^)\s#]+)(#[^)\s]*)?\)")
@@ -95,7 +98,9 @@ def _text(path, target):
         target.with_suffix(".py").symlink_to(path)
         return notebooks.page(path, os.path.relpath(PICTURES / f"{path.stem}.png", TUTORIALS))
     text = path.read_text(encoding="utf-8")
-    return text if text.startswith("# ") else f"# {path.stem.replace('_', ' ')}\n\n{text}"
+    if not text.startswith("# "):
+        text = f"# {path.stem.replace('_', ' ')}\n\n{text}"
+    return CARD + text if path.parent.name == "cards" else text
 
 
 def _listing(path):

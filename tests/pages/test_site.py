@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 from urllib.parse import unquote, urldefrag
 
+import numpy as np
 import pages
 import pytest
 from each import check_each
@@ -138,11 +139,23 @@ def _documented():
 DOCUMENTED = set(_documented())
 
 
-def test_the_search_knows_each_public_name(built):
+def search_index(built):
     text = (built.folder / "searchindex.js").read_text(encoding="utf-8")
-    objects = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))["objects"]
+    return json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+
+
+def test_the_search_knows_each_public_name(built):
+    objects = search_index(built)["objects"]
     found = {f"{prefix}.{entry[-1]}" for prefix, entries in objects.items() for entry in entries}
     assert DOCUMENTED <= found
+
+
+def test_the_search_reads_pages_but_no_cards_and_no_sources(built):
+    index = search_index(built)
+    numbers = {n for found in index["terms"].values() for n in np.atleast_1d(found)}
+    names = {index["docnames"][number] for number in numbers}
+    assert {"recipes/guides/memories", "recipes/tutorials/own_pattern"} <= names
+    assert {name for name in names if "/cards/" in name or name.endswith(".py")} == set()
 
 
 def test_classes_in_code_and_addresses_are_links(built):
