@@ -1,6 +1,7 @@
 """Every Transformer of the Transformer-family papers as small Keras 3 layers that compose."""
 
 import importlib
+import typing
 
 from keras_attn import programs
 
@@ -11,9 +12,13 @@ __version__ = "0.2.0"
 _LAZY = ("callbacks", "convert", "distribution", "export", "testing", "text", "viz")
 
 __all__ = [
+    "callbacks",
+    "convert",
     "costs",
     "depth",
+    "distribution",
     "explain",
+    "export",
     "feed_forward",
     "generation",
     "layers",
@@ -27,9 +32,13 @@ __all__ = [
     "positions",
     "residuals",
     "scores",
-    *_LAZY,
+    "testing",
+    "text",
+    "viz",
 ]
 
+if typing.TYPE_CHECKING:  # for editors
+    from keras_attn import callbacks, convert, distribution, export, testing, text, viz
 
 if not programs.is_running():
     # Imported here and not on first use, so that Keras knows all classes of a `.keras` file.

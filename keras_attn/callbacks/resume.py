@@ -279,8 +279,8 @@ class Resume(ArgumentHints, keras.callbacks.Callback):
 
     def _signalled_at(self):
         """Return the time of the first signal, or None before it."""
-        times = (self._sigterm.received, self._sigint.received)
-        return min((time for time in times if time is not None), default=None)
+        times = {self._sigterm.received, self._sigint.received} - {None}
+        return min(times, default=None)
 
     def _raise_if_signalled(self):
         for watched, error in ((self._sigint, KeyboardInterrupt), (self._sigterm, Terminated)):

@@ -33,7 +33,7 @@ def main(arguments=None):
                 startup.import_library("tensorflow")
             return run(**options)
     except (ValueError, ImportError, OSError) as error:
-        print(f"keras-attn export: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
 
 

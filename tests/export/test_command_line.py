@@ -28,7 +28,8 @@ def refused(capsys):
         assert commands.main([str(argument) for argument in arguments]) == 2
         printed = capsys.readouterr()
         assert printed.out == "" and printed.err.count("\n") == 1
-        assert printed.err.startswith("keras-attn export: ")
+        words = arguments[:1] if arguments[0] in ("inspect", "measure") else ("export", *arguments)
+        assert printed.err.startswith(f"keras-attn {' '.join(map(str, words[:2]))}: ")
         return printed.err
 
     return run
