@@ -20,15 +20,15 @@ from .harness import environment
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = f"{__package__}.contenders.checkpoint_loading"
 PEER = f"{PROGRAM}_torch"
-OURS, LOAD, READ = "keras_attn", "transformers", "transformers, weights added up"
+OURS, THEIRS = "keras_attn", "transformers"
 MOST_MEMORY = 1.5  # times the weights
 METHOD = (
     "Random checkpoints of the base sizes of BERT, GPT-2 and T5 in safetensors, loaded in float32 "
     "in a fresh process, {repetitions} times in turn, the files in the page cache. Imports are "
     "left out; what a library does at its first call is not. transformers maps the pages of a "
-    "float32 file into memory and reads none of them. So it is timed again with a sum of each "
-    "weight. Peak memory is that of the process beyond its imports, over the bytes of the weights "
-    "in float32."
+    "float32 file into memory and reads them at the first answer. So what a user waits for is "
+    "timed too: loading and the outputs of a row of eight tokens, without a graph. Peak memory is "
+    "that of loading beyond the imports, over the bytes of the weights in float32."
 )
 
 
@@ -40,8 +40,8 @@ def main():
     card = Card(arguments.name, "Loading a checkpoint", method)
     card.content["versions"] = versions("keras_attn", "tensorflow", "keras")
     rows = [
-        "| checkpoint | loaded by | s | min to max s | CPU s | peak over weights |",
-        "| --- | --- | --: | --: | --: | --: |",
+        "| checkpoint | loaded by | s | CPU s | with an answer s | CPU s | peak over weights |",
+        "| --- | --- | --: | --: | --: | --: | --: |",
     ]
     checks, card.content["samples"] = [], {}
     with tempfile.TemporaryDirectory() as folder:
@@ -60,8 +60,7 @@ def measure(path, oracle, repetitions):
     """Return the samples of each contender for a folder."""
     commands = {
         OURS: [sys.executable, "-m", PROGRAM, path],
-        LOAD: [oracle, "-m", PEER, "load", path],
-        READ: [oracle, "-m", PEER, "read", path],
+        THEIRS: [oracle, "-m", PEER, "load", path],
     }
     samples = {who: [] for who in commands}
     for turn in range(repetitions + 1):
@@ -91,32 +90,43 @@ def median(samples, key):
     return statistics.median(sample[key] for sample in samples)
 
 
+def with_answer(samples, key):
+    """Return the median time of loading and the first answer."""
+    return statistics.median(sample[key] + sample["answer"][key] for sample in samples)
+
+
 def over_weights(samples, who):
     """Return the median of the peak memory over the bytes of the weights."""
-    return median(samples[who], "megabytes") / samples[LOAD][0]["weight_megabytes"]
+    return median(samples[who], "megabytes") / samples[THEIRS][0]["weight_megabytes"]
 
 
 def table_rows(name, samples):
     """Return the rows of the table of a checkpoint."""
     rows = []
     for who, each in samples.items():
-        seconds = [sample["seconds"] for sample in each]
-        cells = [name, who, f"{statistics.median(seconds):.1f}"]
-        cells += [f"{min(seconds):.1f} to {max(seconds):.1f}"]
-        cells += [f"{median(each, 'cpu_seconds'):.2f}", f"{over_weights(samples, who):.2f}"]
+        keys = ("seconds", "cpu_seconds")
+        times = [time(each, key) for time in (median, with_answer) for key in keys]
+        cells = [name, who, *(f"{time:.2f}" for time in times)]
+        cells += [f"{over_weights(samples, who):.2f}"]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
 
 
 def compare(name, samples):
     """Return the requirements of a checkpoint: processor time and memory."""
-    times = {who: median(each, "cpu_seconds") for who, each in samples.items()}
-    ratio, memory = times[OURS] / times[READ], over_weights(samples, OURS)
+    loading, waiting = (
+        time(samples[OURS], "cpu_seconds") / time(samples[THEIRS], "cpu_seconds")
+        for time in (median, with_answer)
+    )
+    memory = over_weights(samples, OURS)
     return [
         requirements.check(
+            OURS, f"**{name}**: {loading:.1f} times the processor time of {THEIRS}", loading
+        ),
+        requirements.check(
             OURS,
-            f"**{name}**: {ratio:.1f} times the processor time of {READ}",
-            ratio,
+            f"**{name}**: {waiting:.2f} times the processor time of {THEIRS} with the first answer",
+            waiting,
             at_most=1.0,
         ),
         requirements.check(

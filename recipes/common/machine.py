@@ -13,13 +13,13 @@ import subprocess
 import sys
 from importlib import metadata
 
-from keras_attn.programs import command_of
-
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
 
 
 def command_line():
     """Return the command of this process, as a user would type it."""
+    from keras_attn.programs import command_of  # contenders without Keras import this file too
+
     module = sys.modules["__main__"].__spec__
     name = module.name.removesuffix(".__main__") if module else None
     program = command_of(name) if name else shlex.join(["python", *sys.argv[:1]])

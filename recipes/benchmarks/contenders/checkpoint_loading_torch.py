@@ -1,10 +1,9 @@
 """Folders of random checkpoints, and their loading by transformers, for `checkpoint_loading`:
 
-    python -m recipes.benchmarks.contenders.checkpoint_loading_torch make|load|read FOLDER
+    python -m recipes.benchmarks.contenders.checkpoint_loading_torch make|load FOLDER
 
-`make` writes the folders of all classes and dtypes into one folder, `load` loads one of them, and
-`read` also adds up its weights: of a float32 file `load` only maps the pages into memory. It needs
-torch and transformers, and imports nothing of Keras.
+`make` writes the folders of all classes and dtypes into one folder, and `load` loads one of them
+and computes a first answer. It needs torch and transformers, and imports nothing of Keras.
 """
 
 import json
@@ -35,19 +34,34 @@ def make(folder):
             model.to(getattr(torch, dtype)).save_pretrained(pathlib.Path(folder, name, dtype))
 
 
-def load(folder, reads):
-    """Return the seconds and the growth of the peak memory in megabytes."""
+def load(folder):
+    """Return the seconds, also of the first answer, and the growth of the peak memory."""
     kind = getattr(transformers, pathlib.Path(folder).parent.name)
     base, wall, processor = peak_memory(), time.perf_counter(), time.process_time()
     model = kind.from_pretrained(folder, dtype=torch.float32)
-    if reads:
-        sum(float(weight.sum()) for weight in model.parameters())
-    return {
+    measured = {
         "seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - processor,
         "megabytes": peak_memory() - base,
+    }
+    wall, processor = time.perf_counter(), time.process_time()
+    answer(model)
+    return {
+        **measured,
+        "answer": {
+            "seconds": time.perf_counter() - wall,
+            "cpu_seconds": time.process_time() - processor,
+        },
         "weight_megabytes": sum(weight.nbytes for weight in model.parameters()) / 1e6,
     }
+
+
+def answer(model):
+    """Compute the outputs of a row of eight tokens."""
+    ids = torch.arange(5, 13)[None]
+    targets = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    with torch.inference_mode():
+        return model(ids, **targets).logits.numpy()
 
 
 if __name__ == "__main__":
@@ -55,4 +69,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(sys.argv[2])
     else:
-        print(json.dumps(load(sys.argv[2], sys.argv[1] == "read")))
+        print(json.dumps(load(sys.argv[2])))
