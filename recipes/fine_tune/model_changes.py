@@ -27,6 +27,11 @@ def change_model(model, options, pad_id=None):
     if options.depth == "reversible":
         part = "depth" if "depth" in config else "encoder"
         stack = registry.revive(config[part])
+        if not hasattr(stack, "blocks"):
+            raise ValueError(
+                "--depth reversible needs a --model of one stack of blocks. "
+                f"Received: {type(stack).__name__}."
+            )
         config[part] = registry.serialize(depth.Reversible(stack.blocks, name=stack.name))
     changed = type(model).from_config(config)
     if not options.from_scratch:

@@ -118,6 +118,20 @@ def test_a_t5_without_a_head_has_tied_logits(tmp_path):
     assert checkpoint_folders.difference(model, arrays) <= checkpoint_folders.TOLERANCE
 
 
+def test_what_no_class_of_both_sides_has_is_refused(checkpoint, tmp_path):
+    both = checkpoint("bart_classifier").model.encoder
+    for options, wanted in (
+        (
+            {"num_classes": 3, "pooling": "first"},
+            "`model.pooling` must be Pool, as in a model of bart",
+        ),
+        ({"num_classes": None}, "a Bart with a decoder has no class with features"),
+    ):
+        model = models.Classifier(None, both, **options, pooler=keras.layers.Dense(7, "relu"))
+        with pytest.raises(ValueError, match=wanted):
+            to_hugging_face(model, tmp_path / "out")
+
+
 @pytest.mark.parametrize("name", ["bart_classifier", "t5_answers"])
 def test_classes_and_answers_of_both_sides_are_found_by_their_tensors(name, checkpoint, tmp_path):
     case = checkpoint(name)

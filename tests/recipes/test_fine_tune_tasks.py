@@ -1,20 +1,23 @@
 """Labels and texts as targets: classes, numbers, labels of words, tokens of language models."""
 
+import json
 import re
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import oracles
 import pytest
 import recipe_runs
 
-from keras_attn import models, text
+from keras_attn import convert, layers, models, text
 from recipes.fine_tune import language_model
 from recipes.fine_tune.answers import Answers
 from recipes.fine_tune.classification import Classification
 from recipes.fine_tune.encoded_texts import EncodedTexts, TextBatches
 from recipes.fine_tune.examples import Examples
 from recipes.fine_tune.language_model import LanguageModel
+from recipes.fine_tune.model_changes import change_model
 from recipes.fine_tune.regression import Regression
 from recipes.fine_tune.scores import class_scores, label_scores, number_scores
 from recipes.fine_tune.several_labels import SeveralLabels
@@ -48,6 +51,21 @@ def test_a_causal_model_classifies_by_the_last_token():
     assert (again.pooling, again.use_bias, again.num_classes) == ("mean", False, 3)
     with pytest.raises(ValueError, match="--pooling must be last or mean for a causal model"):
         classification("ab", "--pooling", "first").model_of(start)
+
+
+def test_a_class_of_both_sides_is_trained_on_and_written(tmp_path):
+    """A new head on an encoder-decoder, which has no stack that could be reversible."""
+    sides = models.t5(9, num_layers=1, num_heads=2, hidden_dim=6, start_id=0)
+    both = models.EncoderThenDecoder(sides.embedding, sides.encoder, sides.decoder, start_id=0)
+    pooler = keras.layers.Dense(6, "tanh", name="pooler")
+    start = models.Classifier(None, both, 2, pooling=layers.Pool("last", token_id=1), pooler=pooler)
+    model = classification("abc").model_of(start)
+    assert model.encoder is both and model.num_classes == 3
+    convert.to_hugging_face(model, tmp_path / "folder")
+    config = json.loads((tmp_path / "folder/config.json").read_text())
+    assert config["architectures"] == ["T5ForSequenceClassification"]
+    with pytest.raises(ValueError, match="--depth reversible needs a --model of one stack"):
+        change_model(start, parse("--model", "a", "--depth", "reversible"))
 
 
 def test_scores_of_classes_count_each_class():

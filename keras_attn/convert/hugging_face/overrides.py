@@ -38,7 +38,7 @@ def change(model, **changes):
         if not hasattr(stack, "blocks"):
             raise ValueError(
                 f"`{next(iter(changes))}` must be left out for a model whose layers are no stack "
-                f"of blocks. Received: a model with {stack!r}."
+                f"of blocks. Received: a model with {type(stack).__name__}."
             )
         _check_shared_blocks(stack, changes)
         blocks = [_with_residual(block, changes.get("residual")) for block in stack.blocks]

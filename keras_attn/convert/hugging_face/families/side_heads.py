@@ -68,9 +68,15 @@ def copy_side_head(checkpoint, model):
 
 def side_head_options(model, name):
     """Return the options of classes or answers; `name` is that of a family's classes."""
+    head = head_of(model)
+    if head not in SIDE_HEADS:
+        raise ValueError(
+            f"`model` fits no family of checkpoints: a {name} with a decoder has no class with "
+            f"{head}. Received: model={model!r}."
+        )
     options = head_options(model, name)
-    if head_of(model) == CLASSES:
-        options["eos_token_id"] = model.pooling.token_id
+    if head == CLASSES:  # another pooling is refused by the comparison with the family's
+        options["eos_token_id"] = getattr(model.pooling, "token_id", None)
     if model.encoder.start_id is not None:
         options["decoder_start_token_id"] = model.encoder.start_id
     return options
