@@ -7,8 +7,11 @@ import importlib
 import inspect
 import itertools
 import json
+import operator
 import re
 from pathlib import Path
+
+import keras_attn
 
 SUPPORT = Path(__file__).with_name("support.json")
 ON_TORCH = Path(__file__).with_name("torch.json")  # of tests/torch_backend/run.py
@@ -45,6 +48,8 @@ HEADING = re.compile(
     r"(?m)^(Args|Attributes|Call arguments(?: and returns)?|Returns|Raises|Example"
     r"|Differs from the paper|Reference):"
 )
+# All that a docstring says of an argument that another function has.
+_SAME = re.compile(r"as `([\w.]+)`\.")
 _COST = re.compile(r"^(Cost:|Time|Memory)|\bO\(")
 
 
@@ -116,7 +121,7 @@ def _entry(name, support):
         code=_program(parts.get("Example", "")),
         reference=_one_line(parts.get("Reference", "")),
         table=_table(next((p for p in paragraphs if p.startswith("|")), "")),
-        arguments=_arguments(value, parts.get("Args", "")) if name.startswith("models.") else (),
+        arguments=_arguments(value) if name.startswith("models.") else (),
         support=support,
     )
 
@@ -158,15 +163,34 @@ def _table(text):
     return dict(zip(axes, values, strict=True))
 
 
-def _arguments(build, text):
-    """Return (name, default, meaning) of each argument in a docstring's `Args:`, as Markdown."""
+def _arguments(build):
+    """Return (name, default, meaning) of each argument of a builder, as Markdown."""
     parameters = inspect.signature(build).parameters
-    rows = []
-    for item in re.split(r"\n(?=\w)", inspect.cleandoc(text)):
-        names, _, meaning = _one_line(item).partition(": ")
-        meaning = meaning.replace("|", "\\|")
-        rows += [(n, _default(parameters[n].default), meaning) for n in names.split(", ")]
-    return tuple(rows)
+    return tuple(
+        (name, _default(parameters[name].default), _spelled_out(name, meaning).replace("|", "\\|"))
+        for name, meaning in _meanings(build).items()
+    )
+
+
+def _meanings(value):
+    """Return what a docstring says of each argument, by its name."""
+    parts = HEADING.split(inspect.getdoc(value))
+    text = parts[parts.index("Args") + 1] if "Args" in parts else ""
+    items = (
+        _one_line(item).partition(": ") for item in re.split(r"\n(?=\w)", inspect.cleandoc(text))
+    )
+    return {name: meaning for names, _, meaning in items for name in names.split(", ") if name}
+
+
+def _spelled_out(name, meaning):
+    """Return, for "as `gpt`.", what the docstring of `gpt` says of the argument."""
+    same = _SAME.fullmatch(meaning)
+    if same is None:
+        return meaning
+    path = same[1].removeprefix("keras_attn.")
+    module = keras_attn.models if path == same[1] else keras_attn
+    other = _meanings(operator.attrgetter(path)(module)).get(name)
+    return meaning if other is None else _spelled_out(name, other)
 
 
 def _default(value):

@@ -36,8 +36,8 @@ def mistral(
 
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `llama`.
-        dropout, num_key_value_heads, max_wavelength, scaling, epsilon: as `llama`; the paper has 8
-            heads of keys and values.
+        dropout, max_wavelength, scaling, epsilon: as `llama`.
+        num_key_value_heads: as `llama`; the paper has 8.
         window: int. Keys w of a query, its own included.
         pad_id: int. The id of padding; None for none.
 
