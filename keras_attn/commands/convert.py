@@ -178,6 +178,7 @@ def _labels(folder, size, tokenizer):
 def write_golden_outputs(folder):
     """Write the outputs of transformers into a checkpoint's folder."""
     _check_folder(folder)
+    startup.import_library()
     from keras_attn.convert.golden import write_golden
 
     print(write_golden(folder))

@@ -111,9 +111,9 @@ def last_layer(names):
     return [*names.values()][-1]
 
 
-def has_several_labels(config):
-    """Return True if an input may have several labels at once."""
-    return config.get("problem_type") == MULTI_LABEL
+def has_several_labels(config, head):
+    """Return True for a head of classes of which an input may have several at once."""
+    return head == CLASSES and config.get("problem_type") == MULTI_LABEL
 
 
 def poolers(names):

@@ -76,7 +76,7 @@ class CausalFamily(Family):
         if head in (CLASSES, TAGS):
             size = checkpoint.shape(f"{names['head']}.weight")[0]
         model = self.convert_language_model(checkpoint, overrides)
-        multi_label = head == CLASSES and has_several_labels(config)
+        multi_label = has_several_labels(config, head)
         model = with_head(model, head, size, "last", multi_label=multi_label)
         copy_table(checkpoint, model, names)
         return model

@@ -141,7 +141,7 @@ class EncoderDecoderFamily(Family):
             size, multi_label = None, False
             if head == CLASSES:
                 size = checkpoint.shape(f"{last_layer(self.head_names[head])}.weight")[0]
-                multi_label = has_several_labels(config)
+                multi_label = has_several_labels(config, head)
             model = self.add_head(config, model, head, size, multi_label)
         self.copy_tensors(checkpoint, model, tables)
         return model

@@ -139,7 +139,7 @@ class EncoderFamily(Family):
         for name in features:
             if pooler is None or name not in names.values():
                 checkpoint.ignore(f"{name}.*")
-        multi_label = head == CLASSES and has_several_labels(config)
+        multi_label = has_several_labels(config, head)
         return with_head(masked, head, size, pooling, pooler, multi_label)
 
     def copy_weights(self, checkpoint, model):

@@ -55,7 +55,7 @@ class ViT(Family):
         vit = build(models.vit, self.arguments(config, num_classes), overrides)
         has_pooler = head == FEATURES and checkpoint.has("pooler.dense.weight")
         pooler = self.build_pooler(config) if has_pooler else None
-        multi_label = head == CLASSES and has_several_labels(config)
+        multi_label = has_several_labels(config, head)
         model = with_head(vit, head, num_classes, vit.pooling, pooler, multi_label)
         self.copy_weights(checkpoint, model)
         return model

@@ -119,7 +119,7 @@ class T5(Family):
         if head == TOKENS:
             tied = checkpoint.drop_if_equal("lm_head.weight", self.table)
         model = self.build_sides(config, tied, overrides)
-        multi_label = head == CLASSES and has_several_labels(config)
+        multi_label = has_several_labels(config, head)
         model = self.add_head(config, model, head, size, multi_label)
         self.copy_weights(checkpoint, model)
         return model
