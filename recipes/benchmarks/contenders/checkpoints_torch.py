@@ -6,6 +6,7 @@
 that keras_attn wrote. It needs torch and transformers, and imports nothing of Keras.
 """
 
+import copy
 import json
 import pathlib
 import sys
@@ -23,6 +24,7 @@ import golden_writer  # noqa: E402
 NOISE = 0.15
 NEW, END, BEAMS = 9, 7, 3
 PROMPTS = 7, 4  # lengths
+ROUNDING, MOVES = 2.0**-24, 8  # of a weight in float32
 
 
 def make(folder, class_name, options, is_bare):
@@ -42,7 +44,7 @@ def make(folder, class_name, options, is_bare):
     model, config = golden_writer.load(folder / "checkpoint")
     inputs = sample_inputs(config)
     outputs, mask = compute(model.eval(), config, inputs)
-    rounding = difference(outputs[mask], double_outputs(model, config, inputs)[mask])
+    rounding = rounding_of(model, config, inputs, outputs, mask)
     named = {f"input_{name}": value for name, value in inputs.items()}
     if generates(model):
         try:
@@ -98,16 +100,28 @@ def compute(model, config, inputs):
     return outputs, real & (mask == 1) if is_padded else real
 
 
-def double_outputs(model, config, inputs):
-    """Return the outputs in float64, from which those in float32 differ by rounding."""
-    types = {name: x.dtype for name, x in inputs.items() if x.dtype == np.float32}
-    wide = {name: x.astype("float64") if name in types else x for name, x in inputs.items()}
+def rounding_of(model, config, inputs, outputs, mask):
+    """Return the largest difference that rounding makes.
+
+    It is that of the outputs from those in float64, or of those from others in float64, of weights
+    that are up to a rounding away: where little decides, one float32 result may be near by luck.
+    """
+    exact = double_outputs(model, config, inputs)[mask]
+    moved = (double_outputs(model, config, inputs, ROUNDING)[mask] for _ in range(MOVES))
+    return max(difference(x, exact) for x in (outputs[mask], *moved))
+
+
+def double_outputs(model, config, inputs, distance=0.0):
+    """Return the outputs in float64, of weights that are moved by up to a relative distance."""
+    wide = {k: x.astype("float64") if x.dtype == np.float32 else x for k, x in inputs.items()}
+    moved = copy.deepcopy(model).double()
+    with torch.no_grad():
+        for weight in moved.parameters() if distance else ():
+            weight.mul_(1 + distance * (2 * torch.rand_like(weight) - 1))
     try:
-        return compute(model.double(), config, wide)[0]
+        return compute(moved, config, wide)[0]
     except RuntimeError:  # a part of some models is in float32 whatever the parameters are
-        return compute(model.float(), config, inputs)[0]
-    finally:
-        model.float()
+        return compute(model, config, inputs)[0]
 
 
 def difference(outputs, expected):
