@@ -33,8 +33,7 @@ def embedding_of(embedding, **holders):
         names = " or ".join(f"`{name}`" for name in holders)
         received = ", ".join(f"{name}={part!r}" for name, part in holders.items())
         raise ValueError(
-            f"`embedding` can only be None where {names} has one, as an `AdaptiveSoftmax`. "
-            f"Received: {received}."
+            f"`embedding` can only be None where {names} has one. Received: {received}."
         )
     name_layers({"embedding": embedding})
     return embedding

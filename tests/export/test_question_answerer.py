@@ -33,7 +33,8 @@ def tokenizer(second_segment):
 def test_the_best_part_of_the_text_is_the_answer(model, second_segment):
     """Each pair alone, and each part of its text, by the logits of its ids."""
     reader = tokenizer(second_segment)
-    outputs = export.QuestionAnswerer(model, reader).answer(QUESTIONS, TEXTS)
+    answer = export.QuestionAnswerer(model, reader).answer.python_function  # not traced
+    outputs = answer(*map(tf.constant, (QUESTIONS, TEXTS)))
     ids, lengths, segments = map(np.asarray, reader.encode_pair(QUESTIONS, TEXTS, 21))
     for row, (question, length) in enumerate(zip(QUESTIONS, lengths, strict=True)):
         inputs = {"token_ids": ids[row : row + 1, :length]}

@@ -176,5 +176,7 @@ def test_layers_that_mix_later_positions_are_refused():
 
 
 def test_a_head_without_an_embedding_is_refused():
-    with pytest.raises(ValueError, match="`embedding` can only be None where `head` has one"):
+    with pytest.raises(
+        ValueError, match="`embedding` can only be None where `head` or `encoder` has one"
+    ):
         MaskedLanguageModel(None, None, None, None, encoder=None, head=None)
