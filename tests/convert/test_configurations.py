@@ -14,7 +14,7 @@ from keras_attn.convert.hugging_face.config import (
 from keras_attn.convert.hugging_face.families.bloom import Bloom
 from keras_attn.convert.hugging_face.families.rotary_positions import read_rotary
 from keras_attn.ops.activations import gelu_tanh
-from keras_attn.positions import YaRN
+from keras_attn.positions import Llama3, YaRN
 
 LINEAR = {"rope_type": "linear", "factor": 4.0}
 LLAMA3 = {
@@ -162,6 +162,11 @@ def test_the_amplitude_of_yarn_is_that_of_the_first_option_that_gives_it(options
     values = parameters(rope_type="yarn", beta_fast=8, beta_slow=2, truncate=False, **options)
     expected = YaRN(4.0, 16, False, 8, 2, amplitude)
     assert read_rotary(Config("folder", values)).scaling == expected
+
+
+def test_llama3_has_the_bounds_of_the_options():
+    values = parameters(rope_type="llama3", low_freq_factor=2.0, high_freq_factor=6.0)
+    assert read_rotary(Config("folder", values)).scaling == Llama3(4.0, 16, 2.0, 6.0)
 
 
 def test_the_share_of_components_that_turn_is_rounded_down():

@@ -79,6 +79,17 @@ def with_modules(content):
     return lambda folder: (write(folder, "bert_features") / "modules.json").write_text(content)
 
 
+def with_rules(**rules):
+    """Write a folder with a `tokenizer.json` of WordPiece in which a part is another."""
+    whole = {
+        "model": {"type": "WordPiece", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"},
+        **{"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"}},
+        **{"post_processor": None, "added_tokens": []},
+    }
+    text = json.dumps({**whole, **rules})
+    return lambda folder: (write(folder) / "tokenizer.json").write_text(text)
+
+
 def rope(**options):
     return option("llama", rope_parameters={"rope_theta": 1e4, **options})
 
@@ -159,6 +170,10 @@ DAMAGES = {
     "no configuration": (without("config.json"), "no file 'config.json'"),
     "configuration cut": (bytes_of("config.json", lambda x: x[:-9]), "'config.json' is cut"),
     "configuration a list": (bytes_of("config.json", lambda x: b"[1]"), "no JSON object"),
+    "configuration of lists in lists": (
+        bytes_of("config.json", lambda x: b"[" * 100_000),
+        "'config.json' is cut or damaged",
+    ),
     "configuration in UTF-16": (
         bytes_of("config.json", lambda x: x.decode().encode("utf-16")),
         "'config.json' is cut or damaged",
@@ -242,10 +257,30 @@ DAMAGES = {
             ("marian", "add_final_layer_norm", True),
             ("marian", "normalize_embedding", True),
             ("bart", "normalize_before", True),
+            ("falcon", "alibi", True),
+            ("opt", "_remove_final_layer_norm", True),
+            ("mpnet", "relative_attention_num_buckets", 16),
         )
     },
     "weights in four bits": (option(quantization_config={"bits": 4}), "quantization_config={"),
     "code of its own": (option(auto_map={"AutoModel": "x"}), "auto_map={"),
+    **{
+        f"{name}={value} of a {model}": (option(model, **{name: value}), message)
+        for model, name, value, message in (
+            ("bert", "layer_norm_eps", float("inf"), "a number of at least 0, not inf"),
+            ("deberta_v2", "max_relative_positions", [], "must be an integer, not []"),
+            ("deberta_v2", "position_buckets", "8", "must be an integer, not '8'"),
+            ("deberta_v2", "pos_att_type", [["c2p"]], "must be a list of strings"),
+            ("modernbert_classifier", "classifier_pooling", [], "pooling=[] is not converted"),
+            ("olmo3", "rope_parameters", {"full_attention": [1]}, "full_attention are [1]"),
+            ("qwen2_moe", "mlp_only_layers", "0", "must be a list of integers, not '0'"),
+            ("reformer_lsh", "num_buckets", [2, "4"], "must be a list of integers"),
+        )
+    },
+    "a type of rotary positions in a list": (
+        rope(rope_type=["yarn"]),
+        "The rope_type ['yarn'] is not converted",
+    ),
     "other rotary positions": (rope(rope_type="mrope"), "rope_type 'mrope' is not converted"),
     "longrope without factors": (rope(rope_type="longrope"), "need the option 'short_factor'"),
     "linear without a factor": (rope(rope_type="linear"), "need the option 'factor'"),
@@ -408,6 +443,24 @@ DAMAGES = {
     "tokenizer without a model": (
         lambda folder: (write(folder) / "tokenizer.json").write_text("{}"),
         "'tokenizer.json' is damaged: it has no 'model'",
+    ),
+    **{
+        f"tokenizer whose {part} is {value}": (
+            with_rules(**{part: value}),
+            "The files of the tokenizer are damaged (",
+        )
+        for part, value in (("model", []), ("added_tokens", [1]), ("pre_tokenizer", "Whitespace"))
+    },
+    "a vocabulary of another Marian": (
+        lambda folder: [
+            (write(folder) / name).write_text(text)
+            for name, text in (("source.spm", ""), ("target.spm", ""), ("vocab.json", '{"a": 0}'))
+        ],
+        "The files of the tokenizer are damaged (ValueError: `vocabulary` must be a dict",
+    ),
+    "a pointer of Git LFS": (
+        bytes_of(WEIGHTS, lambda x: b"version https://git-lfs.github.com/spec/v1\nsize 9\n"),
+        "'model.safetensors' is a pointer of Git LFS",
     ),
     "a vocabulary in Latin-1": (
         lambda folder: (write(folder) / "vocab.txt").write_bytes(b"[PAD]\n\xff"),

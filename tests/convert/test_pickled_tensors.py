@@ -128,7 +128,7 @@ def test_code_is_refused_by_name_and_does_not_run(tmp_path):
 
 DAMAGES = {
     "nothing": lambda: b"",
-    "text": lambda: b"version https://git-lfs.github.com/spec/v1\n",
+    "text": lambda: b"<!DOCTYPE html>\n",
     "a list": lambda: pickle.dumps([1]),
     "numbers cut": lambda: legacy()[:-1],
     "an archive cut": lambda: golden("zip")[:-40],

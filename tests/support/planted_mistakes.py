@@ -74,6 +74,12 @@ def narrower(pattern):
     return patterns.Local(pattern.first.window - 1, causal=False) | pattern.second
 
 
+def shorter_windows(model):
+    for block in blocks(model):
+        if isinstance(window := block.attention.pattern, patterns.Local):
+            yield block.attention, "pattern", patterns.Local(window.window - 1, window.causal)
+
+
 def plain_queries(model):
     for block in blocks(model):
         for name in ("global_query_kernel", "global_query_bias"):
@@ -122,6 +128,13 @@ def positions_everywhere(model):
     turn = model.depth.blocks[0].attention.position
     for block in model.depth.blocks[1:]:
         yield block.attention, "position", lambda x, positions=None: turn(x, positions)
+
+
+def positions_reversed(model):
+    """Give each layer the position of the layer as far from the other end."""
+    stack = model.depth.blocks
+    for block, other in zip(stack, reversed(stack), strict=True):
+        yield block.attention, "position", other.attention.position
 
 
 def in_scalings(name, value):
@@ -379,6 +392,7 @@ MISTAKES = {
         "interleaved pairs": in_each_block("attention.position.layout", lambda _: "interleaved"),
         "one wavelength": in_each_block("attention.position.max_wavelength", lambda _: 160000.0),
         "windows in other layers": swapped_pairs,
+        "a window of one key less": shorter_windows,
         "gate and up swapped": swapped_gates,
     },
     "modernbert_classifier": {
@@ -456,12 +470,14 @@ MISTAKES = {
         "windows in other layers": swapped_pairs,
         "limit 7": in_experts("expert.limit", 7.0),
         "alpha 1.702": in_experts("expert.alpha", 1.702),
+        "a window of one key less": shorter_windows,
         "no bias of the router": in_experts("router_bias", np.zeros_like),
         "down_proj transposed": in_experts("output_kernel", lambda x: x.swapaxes(1, 2)),
         "truncate": in_scalings("truncate", True),
     },
     "olmo2": {"no norm of queries": in_each_block("attention.qk_norm", lambda _: identity)},
     "olmo3": {
+        "a window of one key less": shorter_windows,
         "YaRN in layers with a window": scaled_windows,
         "no amplitude": in_scalings("amplitude", 1.0),
         "beta_fast 32": in_scalings("beta_fast", 32.0),
@@ -470,7 +486,10 @@ MISTAKES = {
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
         "a window of one key less": in_each_block("attention.pattern", lambda _: patterns.Local(6)),
     },
-    "smollm3": {"positions in all layers": positions_everywhere},
+    "smollm3": {
+        "positions in all layers": positions_everywhere,
+        "layers with positions from the end": positions_reversed,
+    },
     "phi": {
         "all components turn": in_each_block("attention.position.fraction", lambda _: 1.0),
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),

@@ -1,5 +1,7 @@
 """The configuration of a checkpoint: options by their old and new keys, checked when read."""
 
+import math
+
 from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
 from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh, get_activation
 
@@ -89,7 +91,8 @@ class Config:
     def number(self, name, default):
         """Return an option that is a number of at least 0."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:  # JSON of Python may hold NaN and Infinity
             self.refuse(f"`{name}` in {FILE} must be a number of at least 0, not {value!r}.")
         return value
 
@@ -100,9 +103,16 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be a number above 0, not {value!r}.")
         return value
 
-    def integers(self, name):
+    def integer(self, name, default):
+        """Return an option that is an integer of any sign."""
+        value = self.get(name, default)
+        if type(value) is not int:
+            self.refuse(f"`{name}` in {FILE} must be an integer, not {value!r}.")
+        return value
+
+    def integers(self, name, default=None):
         """Return an option that is a list of integers."""
-        value = self.get(name)
+        value = self.get(name, default)
         if not isinstance(value, list) or not all(type(x) is int for x in value):
             self.refuse(f"`{name}` in {FILE} must be a list of integers, not {value!r}.")
         return value

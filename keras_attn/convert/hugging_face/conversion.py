@@ -153,7 +153,7 @@ def _type_by_names(config):
     types = {_PARTS[part] for part in parts & _PARTS.keys()}
     # RoBERTa's encoder has the names of BERT's, but segments of one type.
     if not types and {"token_type_embeddings", "self"} <= parts:
-        types = {"bert"} if config.get("type_vocab_size", 2) > 1 else set()
+        types = {"bert"} if config.integer("type_vocab_size", 2) > 1 else set()
     if len(types) != 1:
         config.refuse(
             "The file 'config.json' has no `model_type`, and the names of the tensors do not tell "

@@ -13,6 +13,7 @@ from keras_attn.convert.hugging_face.pickled_tensors import list_pickled_tensors
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
+_POINTER = b"version https://git-lfs"
 _BYTES = 4  # of a float32, in which all tensors are written
 _DTYPES = {"BF16": "bfloat16", "F16": "<f2", "F32": "<f4", "F64": "<f8"}  # of weights that are read
 _BYTE_TENSORS = ("_blocks", "_scales")  # endings of the names of MXFP4's
@@ -30,7 +31,7 @@ def read_json(folder, name, kind=dict):
         refuse(f"The folder has no file {name!r}: copy it from the checkpoint.", folder)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:  # of JSON or of UTF-8
+    except (ValueError, RecursionError):  # of JSON or of UTF-8, or lists in lists without end
         values = None
     if not isinstance(values, kind):
         wanted = "object" if kind is dict else "array"
@@ -74,7 +75,19 @@ def _list_shards(folder, name, list_file):
     return tensors
 
 
+def _check_pointer(folder, file):
+    """Refuse the text that `git clone` writes in place of a large file."""
+    with open(pathlib.Path(folder, file), "rb") as opened:
+        if opened.read(len(_POINTER)) == _POINTER:
+            refuse(
+                f"The file {file!r} is a pointer of Git LFS, not the weights: run `git lfs pull` "
+                "there, or `hf download`.",
+                folder,
+            )
+
+
 def _list_pickle(folder, file):
+    _check_pointer(folder, file)
     return list_pickled_tensors(pathlib.Path(folder, file), lambda problem: refuse(problem, folder))
 
 
@@ -88,6 +101,7 @@ def list_safetensors(folder, file):
             "Reading checkpoints needs safetensors: pip install 'keras_attn[convert]'."
         ) from error
     path = pathlib.Path(folder, file)
+    _check_pointer(folder, file)
     try:
         with safe_open(path, "np") as opened:
             headers = {name: opened.get_slice(name) for name in opened.keys()}

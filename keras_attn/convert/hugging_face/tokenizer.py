@@ -78,10 +78,10 @@ def read_tokenizer(folder, vocabulary_size=None):
     files = pathlib.Path(folder)
     if not files.is_dir():
         raise ValueError(f"There is no folder. Received: folder={str(folder)!r}.")
-    is_of_bytes = _class_name(files, _json(files / "tokenizer_config.json")) in _OF_BYTES
-    if not is_of_bytes and not any((files / name).is_file() for name in _FILES):
-        return None
     try:
+        is_of_bytes = _class_name(files, _json(files / "tokenizer_config.json")) in _OF_BYTES
+        if not is_of_bytes and not any((files / name).is_file() for name in _FILES):
+            return None
         tokenizer = _read_own(files) or _read(files)
         _check_ids(tokenizer, vocabulary_size, files)
         return _with_ids(tokenizer, vocabulary_size)
@@ -92,6 +92,13 @@ def read_tokenizer(folder, vocabulary_size=None):
             stacklevel=2,
         )
         return None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        problem, has_folder, _ = str(error).partition(" Received: folder=")
+        if has_folder:
+            raise
+        # Files are of others: any value may be missing, or of another type or size.
+        problem = f"{type(error).__name__}: {problem.partition(' Received: ')[0].rstrip('.')}"
+        return refuse(f"The files of the tokenizer are damaged ({problem}).", folder)
 
 
 def _read_own(files):

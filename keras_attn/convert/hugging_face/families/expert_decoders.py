@@ -146,7 +146,7 @@ class QwenExperts(ExpertDecoder):
     def feed_forward_of(self, config):
         plain = super(ExpertDecoder, self).feed_forward_of(config)
         step = config.size("decoder_sparse_step", 1)
-        without = config.get("mlp_only_layers", [])
+        without = config.integers("mlp_only_layers", [])
 
         def feed_forward(initializer, index):
             if index in without or (index + 1) % step:

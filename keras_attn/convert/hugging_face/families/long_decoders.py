@@ -94,9 +94,7 @@ class TransformerXL(Family):
             config.refuse(
                 "The option same_length=True is not converted without a `mem_len` above 0."
             )
-        clamp = config.get("clamp_len", 1000)
-        if type(clamp) is not int:
-            config.refuse(f"`clamp_len` in config.json must be an integer, not {clamp!r}.")
+        clamp = config.integer("clamp_len", 1000)
         norm = norms.LayerNorm(config.number("layer_norm_epsilon", 1e-5))
 
         def build_model(
@@ -448,10 +446,12 @@ class Reformer(Family):
             before = config.number("local_num_chunks_before", 1)
             return patterns.BlockLocal1D(length, lookback=before * length)
         num_buckets = config.get("num_buckets")
+        if num_buckets is not None and type(num_buckets) is not int:
+            num_buckets = math.prod(config.integers("num_buckets"))
         return patterns.LSH(
             length,
             config.size("num_hashes", 1),
-            math.prod(num_buckets) if isinstance(num_buckets, list) else num_buckets,
+            num_buckets,
             across_buckets=True,
             wrap=True,
         )

@@ -126,7 +126,7 @@ class ModernBert(EncoderFamily):
 
     def pooling_of_classes(self, config):
         pooling = config.get("classifier_pooling", "cls")
-        if pooling not in POOLINGS:
+        if not isinstance(pooling, str) or pooling not in POOLINGS:
             config.refuse(f"The option classifier_pooling={pooling!r} is not converted.")
         return POOLINGS[pooling]
 

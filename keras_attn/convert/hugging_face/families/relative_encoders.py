@@ -131,6 +131,8 @@ class DebertaV2(Bert):
     def score(self, config):
         """Return the score of each block."""
         value = config.get("pos_att_type", [])
+        if not isinstance(value, str):
+            value = config.strings("pos_att_type") or []
         kinds = value.lower().split("|") if isinstance(value, str) else value
         kinds = {kind.strip() for kind in kinds} - {""}
         if not kinds <= set(self.directions):
@@ -145,7 +147,7 @@ class DebertaV2(Bert):
             return scores.DotProduct()
         directions = "both" if len(kinds) == 2 else kinds.pop()
         distance, buckets = (
-            config.get(name, -1) for name in ("max_relative_positions", "position_buckets")
+            config.integer(name, -1) for name in ("max_relative_positions", "position_buckets")
         )
         distance = distance if distance >= 1 else config.size("max_position_embeddings")
         if buckets < 1:
@@ -197,7 +199,7 @@ class DebertaV2(Bert):
         blocks = [_tables(block.attention) for block in model.encoder.blocks]
         distances = SharedDistanceTable([table for tables in blocks for table, _ in tables], width)
         checkpoint.transfer("encoder.rel_embeddings.weight", distances)
-        if "layer_norm" in config.get("norm_rel_ebd", "none").lower():
+        if "layer_norm" in str(config.get("norm_rel_ebd")).lower():
             gain, shift = TransientTensor((width,)), TransientTensor((width,))
             checkpoint.transfer("encoder.LayerNorm.weight", gain)
             checkpoint.transfer("encoder.LayerNorm.bias", shift)

@@ -46,7 +46,10 @@ def _read_options(config, kind, theta_key, defaults):
         # transformers ignores the length beside the parameters of types of layers, and reads
         # `truncate` there only.
         truncate = options.get("truncate", True)
-        options = {**(options.get(kind) or {}), **scaling, "truncate": truncate}
+        own = options.get(kind) or {}
+        if not isinstance(own, dict):
+            config.refuse(f"The parameters of rotary positions of {kind} are {own!r}, no object.")
+        options = {**own, **scaling, "truncate": truncate}
     if _FRACTION not in options:
         options[_FRACTION] = config.get(_FRACTION, defaults.get(_FRACTION, 1.0))
     return options
@@ -58,9 +61,8 @@ def _read_fraction(config, options, default):
         return 1.0
     if default is None:
         config.refuse(f"The option {_FRACTION}={fraction!r} is not converted, only 1.")
-    size = config.get("head_dim") or (
-        config.size("hidden_size") // config.size("num_attention_heads")
-    )
+    width, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
+    size = config.size("head_dim", width // num_heads)
     return int(size * fraction) / size
 
 
@@ -76,7 +78,7 @@ def _read_scaling(config, options):
         "su": _read_longrope,  # of the first files of Phi-3
         "dynamic": _read_dynamic,
     }
-    if kind not in readers:
+    if not isinstance(kind, str) or kind not in readers:
         kinds = ", ".join(name for name in readers if name != "su")
         config.refuse(f"The rope_type {kind!r} is not converted, only {kinds}.")
     needed = {"linear": ["factor"], "llama3": ["factor"], "yarn": ["factor"]}
