@@ -209,15 +209,24 @@ def write_folder(path, folder, labels=None, tokenizer=None):
     startup.import_library()
     import keras
 
+    from keras_attn.convert.hugging_face.families.family import output_vocabulary_size
     from keras_attn.convert.hugging_face.writing import to_hugging_face
 
     if file is not None:
         from keras_attn import text  # needs the packages of the tokenizers
 
         arguments["tokenizer"] = text.load(file)
-    model_type = to_hugging_face(keras.models.load_model(path), folder, **arguments)
+    model = keras.models.load_model(path)
+    model_type = to_hugging_face(model, folder, **arguments)
     names = " with ".join(["", " and ".join(name for name, x in arguments.items() if x)])
     print(f"{folder}: a checkpoint of {model_type}{names if any(arguments.values()) else ''}")
+    if file is None and output_vocabulary_size(model):
+        # transformers makes a tokenizer without words then, and says nothing.
+        print(
+            f"keras-attn convert: {folder} has no tokenizer, without which it reads no texts: give "
+            "--tokenizer the file that the tokenizer's `save` wrote.",
+            file=sys.stderr,
+        )
     return 0
 
 

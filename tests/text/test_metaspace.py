@@ -77,6 +77,18 @@ def test_equal_scores_give_the_longest_last_piece():
     assert tokenizer.encode_as_lists([text])[0].tolist() == expected
 
 
+def test_scores_are_rounded_so_that_equal_sums_stay_equal():
+    """Sums of a hundred of the scores themselves would differ by the order of the pieces."""
+    scores = {"<unk>": 0.0, "▁": -2.3, "a": -6.17, "aa": -7.91, "aaa": -9.43}
+    rounded = [[piece, round(score * 2**12) / 2**12] for piece, score in scores.items()]
+    tokenizer = Metaspace([*map(list, scores.items())], pre_tokenizer=WORDS, unk_id=0)
+    model = {"type": "Unigram", "vocab": rounded, "unk_id": 0}
+    text = "a" * 100
+    expected = library(model, None, WORDS).encode(text).ids
+    assert rows_of(*tokenizer.encode([text])) == [expected]
+    assert tokenizer.encode_as_lists([text])[0].tolist() == expected
+
+
 def test_unknown_rules_and_pieces_are_refused():
     pieces = [["<unk>", 0.0], ["▁", -1.0]]
     with pytest.raises(ValueError, match="its normaliser Nmt is not known"):
