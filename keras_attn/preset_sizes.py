@@ -252,3 +252,14 @@ def check_preset(**values):
                 f"`{argument}` must be one of keras_attn.models.presets().{hint} "
                 f"Received: {argument}={name!r}."
             )
+
+
+def check_preset_length(name, length):
+    """Check that a preset has a position for each of so many inputs."""
+    most = SIZES[name][1].get("max_length")
+    if most is not None and isinstance(length, int) and length > most:
+        raise ValueError(
+            f"`length` must be at most {most}, the positions of {name!r}; for more call "
+            f"`explain(models.create({name!r}, max_length={length}), {length})`. "
+            f"Received: length={length}."
+        )

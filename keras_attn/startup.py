@@ -1,7 +1,7 @@
 """Import of Keras by a program, without the logs of the C++ libraries under it."""
 
 import atexit
-import importlib
+import importlib.util
 import logging
 import os
 import re
@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 
+BACKENDS = "tensorflow", "jax", "torch"
 VERBOSE = "KERAS_ATTN_VERBOSE"
 # TensorFlow writes some before it reads the level of its log, and the SentencePiece in TensorFlow
 # Text has no level.
@@ -32,7 +33,11 @@ def import_library(*others):
 
     Args:
         *others: names of modules.
+
+    Raises:
+        ValueError: if the variable KERAS_BACKEND names no backend, or one that is not installed.
     """
+    _check_backend()
     is_quiet = "keras" not in sys.modules and not os.environ.get(VERBOSE)
     if is_quiet:
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -43,6 +48,23 @@ def import_library(*others):
     if is_quiet:
         for name in ("absl", "tensorflow"):
             logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _check_backend():
+    """Check the variable by which Keras chooses its backend, whose own error is a traceback."""
+    name = os.environ.get("KERAS_BACKEND")
+    if not name:
+        return
+    if name not in BACKENDS:
+        raise ValueError(
+            f"The variable KERAS_BACKEND must be one of {', '.join(BACKENDS)}. "
+            f"Received: KERAS_BACKEND={name}."
+        )
+    if name not in sys.modules and importlib.util.find_spec(name) is None:
+        raise ValueError(
+            f"The backend of KERAS_BACKEND={name} is not installed: pip install {name}, or choose "
+            "another."
+        )
 
 
 def leave_out_log_lines():

@@ -104,6 +104,20 @@ def test_a_program_prints_no_log_of_tensorflow():
     assert run(program) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("tensorflou", "must be one of tensorflow, jax, torch. Received: KERAS_BACKEND=tensorflou"),
+        ("torch", "The backend of KERAS_BACKEND=torch is not installed: pip install torch"),
+    ],
+)
+def test_a_backend_that_is_not_there_is_refused_before_keras_is_imported(name, sentence):
+    hidden = "import importlib.util; importlib.util.find_spec = lambda name: None\n"
+    program = hidden + f"os.environ['KERAS_BACKEND'] = '{name}'\nstartup.import_library()"
+    status, said = run(program)
+    assert status == 1 and sentence in said and "keras/src" not in said
+
+
 def test_a_part_is_imported_by_its_first_use():
     """Of a part that is in this program an object, since the real one takes seconds."""
     program = """

@@ -5,7 +5,7 @@ import sys
 
 from keras_attn import startup
 from keras_attn.mesh import parse_mesh
-from keras_attn.preset_sizes import check_preset
+from keras_attn.preset_sizes import check_preset, check_preset_length
 
 
 def main(arguments=None):
@@ -25,13 +25,14 @@ def main(arguments=None):
     options["shards_parameters"] = args.shard_parameters
     try:
         check_preset(preset=args.preset)
+        check_preset_length(args.preset, args.length)
         if args.mesh is not None:
             options["mesh"] = parse_mesh(args.mesh)
         startup.import_library()
         from keras_attn.costs import explain
 
         print(explain(args.preset, args.length, args.batch_size, **options))
-    except ValueError as error:
+    except (ImportError, ValueError) as error:
         print(f"keras-attn explain: {error}", file=sys.stderr)
         return 2
     return 0

@@ -27,7 +27,11 @@ def main(arguments=None):
     parser.add_argument("name", choices=TUTORIALS, metavar="NAME", help="one of those below")
     parser.add_argument("--out", default=".", metavar="FOLDER", help="for its files (default: .)")
     options = parser.parse_args(arguments)
-    startup.import_library()
+    try:
+        startup.import_library()
+    except (ImportError, ValueError) as error:
+        print(f"keras-attn tutorial: {error}", file=sys.stderr)
+        return 2
     module = f"recipes.tutorials.{options.name.replace('-', '_')}"
     sys.argv = [sys.argv[0], "--out", options.out]
     runpy.run_module(programs.installed_name(module), run_name="__main__", alter_sys=True)

@@ -8,7 +8,7 @@ from keras_attn import models
 from keras_attn.compat.unallocated import without_values
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
-from keras_attn.preset_sizes import check_preset
+from keras_attn.preset_sizes import check_preset, check_preset_length
 
 
 def explain(
@@ -60,8 +60,8 @@ def explain(
         An `Explanation`, which prints as a table; `to_dict()` gives its numbers.
 
     Raises:
-        ValueError: if there is no such preset, a size is below 1, the mesh has other
-            sizes, or the model is not functional or has no attention layer.
+        ValueError: if there is no such preset, or it has fewer positions, a size is below 1, the
+            mesh has other sizes, or the model is not functional or has no attention layer.
 
     Example:
         >>> import keras_attn
@@ -98,6 +98,9 @@ def explain(
         mesh = {"data": 1, "model": 1, **mesh}
         check_sizes(**mesh)
     name = model if isinstance(model, str) else getattr(model, "name", None)
+    if isinstance(model, str):
+        check_preset(model=model)
+        check_preset_length(model, length)
     model = _built(model, precision)
     calls = record_calls(model, symbolic_inputs(model, length, batch_size))
     if not any(isinstance(c.layer, (MultiHeadAttention, *KERAS_ATTENTION)) for c in calls):
@@ -123,7 +126,6 @@ def explain(
 
 def _built(model, precision):
     if isinstance(model, str):
-        check_preset(model=model)
         with without_values(), _policy(precision):
             return models.create(model)
     is_functional = isinstance(model, keras.Model) and bool(getattr(model, "inputs", None))

@@ -73,6 +73,7 @@ WRONG = {
     "results none.json": "none.json: No such file or directory",
     "presets nothing": "No preset has 'nothing' in its name",
     "explain gpt2 --length 3": "Did you mean 'gpt2_small'?",
+    "explain gpt2_small --length 1025": "models.create('gpt2_small', max_length=1025)",
     "explain llama_7b --length 3 --mesh 2": "A mesh must be as data=2,model=4",
     "convert bert-base-uncased a.keras": "hf download bert-base-uncased --local-dir",
     "convert a b": "The file to write must end in .keras",

@@ -56,7 +56,10 @@ def test_layers_that_are_alike_share_a_row_of_the_table(capsys):
         (["transformer_tin", "--length", "5"], "did you mean 'transformer_tiny' or"),
         (["transformer_tiny", "--length", "0"], "`length` must be an integer of at least 1."),
         (["transformer_tiny", "--length", "5", "--precision", "float7"], "'float7'"),
-        (["bert_base", "--length", "513"], "Received: length 513, a table of 512."),
+        (
+            ["bert_base", "--length", "513"],
+            "the positions of 'bert_base'; for more call `explain(models.create(",
+        ),
     ],
 )
 def test_the_command_line_refuses_in_one_line(arguments, message, capsys):
@@ -122,6 +125,7 @@ def test_a_length_that_a_layer_refuses_is_refused_in_its_words(small):
     ("arguments", "message"),
     [
         (("transformer_tin", 8), "`model` must be one of .* Did you mean 'transformer_tiny'"),
+        (("bert_base", 513), "`length` must be at most 512, the positions of 'bert_base'"),
         (("transformer_tiny", 0), "`length` must be an integer of at least 1. Received: length=0"),
         (("transformer_tiny", 2.5), "`length` must be an integer"),
         (("transformer_tiny", 8, 0), "`batch_size` must be an integer of at least 1"),
