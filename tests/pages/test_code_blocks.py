@@ -2,11 +2,11 @@
 
 import pages
 import pytest
+from keras_attn.serving.client import GrpcClient, RestClient, Token
 
 from keras_attn.export import Translator
 from keras_attn.models.paper_sizes import PRESETS
 from recipes.catalogue.entries import SECTIONS
-from serving.client import GrpcClient, RestClient, Token
 
 # The examples of the catalogue run as those of docstrings.
 PACKAGE = pages.ROOT / "keras_attn"
