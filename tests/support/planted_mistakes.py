@@ -132,9 +132,9 @@ def positions_everywhere(model):
 
 def positions_reversed(model):
     """Give each layer the position of the layer as far from the other end."""
-    stack = model.depth.blocks
-    for block, other in zip(stack, reversed(stack), strict=True):
-        yield block.attention, "position", other.attention.position
+    turns = [block.attention.position or first_argument for block in model.depth.blocks]
+    for block, turn in zip(model.depth.blocks, reversed(turns), strict=True):
+        yield block.attention, "position", lambda x, positions=None, turn=turn: turn(x, positions)
 
 
 def in_scalings(name, value):
@@ -289,6 +289,10 @@ def exact_gelu(x):
 
 
 def identity(x):
+    return x
+
+
+def first_argument(x, positions):
     return x
 
 
