@@ -24,6 +24,10 @@ _END = b"\0\n"
 _PAUSE = 0.05  # seconds after which a line without its end is copied as it is
 
 
+class BackendError(ValueError):
+    """The variable KERAS_BACKEND names no backend, or one that is not installed."""
+
+
 def import_library(*others):
     """Import Keras, every part of keras_attn that `.keras` files refer to, and `others`.
 
@@ -35,7 +39,7 @@ def import_library(*others):
         *others: names of modules.
 
     Raises:
-        ValueError: if the variable KERAS_BACKEND names no backend, or one that is not installed.
+        BackendError: if the variable KERAS_BACKEND names no backend, or one that is not installed.
     """
     _check_backend()
     is_quiet = "keras" not in sys.modules and not os.environ.get(VERBOSE)
@@ -56,12 +60,12 @@ def _check_backend():
     if not name:
         return
     if name not in BACKENDS:
-        raise ValueError(
+        raise BackendError(
             f"The variable KERAS_BACKEND must be one of {', '.join(BACKENDS)}. "
             f"Received: KERAS_BACKEND={name}."
         )
     if name not in sys.modules and importlib.util.find_spec(name) is None:
-        raise ValueError(
+        raise BackendError(
             f"The backend of KERAS_BACKEND={name} is not installed: pip install {name}, or choose "
             "another."
         )

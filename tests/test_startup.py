@@ -1,5 +1,6 @@
 """Start of a program: Keras is imported late, our classes are known, and no log is printed."""
 
+import os
 import subprocess
 import sys
 import time
@@ -116,6 +117,18 @@ def test_a_backend_that_is_not_there_is_refused_before_keras_is_imported(name, s
     program = hidden + f"os.environ['KERAS_BACKEND'] = '{name}'\nstartup.import_library()"
     status, said = run(program)
     assert status == 1 and sentence in said and "keras/src" not in said
+
+
+def test_a_recipe_says_in_one_line_that_there_is_no_such_backend(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_attn", "translate", "--out", tmp_path / "run"],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": "tensorflou"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("keras-attn translate: The variable KERAS_BACKEND must be one of")
 
 
 def test_a_part_is_imported_by_its_first_use():

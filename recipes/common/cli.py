@@ -93,7 +93,7 @@ def _execute(recipe, options, run):
         keras.utils.set_random_seed(options.seed)
         keras.config.set_dtype_policy(options.precision)
         run(options, started)
-    except ImportError as error:
+    except (ImportError, startup.BackendError) as error:
         return fail(recipe, error)
     except Exception as error:
         from keras_attn.callbacks.resume import wait_for_writes
