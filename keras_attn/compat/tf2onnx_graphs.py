@@ -30,6 +30,8 @@ def convert_graph(concrete_function, inputs, outputs, *, opset, handlers):
     import tensorflow as tf
     import tf2onnx.convert
 
+    # An eager table, as of a tokenizer, leaves None there, about which freezing would warn.
+    concrete_function.graph.clear_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
     frozen = tf2onnx.tf_loader.from_function(concrete_function, [*inputs], [*outputs])
     with _captured_errors() as messages, tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")

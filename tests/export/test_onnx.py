@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from marks import slow_but
 
-from keras_attn import export, models
+from keras_attn import export, models, text
 from keras_attn.commands.export import main
 from keras_attn.export._onnx import conversion
 from keras_attn.export._onnx.op_handlers import handlers
@@ -137,6 +137,14 @@ def test_operations_that_onnx_lacks_are_named(tmp_path):
     with pytest.raises(ValueError, match="cannot be converted to ONNX. Received: Lgamma."):
         conversion._convert(function, str(tmp_path / "x.onnx"))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_tokenizer_in_the_process_makes_no_warning(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    tokenizer = text.Characters("abc")  # its table is eager
+    function = tf.function(lambda x: {"y": x + 1}, [tf.TensorSpec([None], tf.float32, "x")])
+    conversion._convert(function, str(tmp_path / "x.onnx"))
+    assert tokenizer.vocabulary_size == 7 and not caplog.messages
 
 
 def test_operations_that_tf2onnx_gets_wrong_are_converted(tmp_path):
