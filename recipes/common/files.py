@@ -29,10 +29,11 @@ def stem(path):
     return path.removesuffix(compression(path))
 
 
-def find(directory, *names):
+def find(directory, *names, remedy=""):
     """Return the path of the first of several files in a directory; one must be there.
 
-    Of each name `name`.gz comes first, then `name`.zst, then `name`.
+    Of each name `name`.gz comes first, then `name`.zst, then `name`. The error of a directory that
+    has none of them ends with `remedy`.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -51,7 +52,7 @@ def find(directory, *names):
     wanted = " or ".join(names)
     raise ValueError(
         f"There is no file {wanted}, with or without {' or '.join(COMPRESSED)}, in {directory}, "
-        f"which has {listed}{more}."
+        f"which has {listed}{more}.{remedy}"
     )
 
 

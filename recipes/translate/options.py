@@ -155,9 +155,10 @@ class RecipeOptions(
 
     def check_files(self):
         if self.data_dir and not is_prepared(self.data_dir):
+            remedy = " `keras-attn prepare` divides two files of other names into splits."
             for split in TRAINING_SPLITS:
                 for name in side_names(split, self.source, self.target, self.variant):
-                    files.find(self.data_dir, name)
+                    files.find(self.data_dir, name, remedy=remedy)
 
     def check(self):
         super().check()

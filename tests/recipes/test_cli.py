@@ -57,6 +57,12 @@ def test_an_interrupted_run_says_that_it_can_be_resumed(error, expected, capsys)
     assert code == expected and "resumes from the last checkpoint" in said
 
 
+def test_parallel_texts_of_other_names_are_left_to_prepare(tmp_path, capsys):
+    (tmp_path / "news.en").write_text("a\n", "utf-8")
+    error = error_of(capsys, "translate", "--data-dir", tmp_path)
+    assert "which has news.en. `keras-attn prepare` divides two files" in error
+
+
 def test_a_directory_is_locked_against_a_second_process(tmp_path, capsys):
     """Two processes would take each other's checkpoints and curves for their own."""
     out = tmp_path / "out"
