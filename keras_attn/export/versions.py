@@ -39,6 +39,11 @@ def free_version(path, version=None):
     path = os.fspath(path)
     if os.path.exists(path) and not os.path.isdir(path):
         raise ValueError(f"The path of the versions must be a directory. Received: {path!r}.")
+    if os.path.exists(os.path.join(path, "saved_model.pb")):
+        raise ValueError(
+            "The path of the versions is a version itself; give the directory that holds it. "
+            f"Received: {path!r}."
+        )
     if version is None:
         version = 1 + max(find_versions(path), default=0) if os.path.exists(path) else 1
     check_sizes(version=version)

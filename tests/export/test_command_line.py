@@ -69,6 +69,12 @@ def test_a_version_that_no_server_would_find_is_refused(tmp_path, version, messa
         free_version(tmp_path, version)
 
 
+def test_a_version_holds_no_versions(tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    with pytest.raises(ValueError, match="is a version itself; give the directory that holds it"):
+        free_version(tmp_path)
+
+
 def test_a_bucket_is_no_directory():
     with pytest.raises(ValueError, match="mount a bucket. Received: path='gs://b/models'"):
         with new_version("gs://b/models"):
