@@ -12,7 +12,6 @@ import tensorflow as tf
 from each import check_each
 
 from keras_attn import export, models, text
-from keras_attn.commands import export as commands
 from keras_attn.commands.export import main
 from keras_attn.export.saved_model_files import COMPILATION_FILE, read_compilation
 from keras_attn.generation import Greedy, Sample
@@ -133,7 +132,7 @@ def test_inspect_tells_what_is_compiled_and_compares_it(exported, capsys):
     assert inspection.outcomes == dict.fromkeys(names, "same")
     assert inspection.serving_version == "2.10"
     assert export.unservable_ops(exported) == ["_XlaMustCompile"]
-    with mock.patch.object(commands, "inspect", {exported: inspection}.__getitem__):
+    with mock.patch.object(export, "inspect", {exported: inspection}.__getitem__):
         assert main(["inspect", exported]) == 0
     printed = capsys.readouterr().out
     assert "ids, serving_default, for 3 rows of 11 tokens\n" in printed

@@ -77,7 +77,7 @@ class IdTranslator(ModelFunctions):
         strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
         if max_source_length is None:
-            max_source_length = model.max_source_length or 1024
+            max_source_length = getattr(model, "max_source_length", None) or 1024
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)

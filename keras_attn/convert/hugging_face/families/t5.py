@@ -104,7 +104,8 @@ class T5(Family):
         Each layer gets a copy of the table of distances, which T5 shares: training unties them.
         """
         config, tied, size = checkpoint.config, True, None
-        checkpoint.strip(self.inner_prefix)
+        if checkpoint.has(f"{self.inner_prefix}encoder.final_layer_norm.weight"):
+            checkpoint.strip(self.inner_prefix)
         has_decoder = checkpoint.has("decoder.final_layer_norm.weight")
         has_decoder = has_decoder or named_head(config) == TOKENS
         head = self.read_head(checkpoint, has_decoder)
