@@ -185,7 +185,7 @@ REFUSED = {
         [],
         other_options,
     ),
-    "A prepared corpus is no text; recipes.language_model": (
+    "A prepared corpus is no text; language-model": (
         ["--data-dir", "{out}/../prepared"],
         prepared_corpus,
     ),
