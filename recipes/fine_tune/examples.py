@@ -107,7 +107,8 @@ def _made_offline(task, seed):
         if task == "several_labels":
             rows = [(line, sorted({*kinds.split()})) for line, kinds in rows]
     elif task == "answers":
-        name, rows = "the word of a kind in a line of Python", _words_of_a_kind(code_lines())
+        name = "the word of a kind in a line of Python"
+        rows = _words_of_a_kind(code_lines(), np.random.default_rng(seed))
     else:
         name, rows = "package of a docstring", docstrings_by_package()
     if task == "language_model":
@@ -117,16 +118,19 @@ def _made_offline(task, seed):
     return name, {"train": rows[held_out:], "test": rows[:held_out]}
 
 
-def _words_of_a_kind(lines):
-    """Return lines with a kind that one of their words has, and the word with its place."""
+def _words_of_a_kind(lines, rng):
+    """Return lines with a kind that one of their words has, and the word with its place.
+
+    A line has one question, so that no line is in two parts of the data.
+    """
     rows = []
     for line, kinds in lines:
         words, kinds = line.split(), kinds.split()
-        for kind in sorted({*kinds}):
-            if kinds.count(kind) == 1:
-                index = kinds.index(kind)
-                start = len(" ".join([*words[:index], ""]))
-                rows.append((line, kind, {"text": words[index], "start": start}))
+        unique = [index for index, kind in enumerate(kinds) if kinds.count(kind) == 1]
+        if unique:
+            index = rng.choice(unique)
+            start = len(" ".join([*words[:index], ""]))
+            rows.append((line, kinds[index], {"text": words[index], "start": start}))
     return rows
 
 

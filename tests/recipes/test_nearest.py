@@ -48,7 +48,7 @@ def test_sentences_are_ranked_by_the_cosine_of_their_centred_means(tmp_path, cap
     assert "QUERY must have a token at least" in capsys.readouterr().err
     monkeypatch.setattr(tf.saved_model, "load", lambda path: SimpleNamespace(signatures={"ids": 0}))
     assert nearest.main([out, "a", "--text", str(path)]) == 2
-    assert "RUN must be a run of recipes.masked_language_model" in capsys.readouterr().err
+    assert "RUN must be a run of `keras-attn masked-language-model`" in capsys.readouterr().err
 
 
 def test_sentences_end_at_full_stops_and_empty_lines():

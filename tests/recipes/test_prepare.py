@@ -265,20 +265,16 @@ def test_a_wrong_option_is_refused_before_anything_is_read(capsys):
         assert message in capsys.readouterr().err
 
 
-RUN = """
-import sys
-from recipes.prepare.__main__ import main
-assert main(sys.argv[1:]) == 0
-assert not {"keras", "tensorflow", "jax"} & set(sys.modules)
-"""
-
-
 @pytest.mark.slow
 def test_preparing_needs_no_keras(corpus, tmp_path):
     more = "--tokenizer", "bpe", "--vocabulary-size", "60"
-    command = [sys.executable, "-c", RUN, *arguments(corpus, tmp_path, *more)]
+    program = [sys.executable, "-X", "importtime", "-m", "recipes.prepare"]
+    command = [*program, *arguments(corpus, tmp_path, *more)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "numpy" in imported
+    assert not {"keras", "tensorflow", "jax"} & imported
     manifest = text.Manifest.read(tmp_path)
     assert manifest.load_tokenizer(tmp_path).tool == manifest.splits["train"][0].tool
 
