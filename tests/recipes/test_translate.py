@@ -91,7 +91,7 @@ def test_a_run_writes_card_export_and_files(finished, data):
     signature = tf.saved_model.load(str(finished / "export" / "1")).signatures["serving_default"]
     assert signature(text=tf.constant(["one two"]))["translation"].shape == (1,)
     entries = card(finished)
-    assert entries["command"].startswith("python -m recipes.translate --data-dir")
+    assert entries["command"].startswith("keras-attn translate --data-dir")
     assert entries["parameters"] > 0 and entries["seconds"] > 0 and entries["versions"]["keras"]
     assert entries["training"]["command"] == entries["command"]
     # A finished run trains no more, under a strategy too, and publishes the next version.
