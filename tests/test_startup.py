@@ -132,7 +132,7 @@ def test_a_recipe_says_in_one_line_that_there_is_no_such_backend(tmp_path):
 
 
 def test_a_part_is_imported_by_its_first_use():
-    """Of a part that is in this program an object, since the real one takes seconds."""
+    """A stand-in for a slow part has the name of the part."""
     program = """
 import keras_attn
 assert 'keras' not in sys.modules
