@@ -27,19 +27,20 @@ class Pool(registry.MaskedLayer):
             and there is no `token_id`.
         include_prompt: bool. If False, a model reads `prompt_lengths` too, and no pooling reads the
             tokens of a prompt. The other tokens keep their weights t.
-        token_id: int. If given, a `Classifier` lets poolings read the tokens of this id only, as
-            BART reads the last end of a sentence; None for all tokens.
+        token_id: int. If given, poolings read the tokens of this id only, as BART reads the last
+            end of a sentence, and calls need `token_ids`; None for all tokens.
 
     Call arguments:
         x: (B, T, D).
         prompt_lengths: optional int (B,); by default all 0.
         mask, x_mask: optional bool (B, T), False at padding.
+        token_ids: int (B, T), which a layer with a `token_id` needs.
 
     Returns:
         (B, D), or (B, K D) for K poolings. Without a token, the maximum and the means are 0.
 
     Raises:
-        ValueError: if a pooling is unknown.
+        ValueError: if a pooling is unknown, or a layer with a `token_id` gets no `token_ids`.
 
     Example:
         >>> import keras, keras_attn
@@ -63,6 +64,8 @@ class Pool(registry.MaskedLayer):
         is_last = self.names == ["last"] and token_id is None
         self.padding_at_end = is_last if padding_at_end is None else bool(padding_at_end)
         self.include_prompt = bool(include_prompt)
+        reads_its_tokens = token_id is None or "first" not in self.names
+        check_that(reads_its_tokens, "None for the pooling 'first'", token_id=token_id)
         self.token_id = token_id
 
     @property
@@ -77,10 +80,12 @@ class Pool(registry.MaskedLayer):
         pool.name = "pool"
         return pool
 
-    def call(self, x, prompt_lengths=None, mask=None, x_mask=None):
+    def call(self, x, prompt_lengths=None, mask=None, x_mask=None, token_ids=None):
         if self.names == ["first"] and prompt_lengths is None:
             return _first(x, None, None, None)  # no mask is read
         mask = x_mask if mask is None else mask  # named so by Keras beside a second tensor
+        if self.token_id is not None:
+            mask = self._mask_of_token(token_ids, mask)
         out_dtype = x.dtype
         dtype = keras.backend.result_type(out_dtype, "float32")
         weights = ops.ones(ops.shape(x)[:2], dtype) if mask is None else ops.cast(mask, dtype)
@@ -93,6 +98,16 @@ class Pool(registry.MaskedLayer):
         x = ops.cast(x, dtype)
         pooled = [_POOLINGS[name](x, weights, order, start) for name in self.names]
         return ops.cast(ops.concatenate(pooled, axis=-1), out_dtype)
+
+    def _mask_of_token(self, token_ids, mask):
+        """Return True at the tokens of the id that poolings read."""
+        if token_ids is None:
+            raise ValueError(
+                "A `Pool` with a token_id needs the argument `token_ids`. "
+                f"Received: token_id={self.token_id}."
+            )
+        is_read = ops.equal(token_ids, self.token_id)
+        return is_read if mask is None else ops.logical_and(mask, is_read)
 
     def compute_mask(self, inputs, *masks, **named_masks):
         return None

@@ -209,10 +209,8 @@ class Classifier(Model):
             lengths = keras.Input((), dtype="int32", name="prompt_lengths", optional=True)
             inputs["prompt_lengths"] = lengths
         states = encoder(x)
-        is_read = None
-        if pool.token_id is not None:
-            is_read = ops.equal(inputs["token_ids"], pool.token_id)
-        x = pool(states, inputs.get("prompt_lengths"), mask=is_read)
+        token_ids = None if pool.token_id is None else inputs.get("token_ids")
+        x = pool(states, inputs.get("prompt_lengths"), token_ids=token_ids)
         x = x if pooler is None else pooler(x)
         # Outputs of a model are float32 under any policy. Zeros: at first all classes are alike.
         head = None

@@ -89,9 +89,9 @@ def _says_more(points, losses):
     pairs = [(value, epochs[epoch]) for epoch, value in points if epoch in epochs]
     if len(pairs) < len(points):
         return True
-    values, of_loss = np.array(pairs, "float64").T
+    values, loss_values = np.array(pairs, "float64").T
     with np.errstate(over="ignore"):
-        known = of_loss, of_loss / math.log(2), np.exp(of_loss)
+        known = loss_values, loss_values / math.log(2), np.exp(loss_values)
     return not any(np.allclose(values, x, rtol=1e-3, equal_nan=True) for x in known)
 
 

@@ -119,7 +119,7 @@ class Answers(Task):
         Tokens of the text before an answer, and up to its end, are counted. An end in the middle of
         a token is that of the word.
         """
-        spans, found = self._spans(examples), []
+        spans, token_spans = self._spans(examples), []
         for begin in range(0, len(spans), _TEXTS):
             rows = slice(begin, begin + _TEXTS)
             pairs = [*zip(examples.texts[rows], spans[rows], strict=True)]
@@ -132,8 +132,8 @@ class Answers(Task):
             ]
             for whole, *ids in zip(*map(tokenizer.encode_as_lists, parts), strict=True):
                 first, last = _common(whole, *ids[:2]), _common(whole, *ids[2:]) - 1
-                found.append((min(first, last), last))
-        return found
+                token_spans.append((min(first, last), last))
+        return token_spans
 
 
 def _common(whole, part, wider_part):

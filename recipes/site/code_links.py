@@ -28,14 +28,16 @@ class CodeLinks:
 
     def collect(self, app, env):
         """Read the names of all API pages."""
-        found = defaultdict(list)
+        same_names = defaultdict(list)
         for name, entry in env.domains.python_domain.objects.items():
             parts = name.split(".")
             for start in range(len(parts)):
                 short = ".".join(parts[start:])
                 if "." in short or short[0].isupper():
-                    found[short].append(entry)
-        self.entries = {name: same[0] for name, same in found.items() if len(same) == 1}
+                    same_names[short].append(entry)
+        self.entries = {
+            name: entries[0] for name, entries in same_names.items() if len(entries) == 1
+        }
 
     def add(self, app, tree, page):
         """Make links of the names on a page."""

@@ -41,6 +41,21 @@ def test_poolings_are_those_of_the_formula(prompts):
     assert layer.compute_output_shape(X.shape) == (3, 30)
 
 
+def test_tokens_of_one_id_alone_are_pooled():
+    token_ids = np.random.default_rng(5).integers(2, size=(3, 7))
+    token_ids[:, 0] = 1
+    layer = layers.Pool(["last", "mean"], token_id=1)
+    outputs = layer(X, mask=MASK, token_ids=token_ids)
+    for row, (x, ids, length) in enumerate(zip(X, token_ids, LENGTHS, strict=True)):
+        read = [x[i] for i in range(length) if ids[i] == 1]
+        expected = np.concatenate([read[-1], np.mean(read, axis=0)])
+        np.testing.assert_allclose(outputs[row], expected, atol=1e-6)
+    with pytest.raises(ValueError, match="needs the argument `token_ids`"):
+        layer(X)
+    with pytest.raises(ValueError, match="token_id"):
+        layers.Pool("first", token_id=1)
+
+
 def test_the_first_position_is_one_alone_and_among_others():
     """Also where it is padding, as in the classes of transformers."""
     alone = layers.Pool("first")(X, mask=~MASK)

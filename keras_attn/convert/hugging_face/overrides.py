@@ -103,7 +103,8 @@ def _copy_stack(old, new):
         for name in ("attention", "cross_attention", "feed_forward"):
             if getattr(before, name, None) is not None:
                 getattr(after, name).set_weights(getattr(before, name).get_weights())
-                _copy_norms(*(getattr(block, f"{name}_residual") for block in (before, after)))
+                residual = f"{name}_residual"
+                _copy_norms(getattr(before, residual), getattr(after, residual))
     if old.norm is not None and new.norm is not None:
         new.norm.set_weights(old.norm.get_weights())
 
