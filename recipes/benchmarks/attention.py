@@ -4,11 +4,13 @@ import argparse
 import collections
 import pathlib
 
+from ..common.machine import restrict_cores
 from . import curves, operations, requirements
 from .attention_cases import KINDS, MODULE, OURS, is_image
 from .card import (
     add_against_argument,
     add_contender_argument,
+    add_cores_argument,
     card_parser,
     chosen_among,
     execute,
@@ -126,7 +128,9 @@ def main():
     parser.add_argument("--cases", nargs="+", type=parse_case, metavar="KIND:LENGTH", **cases)
     add_contender_argument(parser)
     add_against_argument(parser)
+    add_cores_argument(parser)
     arguments = parser.parse_args()
+    restrict_cores(arguments.cores)
     card = new_card(arguments, "Attention that scales", METHOD, "GF", COLUMNS)
     run(
         arguments.cases,

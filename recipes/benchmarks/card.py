@@ -69,6 +69,12 @@ def add_against_argument(parser):
     parser.add_argument("--against", type=checkout, metavar="FOLDER", help=what)
 
 
+def add_cores_argument(parser):
+    """Add the option to run all contenders on some of the cores, by `restrict_cores`."""
+    what = "run all contenders on so many of the cores; default: on all"
+    parser.add_argument("--cores", type=positive, help=what)
+
+
 def checkout(text):
     """Read the folder of a checkout with benchmarks, or raise an error for argparse."""
     folder = pathlib.Path(text).resolve()

@@ -2,8 +2,15 @@
 
 import itertools
 
-from ..common.machine import cores
-from .card import add_against_argument, card_parser, execute, new_card, positive
+from ..common.machine import cores, restrict_cores
+from .card import (
+    add_against_argument,
+    add_cores_argument,
+    card_parser,
+    execute,
+    new_card,
+    positive,
+)
 from .harness import Contender, beside, compare, compare_twins, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
@@ -15,7 +22,6 @@ OURS = {
 }
 XLA, GRAPH, SAVED_MODEL, COMPILED = OURS
 PEERS = "ctranslate2", "hugging_face"
-CORES = cores()
 # With one sentence, an operation is over before a second thread has joined it. The limit is of an
 # operation: independent ones of a graph may still run beside one another.
 ONE_THREAD = {name: f"{name}, 1 thread" for name in OURS}
@@ -23,14 +29,7 @@ HUGGING_FACE = {
     "Hugging Face generate": {},
     "Hugging Face generate, 1 thread": {"threads": 1},  # for one sentence
 }
-# CTranslate2 is often faster with one thread than with all, so it runs at every setting, and the
-# fastest counts. Replicas share a batch, so they help only where there is more than one sentence.
-CTRANSLATE2_ALONE = "CTranslate2, 1 thread"  # all there is on one core
-CTRANSLATE2 = {
-    f"CTranslate2, {CORES} threads": {"threads": CORES},
-    CTRANSLATE2_ALONE: {"threads": 1},
-    f"CTranslate2, {CORES} workers of 1 thread": {"threads": 1, "workers": CORES},
-}
+CTRANSLATE2 = "CTranslate2"
 MODULE = f"{__package__}.contenders"
 METHOD = (
     f"Milliseconds to read {SOURCE_LENGTH} tokens a sentence and write exactly {NEW_TOKENS}, "
@@ -48,7 +47,7 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
     options = {"size": size, "batch": batch, "beams": beams}
     options |= {"source_length": SOURCE_LENGTH, "new_tokens": NEW_TOKENS}
     modes = {name: {"mode": mode} for name, mode in OURS.items() if mode in chosen}
-    if batch == 1 and CORES > 1:
+    if batch == 1 and cores() > 1:
         modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
     peers = {"ctranslate2": ("ct2", _engines(batch)), "hugging_face": ("marian", _peers(batch))}
     programs = [("ours", modes), *(peers[name] for name in PEERS if name in chosen)]
@@ -60,17 +59,22 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
 
 
 def _engines(batch):
-    """Return the settings of CTranslate2 that a batch can use, by name."""
-    return {
-        name: setting
-        for name, setting in CTRANSLATE2.items()
-        if setting.get("workers", 1) <= batch and (CORES > 1 or name == CTRANSLATE2_ALONE)
-    }
+    """Return the settings of CTranslate2 that a batch can use, by name.
+
+    It is often faster with one thread than with all, so it runs at every setting, and the fastest
+    counts. Replicas share a batch, so they help only where there is more than one sentence.
+    """
+    count, settings = cores(), {f"{CTRANSLATE2}, 1 thread": {"threads": 1}}
+    if count > 1:
+        settings[f"{CTRANSLATE2}, {count} threads"] = {"threads": count}
+    if 1 < count <= batch:
+        settings[f"{CTRANSLATE2}, {count} workers of 1 thread"] = {"threads": 1, "workers": count}
+    return settings
 
 
 def _peers(batch):
     """Return the settings of Hugging Face for a batch, by name."""
-    has_several = batch == 1 and CORES > 1
+    has_several = batch == 1 and cores() > 1
     return {name: setting for name, setting in HUGGING_FACE.items() if not setting or has_several}
 
 
@@ -79,8 +83,9 @@ def comparisons(rows, beams):
     plain_asked = 0.7 if beams == 1 else 0.8
     asked = {XLA: 1.0, GRAPH: plain_asked, SAVED_MODEL: plain_asked, COMPILED: 1.0}
     fastest = {name: _fastest(rows, (name, ONE_THREAD[name])) for name in OURS}
+    engines = [row["name"] for row in rows if row["name"].startswith(CTRANSLATE2)]
     against_engine = [
-        compare(rows, fastest[name], CTRANSLATE2, at_least) for name, at_least in asked.items()
+        compare(rows, fastest[name], engines, at_least) for name, at_least in asked.items()
     ]
     against_python = [compare(rows, fastest[name], HUGGING_FACE, 1.0) for name in OURS]
     exports = compare(rows, fastest[COMPILED], [fastest[SAVED_MODEL]])
@@ -101,7 +106,9 @@ def main():
     known = (*OURS.values(), *PEERS)
     parser.add_argument("--contenders", nargs="+", choices=known, default=known)
     add_against_argument(parser)
+    add_cores_argument(parser)
     arguments = parser.parse_args()
+    restrict_cores(arguments.cores)
     card = new_card(arguments, "Decoding speed", METHOD, "tokens")
     cases = itertools.product(arguments.sizes, arguments.batches, arguments.beams)
     for size, batch, beams in cases:

@@ -31,6 +31,18 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def restrict_cores(count):
+    """Restrict this process, and those that it starts, to `count` of its cores; None keeps all."""
+    if count is None:
+        return
+    if not hasattr(os, "sched_setaffinity") or count > cores():
+        here = f"{cores()} on a {platform.system()} machine"
+        raise ValueError(f"`cores` needs Linux and as many cores. Received: {count} of {here}.")
+    chosen = sorted(os.sched_getaffinity(0))[:count]
+    for thread in os.listdir("/proc/self/task"):  # NumPy's threads too
+        os.sched_setaffinity(int(thread), chosen)
+
+
 def commit(folder):
     """Return the commit of a checkout as text in brackets; nothing if git does not tell it."""
     command = ["git", "-C", folder, "rev-parse", "--short", "HEAD"]
@@ -49,9 +61,12 @@ def hardware():
     model = entries.get("model name") or platform.processor() or platform.machine()
     flags = entries.get("flags", "").split()
     # Processors of one name differ by a factor of two, and TensorFlow uses other kernels.
+    if "cpu family" in entries:
+        model += f" family {entries['cpu family']} model {entries['model']}"
     vectors = next((f" ({text})" for flag, text in VECTORS.items() if flag in flags), "")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    entries_shown = [f"{model}{vectors}", f"{cores()} cores", f"{memory:.0f} GiB"]
+    number = f"{cores()} core{'s' if cores() > 1 else ''}"
+    entries_shown = [f"{model}{vectors}", number, f"{memory:.0f} GiB"]
     counts = collections.Counter(accelerators())
     return ", ".join([*entries_shown, *(f"{count} x {name}" for name, count in counts.items())])
 

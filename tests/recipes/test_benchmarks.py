@@ -209,6 +209,22 @@ def test_the_hardware_names_the_accelerators_of_the_backend(monkeypatch):
     assert provenance.hardware().endswith(" GiB")
 
 
+def test_contenders_run_on_the_cores_that_are_asked_for():
+    """The others, and the threads of NumPy, stay out of a measurement on one core."""
+    code = (
+        "import os, subprocess, sys, numpy; from recipes.common import machine\n"
+        "machine.restrict_cores(None); machine.restrict_cores(1)\n"
+        "print(*(len(os.sched_getaffinity(int(x))) for x in os.listdir('/proc/self/task')))\n"
+        "look = 'import os; print(len(os.sched_getaffinity(0)))'\n"
+        "subprocess.run([sys.executable, '-c', look]); print(machine.hardware())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    *counts, hardware = done.stdout.splitlines()
+    assert set(" ".join(counts).split()) == {"1"} and ", 1 core, " in hardware
+    with pytest.raises(ValueError, match="`cores` needs Linux and as many cores. Received: 1000"):
+        provenance.restrict_cores(1000)
+
+
 def test_parity_ends_with_1_where_a_test_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["parity", "--out", str(tmp_path)])
     for result, code in (("passed", False), ("skipped: no torch", False), ("failure: 3", True)):
