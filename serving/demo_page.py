@@ -6,7 +6,9 @@ import json
 import pathlib
 import re
 
-_HTML = pathlib.Path(__file__).with_name("demo.html").read_text(encoding="utf-8")
+_FOLDER = pathlib.Path(__file__).parent
+_ELEMENTS = (_FOLDER / "demo_elements.js").read_text(encoding="utf-8")
+_HTML = (_FOLDER / "demo.html").read_text(encoding="utf-8").replace("/* elements */\n", _ELEMENTS)
 _MODELS = "[]/* models */"
 _POLICY = (
     "default-src 'none'; connect-src 'self'; script-src {}; style-src {}; base-uri 'none'; "
@@ -17,8 +19,9 @@ _POLICY = (
 def render(manager):
     """Return the page as bytes, and its headers.
 
-    The file gets the names of a `ModelManager`'s models; the rest comes over REST. Its security
-    policy allows its own script and this server alone: no answer is run as code.
+    The file gets the script that shows answers and the names of a `ModelManager`'s models; the rest
+    comes over REST. Its security policy allows its own script and this server alone: no answer is
+    run as code.
     """
     names = json.dumps(manager.names()).replace("<", r"\u003c")
     html = _HTML.replace(_MODELS, names)

@@ -4,7 +4,6 @@ import base64
 import functools
 import hashlib
 import html.parser
-import pathlib
 import re
 
 import keras
@@ -13,7 +12,6 @@ import oracles
 import pytest
 import tensorflow as tf
 
-import serving
 from keras_attn import depth, export, layers, models, text
 from serving.demo_page import render
 from serving.streaming import StreamRequest
@@ -33,7 +31,7 @@ class Names:
         return self._names
 
 
-PAGE = pathlib.Path(serving.__file__).with_name("demo.html").read_text(encoding="utf-8")
+PAGE = render(Names())[0].decode()
 
 
 class Forms(html.parser.HTMLParser):
@@ -69,11 +67,11 @@ def test_the_page_loads_nothing_from_other_sites():
 
 
 def test_each_field_has_a_label_and_each_form_a_task_of_the_script():
-    names = "translate stream continue classify tag question embed halting request"
+    names = "translate stream continue classify tag question embed series halting request"
     assert list(FORMS.attributes) == names.split()
     for name in FORMS.attributes:
         assert re.search(rf"\n  async {name}\(", PAGE)
-    for name in ("translate", "continue", "classify", "tag", "question", "halting"):
+    for name in ("translate", "continue", "classify", "tag", "question", "series", "halting"):
         assert set(FORMS.attributes[name]["data-inputs"].split()) <= set(FORMS.fields[name])
     labels = re.findall(r"<label.*?</label>", PAGE, re.DOTALL)
     field = re.compile(r"<(?:input|textarea|select)\b")
