@@ -22,6 +22,7 @@ from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.pooling import Pool, Projection, Truncate
 from keras_attn.layers.positioned_block import PositionedBlock
+from keras_attn.layers.series import SeriesPatches, SeriesScaler
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import AnswerHead, MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
@@ -53,6 +54,8 @@ __all__ = [
     "Projection",
     "SegmentEmbedding",
     "SeparableConvTransition",
+    "SeriesPatches",
+    "SeriesScaler",
     "TokenEmbedding",
     "TokenHead",
     "TrajectoryEmbedding",
