@@ -5,7 +5,7 @@ import keras
 from keras_attn import positions, registry
 from keras_attn.attention.positions import block_positions
 from keras_attn.depth import caches
-from keras_attn.depth.stack import Stack, make_block
+from keras_attn.depth.stack import Stack, make_block, refuse_batch_norm
 from keras_attn.ops.checks import check_sizes
 
 
@@ -60,6 +60,7 @@ class Recurrent(Stack):
         is_function = callable(block) and not isinstance(block, keras.layers.Layer)
         block = make_block(block, 0) if is_function else block
         super().__init__([block] * num_steps, remat=remat, drop=drop, **kwargs)
+        refuse_batch_norm(self, block)
         self.block = block
         self.num_steps = num_steps
         if position is not None:

@@ -4,7 +4,7 @@ import keras
 from keras import backend, ops
 
 from keras_attn.backend.remat import reversible
-from keras_attn.depth.stack import Stack
+from keras_attn.depth.stack import Stack, refuse_batch_norm
 from keras_attn.layers.transformer_block import TransformerBlock
 from keras_attn.ops.checks import check_choice
 from keras_attn.registry import build_once, register
@@ -64,6 +64,7 @@ class Reversible(Stack):
                 "case. Received: remat=True."
             )
         for index, layer in enumerate(self.blocks):
+            refuse_batch_norm(self, layer)
             if not _only_adds(layer):
                 residual = getattr(layer, "residual", None)
                 raise ValueError(

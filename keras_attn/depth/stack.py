@@ -10,9 +10,11 @@ from keras import backend, ops
 from keras_attn import registry
 from keras_attn.attention import captures
 from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain
+from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import caches
 from keras_attn.layers.block import Block, CallContext, takes_call_context
 from keras_attn.memory.segment_memory import filled_slots
+from keras_attn.norms.batch_norm import BatchNorm, masked_norm
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.random import replica_generator
 from keras_attn.ops.shapes import size
@@ -57,6 +59,31 @@ def _make_blocks(block, num_layers):
                 f"`TransformerBlock`. Received: {layer!r} at {index}."
             )
     return blocks
+
+
+def has_batch_norm(block):
+    """Return True if a block has a `BatchNorm`."""
+    return any(isinstance(layer, BatchNorm) for layer in flatten_layers(block))
+
+
+class _LayerCall(keras.layers.Layer):
+    """Call a function as a layer, so that layers inside learn of `training` from Keras.
+
+    A backward pass that computes a block again is inside of no call.
+    """
+
+    def call(self, *, function, training=None):
+        return function()
+
+
+def refuse_batch_norm(depth, block):
+    """Raise a `ValueError` if a block that runs several times, or backwards, has a `BatchNorm`."""
+    if has_batch_norm(block):
+        raise ValueError(
+            f"`block` of a `{type(depth).__name__}` must not have a `BatchNorm`, whose averages "
+            "are those of one run of a block: use a `Stack`, or another norm, such as "
+            f"`LayerNorm()`. Received: {block!r}."
+        )
 
 
 @registry.register
@@ -198,7 +225,7 @@ class Stack(Block):
             calls = self._calls_with_memory(calls, memory, memory_length, x)
         is_row = not return_hidden_states and self._drops_axis(x, call)
         x, extras = self._run(x[:, 0] if is_row else x, calls, keep_outputs=return_hidden_states)
-        x = self._close(x)
+        x = self._close(x, call.padding_mask)
         results = [ops.expand_dims(x, 1) if is_row else x]
         if call.return_attention_scores:
             results.append([extra["scores"] for extra in extras])
@@ -221,16 +248,16 @@ class Stack(Block):
         """Run the stack as a block of another depth."""
         x, extras = self._run(x, [call] * self.num_layers, keep_outputs=False)
         if not call.return_attention_scores:
-            return self._close(x), {}
-        return self._close(x), {"scores": [extra["scores"] for extra in extras]}
+            return self._close(x, call.padding_mask), {}
+        return self._close(x, call.padding_mask), {"scores": [extra["scores"] for extra in extras]}
 
     def _drops_axis(self, x, call):
         """Return True if the blocks get one position as (B, D), without reshapes between them."""
         is_step = call.cache is not None and x.shape[1] == 1 and not call.training
         return is_step and self.runs_rows and all(block.takes_rows for block in self.blocks)
 
-    def _close(self, x):
-        return x if self.norm is None else self.norm(x)
+    def _close(self, x, padding_mask):
+        return x if self.norm is None else masked_norm(self.norm, x, padding_mask)
 
     def _run(self, x, calls, keep_outputs):
         """Run the blocks, each with its `CallContext`.
@@ -244,7 +271,13 @@ class Stack(Block):
 
             def step(number, x, arguments):  # nested tensors, which a `CallContext` is not
                 fields, scale = arguments
-                return self._run_block(number, x, CallContext(**fields), keep_outputs, scale)
+                call = CallContext(**fields)
+                run = functools.partial(self._run_block, number, x, call, keep_outputs, scale)
+                if not has_batch_norm(self.blocks[number]):
+                    return run()
+                return _LayerCall(dtype=self.dtype_policy, name="remat")(
+                    function=run, training=call.training
+                )
 
             steps = [functools.partial(step, number) for number in range(len(calls))]
             arguments = list(zip(map(vars, calls), scales, strict=True))

@@ -4,8 +4,11 @@ import dataclasses
 import inspect
 
 import keras
+from keras import ops
 
 from keras_attn.attention.inputs import keras_mask
+from keras_attn.compat.keras_masks import set_keras_mask
+from keras_attn.norms import BatchNorm
 from keras_attn.registry import MaskedLayer
 
 
@@ -41,6 +44,19 @@ class CallContext:
         if self.context_padding_mask is None:
             masks["context_padding_mask"] = keras_mask(self.context)
         return self.replace(**masks)
+
+
+def carry_mask(x, call, residual):
+    """Return x with the padding mask of a call, for a residual whose norm reads Keras's mask.
+
+    Recomputation and masks given by name leave x without one.
+    """
+    reads_mask = isinstance(residual.norm, BatchNorm)
+    if not reads_mask or call.padding_mask is None or keras_mask(x) is not None:
+        return x
+    x = ops.copy(x)  # the caller's tensor stays as it is
+    set_keras_mask(x, call.padding_mask)
+    return x
 
 
 def takes_call_context(call):

@@ -9,7 +9,7 @@ from keras_attn import registry, residuals
 from keras_attn.attention.inputs import join_masks
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.feed_forward import PositionMixer
-from keras_attn.layers.block import Block, check_cross_attention, missing_arguments
+from keras_attn.layers.block import Block, carry_mask, check_cross_attention, missing_arguments
 from keras_attn.ops.checks import check_given, check_rates, check_shape
 from keras_attn.ops.dropout import Dropout
 
@@ -126,6 +126,7 @@ class TransformerBlock(Block):
         registry.build_once(self.feed_forward_residual, x_shape, x_shape)
 
     def apply(self, x, call):
+        x = carry_mask(x, call, self.attention_residual)
         steps, extras = self.sublayers(x, call)
         for residual, sublayer in steps:
             x = keep_rows(residual.after(x, sublayer(residual.before(x), call.context)))
@@ -319,6 +320,7 @@ class ParallelBlock(TransformerBlock):
         return super()._residual_of(sublayer, residual)
 
     def apply(self, x, call):
+        x = carry_mask(x, call, self.attention_residual)
         steps, extras = self.sublayers(x, call)
         (first, attend), (second, feed_forward) = steps
         read = first.before(x)

@@ -1,6 +1,8 @@
 """The base class of residuals, and those that are a sum and norms."""
 
 from keras_attn import norms, registry
+from keras_attn.compat.keras_masks import get_keras_mask
+from keras_attn.norms.batch_norm import masked_norm
 from keras_attn.registry import MaskedLayer, build_once, register
 
 
@@ -80,7 +82,7 @@ class PostNorm(Residual):
     takes_rows = True
 
     def call(self, x, y):
-        return self.norm(x + y)
+        return masked_norm(self.norm, x + y, get_keras_mask(x))
 
 
 @register

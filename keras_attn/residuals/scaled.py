@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attn.compat.keras_masks import get_keras_mask
+from keras_attn.norms.batch_norm import masked_norm
 from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.registry import register
 from keras_attn.residuals.residual import Residual
@@ -148,4 +150,4 @@ class DeepNorm(Residual):
         return {"scale": (2 * self.num_layers) ** 0.25}
 
     def call(self, x, y):
-        return self.norm(self.scale * x + y)
+        return masked_norm(self.norm, self.scale * x + y, get_keras_mask(x))

@@ -274,12 +274,12 @@ def norm_weights(norm):
 
 def scramble(layer, seed=0, scale=0.3):
     """Gives every weight random values, biases and norms too, so that none can hide at 0 or 1."""
-    layer.set_weights(
-        [
-            np.random.default_rng([seed, i]).normal(0.0, scale, w.shape).astype("float32")
-            for i, w in enumerate(layer.weights)
-        ]
-    )
+    values = [
+        np.random.default_rng([seed, i]).normal(0.0, scale, w.shape).astype("float32")
+        for i, w in enumerate(layer.weights)
+    ]
+    are_variances = [w.name == "variance" for w in layer.weights]
+    layer.set_weights([np.abs(x) if is_v else x for x, is_v in zip(values, are_variances)])
 
 
 def scramble_decoder(model):
