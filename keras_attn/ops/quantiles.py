@@ -1,0 +1,20 @@
+"""Quantiles of forecasts: their levels, and the pinball loss."""
+
+from keras import ops
+
+from keras_attn.ops.checks import check_that
+
+
+def pinball(y, quantiles, levels):
+    """Return 2 |(y - q) ((y <= q) - level)| in the shape of the `quantiles` (..., Q)."""
+    y, levels = ops.expand_dims(y, -1), ops.convert_to_tensor(levels, quantiles.dtype)
+    is_below = ops.cast(y <= quantiles, quantiles.dtype)
+    return 2.0 * ops.abs((y - quantiles) * (is_below - levels))
+
+
+def checked_levels(levels):
+    """Return levels of quantiles as a tuple; refuse others."""
+    levels = tuple(levels) if isinstance(levels, (list, tuple)) else (levels,)
+    fit = len(levels) > 0 and all(isinstance(x, (int, float)) and 0 < x < 1 for x in levels)
+    check_that(fit, "numbers between 0 and 1", levels=levels)
+    return tuple(map(float, levels))
