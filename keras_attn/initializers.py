@@ -48,6 +48,33 @@ class MatrixInitializer(keras.initializers.Initializer):
 
 
 @register
+class SinusoidTable(keras.initializers.Initializer):
+    """Initialize a table of positions (n, D) by sinusoids of mean 0 and a standard deviation.
+
+        S_p = [sin(p), cos(p), sin(p r), cos(p r), ...],  r = 10000^(-2 / D)
+        P = stddev (S - mean(S)) / std(S)
+
+    Args:
+        stddev: float. Standard deviation of all numbers, whose number less one divides.
+    """
+
+    def __init__(self, stddev=0.1):
+        self.stddev = stddev
+
+    def __call__(self, shape, dtype=None):
+        count, width = shape
+        rates = np.exp(-math.log(10000.0) / width * np.arange(0, width, 2))
+        angles = np.arange(count)[:, None] * rates
+        waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(count, -1)[:, :width]
+        deviation = np.std(waves, ddof=1) if waves.size > 1 else 1.0
+        waves = self.stddev * (waves - waves.mean()) / deviation
+        return keras.ops.convert_to_tensor(waves, dtype or keras.backend.floatx())
+
+    def get_config(self):
+        return {"stddev": self.stddev}
+
+
+@register
 class WaveTable(keras.initializers.Initializer):
     """Initialize a table of learned positions (n, D) by waves of the position, in a random basis.
 

@@ -22,7 +22,9 @@ from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.pooling import Pool, Projection, Truncate
 from keras_attn.layers.positioned_block import PositionedBlock
-from keras_attn.layers.series import SeriesPatches, SeriesScaler
+from keras_attn.layers.series import SeriesEmbedding, SeriesPatches, SeriesPool, SeriesScaler
+from keras_attn.layers.series_block import SeriesBlock
+from keras_attn.layers.series_heads import ForecastHead, HiddenPatches, PatchHead, ValuesHead
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import AnswerHead, MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
@@ -39,22 +41,28 @@ __all__ = [
     "DifferentialAttention",
     "EmbeddingProjection",
     "FeedForward",
+    "ForecastHead",
     "GatedFeedForward",
     "GlobalAttention",
     "HeadTransform",
+    "HiddenPatches",
     "KNNAttention",
     "MaskedTokenHead",
     "MixtureOfExperts",
     "MultiHeadAttention",
     "ParallelBlock",
     "PatchEmbedding",
+    "PatchHead",
     "PixelEmbedding",
     "Pool",
     "PositionedBlock",
     "Projection",
     "SegmentEmbedding",
     "SeparableConvTransition",
+    "SeriesBlock",
+    "SeriesEmbedding",
     "SeriesPatches",
+    "SeriesPool",
     "SeriesScaler",
     "TokenEmbedding",
     "TokenHead",
@@ -62,6 +70,7 @@ __all__ = [
     "TransformedHead",
     "TransformerBlock",
     "Truncate",
+    "ValuesHead",
     "add_lora",
     "load_lora",
     "merge_lora",

@@ -4,6 +4,7 @@ from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.encoder_then_decoder import EncoderThenDecoder
+from keras_attn.models.forecaster import Forecaster
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.optional_inputs import Part
 from keras_attn.models.paper_sizes import create, presets
@@ -26,6 +27,7 @@ from keras_attn.models.papers.longformer import longformer
 from keras_attn.models.papers.mistral import mistral
 from keras_attn.models.papers.mixtral import mixtral
 from keras_attn.models.papers.modern_bert import modern_bert
+from keras_attn.models.papers.patch_tst import patch_tst
 from keras_attn.models.papers.perceiver import perceiver
 from keras_attn.models.papers.reformer import reformer
 from keras_attn.models.papers.sparse_transformer import sparse_transformer
@@ -42,6 +44,7 @@ __all__ = [
     "Classifier",
     "EncoderDecoder",
     "EncoderThenDecoder",
+    "Forecaster",
     "ImageTokens",
     "MaskedLanguageModel",
     "Part",
@@ -64,6 +67,7 @@ __all__ = [
     "mistral",
     "mixtral",
     "modern_bert",
+    "patch_tst",
     "perceiver",
     "presets",
     "reformer",

@@ -9,7 +9,7 @@ from keras_attn.layers.pooling import EndIsPadding, Pool
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.ops.dropout import Dropout
 
 
@@ -97,7 +97,7 @@ class MaskedLanguageModel(Model):
 
 @registry.register
 class Classifier(Model):
-    """Predict the class of an image or of a text: p(class | x).
+    """Predict the class of an image, of a series of numbers or of a text: p(class | x).
 
         logits = Pooler(Pool(Encoder(norm(E[x] + P + S)))) W + b
 
@@ -105,8 +105,9 @@ class Classifier(Model):
     features are `models.Part(model.input, model.get_layer("pool").output)`.
 
     Args:
-        embedding: a `PatchEmbedding`, or a `TokenEmbedding` without an `image_shape`; None for that
-            of the `encoder`.
+        embedding: a `PatchEmbedding` with an `image_shape`; a `SeriesEmbedding`, or any layer from
+            numbers (B, T, C) to vectors (B, T, D), with a `series_shape`; else a `TokenEmbedding`,
+            or None for that of the `encoder`.
         encoder: of the depth axis.
         num_classes: int. Number of classes K; None for a model without W, whose output are the
             features.
@@ -124,10 +125,13 @@ class Classifier(Model):
         use_bias: bool. If True, the classes have the bias b.
         multi_label: bool. If True, an input may have several classes at once, or none: exports give
             sigmoids of the logits in place of their softmax.
+        series_shape: (times, channels) of series of numbers, times None for any; None for others.
+            Then `pooling` may be a `SeriesPool`, by which rows of separate channels are joined.
 
     Call arguments:
         images: (B, height, width, channels), with an `image_shape`.
-        token_ids: int32 (B, T) without one, padded with the embedding's `pad_id`.
+        values: float (B, times, channels), with a `series_shape`; NaN where a value is missing.
+        token_ids: int32 (B, T) without either, padded with the embedding's `pad_id`.
         segment_ids: optional with a `segment`, int32 (B, T); by default all 0.
         prompt_lengths: optional with a `Pool(include_prompt=False)`, int32 (B,): of the tokens
             before each text, that at its start included.
@@ -167,6 +171,7 @@ class Classifier(Model):
         "pooler",
         "use_bias",
         "multi_label",
+        "series_shape",
     )
 
     def __init__(
@@ -183,6 +188,7 @@ class Classifier(Model):
         pooler=None,
         use_bias=True,
         multi_label=False,
+        series_shape=None,
         **kwargs,
     ):
         embedding = assembly.embedding_of(embedding, encoder=encoder)
@@ -191,7 +197,11 @@ class Classifier(Model):
             check_sizes(num_classes=num_classes)
         position = assembly.position_of(position, embedding)
         drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
-        if image_shape is None:
+        if series_shape is not None:
+            check_that(image_shape is None, "None beside `series_shape`", image_shape=image_shape)
+            series_shape = tuple(series_shape)
+            inputs = {"values": keras.Input(series_shape, name="values")}
+        elif image_shape is None:
             inputs = {"token_ids": assembly.token_input("token_ids")}
         else:
             image_shape = tuple(image_shape)  # a file holds a list
@@ -230,6 +240,7 @@ class Classifier(Model):
         self.dropout, self.head = dropout, head
         self.segment, self.norm, self.pooler = segment, norm, pooler
         self.use_bias, self.multi_label = use_bias, bool(multi_label)
+        self.series_shape = series_shape
 
     @property
     def max_length(self):

@@ -29,7 +29,7 @@ AXES = (
             *("AxialRotary", "YaRN", "NTK", "Interpolation", "Llama3", "LongRoPE"),
         ),
     ),
-    ("norm", "how large are the numbers?", ("LayerNorm", "RMSNorm", "DyT", "none")),
+    ("norm", "how large are the numbers?", ("LayerNorm", "RMSNorm", "BatchNorm", "DyT", "none")),
     (
         "residual",
         "how is a sublayer wrapped?",

@@ -128,6 +128,9 @@ DIAGRAMS = {
         "first inputs -> W_q' -> first rows; all inputs -> W_k', W_v' -> first rows -> output; "
         "all inputs -> W_q, W_k, W_v -> other rows -> output",
     ),
+    "norms.BatchNorm": row(
+        "x -> - mean of\nthe batch -> / deviation of\nthe batch -> times g -> + b -> y"
+    ),
     "norms.LayerNorm": row("x -> - mean -> / deviation -> times g -> + b -> y"),
     "norms.RMSNorm": row("x -> / root of\nmean square -> times g -> y"),
     "norms.NoNorm": row("x -> y"),

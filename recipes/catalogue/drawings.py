@@ -208,6 +208,25 @@ def draw_mixture():
     return _draw_curves(values[:, 0], {"": probabilities}, "value", "probability")
 
 
+def draw_pinball():
+    """Draw the losses of three levels against the error of the quantile."""
+    x = np.linspace(-2, 2, 41, dtype="float32")
+    curves = {}
+    for level in (0.1, 0.5, 0.9):
+        loss = losses.Quantile((level,), reduction="none")(x, np.zeros(41, "float32"))
+        curves[f"level {level}"] = ops.convert_to_numpy(loss)
+    return _draw_curves(x, curves, "target - quantile", "loss")
+
+
+def draw_distributions():
+    """Draw the losses of a target under two distributions of mean 0 and scale 1."""
+    x, curves = np.linspace(-5, 5, 81, dtype="float32"), {}
+    for name, parameters in (("normal", (0.0, 1.0)), ("student_t", (2.5, 0.0, 1.0))):
+        loss = losses.DistributionLoss(name, reduction="none")
+        curves[name] = ops.convert_to_numpy(loss(x, np.tile(np.float32(parameters), (81, 1))))
+    return _draw_curves(x, curves, "target", "loss")
+
+
 def draw_clusters():
     """Draw the tables of an adaptive softmax: rarer words have narrower vectors."""
     embedding = layers.AdaptiveEmbedding(100, 16, cutoffs=[10, 30], div_val=4)
@@ -262,8 +281,10 @@ DRAWINGS = {
     "losses.AuxiliaryLosses": (draw_schedule,),
     "losses.ContrastiveLoss": (draw_contrastive,),
     "losses.Distillation": (draw_temperatures,),
+    "losses.DistributionLoss": (draw_distributions,),
     "losses.LabelSmoothedCrossentropy": (draw_smoothed,),
     "losses.MixtureOfLogistics": (draw_mixture,),
+    "losses.Quantile": (draw_pinball,),
     "layers.AdaptiveSoftmax": (draw_clusters,),
     **{name: (draw_diagram, *diagram) for name, diagram in DIAGRAMS.items()},
     **_models(),

@@ -40,6 +40,7 @@ NOT_VALUES = {
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
     "models.EncoderThenDecoder",
+    "models.Forecaster",
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
     *("models.Part", "models.TrajectoryModel", "models.create", "models.presets"),
     *("generation.allow_texts", "testing.Defect", "testing.Report"),

@@ -109,6 +109,10 @@ NEEDS = (
         "generation.Constrained generation.Forbidden generation.Forced generation.NoRepeat",
     ),
     ("let a small model help a large one to generate", "generation.Speculative"),
+    (
+        "forecast series of numbers, or classify them",
+        "models.patch_tst norms.BatchNorm losses.Quantile losses.DistributionLoss",
+    ),
     ("learn vectors of pairs", "losses.ContrastiveLoss"),
     ("imitate a larger model", "losses.Distillation"),
     ("predict from a large vocabulary", "layers.AdaptiveSoftmax"),

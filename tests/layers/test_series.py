@@ -49,6 +49,17 @@ def test_observed_values_are_scaled_by_row_and_channel(kind):
     np.testing.assert_allclose(one_channel[0], outputs[0][..., 0], atol=1e-6)
 
 
+def test_fixed_scales_are_those_given():
+    values, scaler = series(), SeriesScaler("fixed", loc=[1, 2], scale=[3, 5])
+    y, *rest = scaler(values)
+    np.testing.assert_allclose(y, (values - [1, 2]) / [3, 5], rtol=1e-5)
+    assert [x.shape for x in rest] == [(B, 1, C)] * 2
+    assert SeriesScaler.from_config(scaler.get_config()).get_config() == scaler.get_config()
+    for wrong in ({"loc": [1.0]}, {"kind": "fixed"}, {"kind": "fixed", "loc": [1], "scale": [0]}):
+        with pytest.raises(ValueError, match="`(loc|scale)` must be"):
+            SeriesScaler(**wrong)
+
+
 def test_quantiles_return_to_the_scale_of_their_channel():
     loc, scale = np.array([[[1.0, 2.0]]]), np.array([[[10.0, 100.0]]])
     actual = SeriesScaler().inverse(np.ones((1, 3, 2, 5)), loc, scale)

@@ -119,6 +119,7 @@ BLOCKS = {
     "positions.NTK": lambda: turned(positions.NTK(2)),
     "positions.Rotary": lambda: block(position="rotary"),
     "positions.YaRN": lambda: turned(positions.YaRN(2, 16)),
+    "norms.BatchNorm": lambda: block(residual=residuals.PreNorm(norm="batch_norm")),
     "norms.DyT": lambda: block(residual=residuals.PreNorm(norm="dyt")),
     "norms.LayerNorm": block,
     "norms.NoNorm": lambda: block(residual=residuals.PreNorm(norm="none")),
@@ -195,6 +196,7 @@ MODELS = {
     "models.mistral": lambda: models.mistral(V, **SIZES, window=4),
     "models.mixtral": lambda: models.mixtral(V, **SIZES, num_experts=3),
     "models.modern_bert": lambda: models.modern_bert(V, **SIZES),
+    "models.patch_tst": lambda: models.patch_tst(LENGTH, 4, 5, patch_length=4, stride=2, **SIZES),
     "models.perceiver": lambda: models.perceiver(V, **SIZES, num_latents=3, max_length=16),
     "models.reformer": lambda: models.reformer(V, **SIZES, axial_shape=(4, 4), chunk_length=2),
     "models.sparse_transformer": lambda: models.sparse_transformer(
@@ -217,8 +219,14 @@ LOSSES = {
     "losses.AuxiliaryLosses": lambda: auxiliary_loss(),
     "losses.ContrastiveLoss": lambda: contrastive_loss(),
     "losses.Distillation": lambda: distillation_loss(),
+    "losses.DistributionLoss": lambda: losses.DistributionLoss("student_t")(
+        np.zeros((2, LENGTH)), 1.0 + keras.random.uniform((2, LENGTH, 3), seed=0)
+    ),
     "losses.LabelSmoothedCrossentropy": lambda: losses.LabelSmoothedCrossentropy()(
         token_ids(), keras.random.normal((2, LENGTH, V), seed=0)
+    ),
+    "losses.Quantile": lambda: losses.Quantile((0.1, 0.9))(
+        np.zeros((2, LENGTH)), keras.random.normal((2, LENGTH, 2), seed=0)
     ),
     "losses.MixtureOfLogistics": lambda: losses.MixtureOfLogistics(2, num_values=V)(
         np.random.default_rng(0).integers(0, V, (2, LENGTH, 3)),
@@ -289,6 +297,8 @@ def inputs_of(model):
     if "images" in names:
         shape = 2, LENGTH, 4, 1
         inputs = {"images": np.random.default_rng(0).normal(size=shape).astype("float32")}
+    elif "values" in names:
+        inputs = {"values": np.random.default_rng(0).normal(size=(2, LENGTH, 4)).astype("float32")}
     elif "states" in names:
         inputs = {"states": np.random.default_rng(0).normal(size=(2, LENGTH, 4)).astype("float32")}
         if "returns" in names:
@@ -297,4 +307,6 @@ def inputs_of(model):
         inputs = {name: token_ids() for name in names if name in ("token_ids", "target_ids")}
         if "source_ids" in names:
             inputs["source_ids"] = token_ids(1)[:, :3]
-    return inputs, next(n for n in ("states", "images", "target_ids", "token_ids") if n in inputs)
+    return inputs, next(
+        n for n in ("values", "states", "images", "target_ids", "token_ids") if n in inputs
+    )

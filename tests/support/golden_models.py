@@ -40,6 +40,13 @@ BUILDERS = {
     "mistral": {"vocabulary_size": V, "window": 4},
     "mixtral": {"vocabulary_size": V, "num_experts": 3},
     "modern_bert": {"vocabulary_size": V, "window": 4, "global_every": 2},
+    "patch_tst": {
+        "context_length": LENGTH,
+        "num_channels": 3,
+        "prediction_length": 5,
+        "patch_length": 4,
+        "stride": 2,
+    },
     "perceiver": {"vocabulary_size": V, "num_latents": 3, "max_length": 16},
     "reformer": {"vocabulary_size": V, "axial_shape": (4, 4), "chunk_length": 2},
     "sparse_transformer": {"vocabulary_size": V, "image_shape": (2, 8, 1)},
