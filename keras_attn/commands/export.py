@@ -107,6 +107,12 @@ def _parser():
             help=f"numbers of {unit} to compile for (default: {default})",
         )
     command.add_argument(
+        "--parallel",
+        type=int,
+        metavar="N",
+        help="compile for parts of a batch that run at once, such as one a core (default: 1)",
+    )
+    command.add_argument(
         "--labels", nargs="+", metavar="NAME", help="names of the classes (default: their numbers)"
     )
     command.add_argument("--version", type=int, help="default: one more than the highest version")
@@ -226,18 +232,18 @@ def _parser():
 
 def _check_compilation(parser, options):
     """Refuse shapes to compile for without `--compile`."""
-    for name in BUCKETS:
+    for name in (*BUCKETS, "parallel"):
         if options.get(name) is not None and options.get("compile") is None:
             parser.error(f"--{name} needs --compile")
 
 
-def write_saved_model(model, path, version, beams, length_penalty, batches, lengths, **options):
+def write_saved_model(model, path, version, beams, length_penalty, **options):
     """Write the next version of a SavedModel."""
     from keras_attn import export
     from keras_attn.export.versions import free_version
 
     free_version(path, version)  # raises before anything slow
-    sizes = {"batches": batches, "lengths": lengths}
+    sizes = {name: options.pop(name) for name in (*BUCKETS, "parallel")}
     sizes = {name: value for name, value in sizes.items() if value is not None}
     options["buckets"] = export.Buckets(**{**BUCKETS, **sizes}) if sizes else None
     strategy = _strategy(beams, length_penalty)

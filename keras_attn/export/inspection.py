@@ -48,8 +48,9 @@ class Inspection:
             "differs", or "runs" if no outputs were recorded. Empty without records.
         has_own_variables: bool. True if the variables match the hash that TensorFlow wrote with
             them, or if it wrote none.
-        compiled: dict of what is compiled at load, or None: "compiler", "batches" and "lengths" of
-            the `Buckets`, and "plain_names", the plain twin of each compiled signature.
+        compiled: dict of what is compiled at load, or None: "compiler", "batches", "lengths" and
+            "parallel" of the `Buckets`, and "plain_names", the plain twin of each compiled
+            signature.
     """
 
     directory: str
@@ -222,9 +223,11 @@ def _format_compilation(compiled):
         return []
     names = compiled["plain_names"]
     sizes = {key: ", ".join(map(str, compiled[key])) for key in ("batches", "lengths")}
+    parts = compiled.get("parallel", 1)  # exports before 0.3.0 have one
+    in_parts = "" if parts == 1 else f", in {parts} parts at once"
     return [
         f"compiled     by {compiled['compiler'].upper()} at load: {', '.join(names)}, for "
-        f"{sizes['batches']} rows of {sizes['lengths']} tokens",
+        f"{sizes['batches']} rows of {sizes['lengths']} tokens{in_parts}",
         "             TensorFlow Serving needs --xla_cpu_compilation_enabled; without it "
         f"--enable_model_warmup=false, and {', '.join(names.values())} in their place",
     ]

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from each import check_each
 
-from keras_attn import export, models
+from keras_attn import export, generation, models
 from keras_attn.commands.export import main
 
 BUCKETS = export.Buckets((1, 3), (5, 11))
@@ -18,6 +18,9 @@ def test_buckets_are_increasing_integers():
         for name in ("batches", "lengths"):
             with pytest.raises(ValueError, match=f"`{name}` must be increasing integers"):
                 export.Buckets(**{name: sizes})
+    for parts in (0, 2.0, True, "2"):
+        with pytest.raises(ValueError, match="`parallel` must be"):
+            export.Buckets(parallel=parts)
 
 
 def test_buckets_end_at_the_longest_row_that_is_read():
@@ -64,6 +67,76 @@ def check_dispatch(dispatched, shapes, rows, width, longest):
     np.testing.assert_array_equal(found_lengths, read)
 
 
+def test_a_batch_is_divided_into_equal_parts_of_which_none_is_empty():
+    rows_of_calls, sign = [], tf.Variable(1)
+
+    @tf.function(autograph=False)
+    def compiled(ids, lengths):
+        tf.py_function(lambda x: rows_of_calls.append(len(x)), [ids], [])
+        return sign * ids, sign * lengths
+
+    buckets = export.Buckets((1, 2, 3), (5,), parallel=3)
+    dispatch = buckets.dispatch(compiled, lambda *inputs: tuple(-x for x in inputs), pad_id=2)
+    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+    dispatched = tf.function(dispatch, specs, autograph=False).get_concrete_function()
+    parts = {1: [1], 2: [1, 1], 3: [1, 1, 1], 4: [1, 1, 2], 5: [1, 2, 2], 7: [2, 2, 3]}
+    for rows in range(11):
+        ids = 4 + np.arange(rows * 5, dtype="int32").reshape(rows, 5)
+        lengths = 1 + np.arange(rows, dtype="int32") % 5
+        rows_of_calls.clear()
+        expected = (ids, lengths) if 0 < rows <= 9 else (-ids, -lengths)
+        for output, array in zip(dispatched(ids, lengths), expected, strict=True):
+            np.testing.assert_array_equal(output, array)
+        assert sorted(rows_of_calls) == parts.get(rows, sorted(rows_of_calls))
+    assert buckets.batch_shapes == [(3, 5), (6, 5), (9, 5)]
+
+
+def test_no_part_of_a_batch_waits_for_another():
+    """Of the calls in a graph none gets what another one computes."""
+    sign, counts = tf.Variable(1), []
+
+    @tf.function(autograph=False)
+    def compiled(ids, lengths):
+        return sign * ids, sign * lengths
+
+    @tf.function(autograph=False)
+    def decode(ids, lengths):
+        return export.Buckets((4,), (5,), parallel=3).dispatch(compiled, compiled, 2)(ids, lengths)
+
+    graph = decode.get_concrete_function(tf.zeros([7, 5], tf.int32), tf.ones([7], tf.int32)).graph
+    (case,) = (op for op in graph.get_operations() if op.type == "Case")
+    for branch in case.get_attr("branches"):
+        calls = {
+            x for x in graph._get_function(branch.name).graph.get_operations() if "Call" in x.type
+        }
+        for call in calls:
+            assert not calls & ancestors(call)
+        counts.append(len(calls))
+    assert counts == [1, 1, 2, 3]
+
+
+def ancestors(operation):
+    """Return all operations of a graph that one waits for."""
+    found, waiting = set(), [operation]
+    while waiting:
+        operation = waiting.pop()
+        before = {x.op for x in operation.inputs} | set(operation.control_inputs)
+        waiting += before - found
+        found |= before
+    return found
+
+
+def test_a_seed_is_refused_where_parts_would_draw_the_same(tmp_path):
+    model = models.gpt(19, **SIZES, max_length=13)
+    buckets = export.Buckets((1,), (5,), parallel=2)
+    sample = generation.Sample(seed=1)
+    strategies = sample, generation.Speculative(model, 2, sample)
+    for strategy in strategies:
+        with pytest.raises(ValueError, match="`seed` must be None where .* parallel parts.*seed=1"):
+            export.TokenGenerator(model, strategy, 3, 5, buckets=buckets)
+    export.TokenGenerator(model, generation.Sample(), 3, 5, buckets=buckets)
+
+
 def test_what_cannot_be_compiled_is_refused_in_one_sentence(tmp_path, monkeypatch):
     model = models.transformer(19, **SIZES)
 
@@ -91,3 +164,6 @@ def test_the_command_refuses_buckets_that_do_not_increase(tmp_path, capsys, monk
     with pytest.raises(SystemExit, match="2"):
         main([*arguments, "--lengths", "5"])
     assert "--lengths needs --compile" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--parallel", "2"])
+    assert "--parallel needs --compile" in capsys.readouterr().err

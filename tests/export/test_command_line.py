@@ -57,7 +57,8 @@ def test_without_beams_the_export_chooses_the_strategy(monkeypatch, tmp_path, be
     monkeypatch.setattr(keras.models, "load_model", lambda path: None)
     seen_by = "saved_model", lambda *_, **options: seen.update(options)
     monkeypatch.setattr(keras_attn.export, *seen_by)
-    arguments = {"version": None, "length_penalty": 0.6, "batches": None, "lengths": None}
+    buckets = dict.fromkeys(("batches", "lengths", "parallel"))
+    arguments = {"version": None, "length_penalty": 0.6, **buckets}
     commands.write_saved_model("model", tmp_path, beams=beams, **arguments)
     assert seen["strategy"] == strategy
 

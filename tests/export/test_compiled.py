@@ -14,7 +14,7 @@ from each import check_each
 from keras_attn import export, models, text
 from keras_attn.commands.export import main
 from keras_attn.export.saved_model_files import COMPILATION_FILE, read_compilation
-from keras_attn.generation import Greedy, Sample
+from keras_attn.generation import Beam, Greedy, Sample
 from serving.servable import Servable
 
 pytestmark = pytest.mark.slow
@@ -125,6 +125,7 @@ def test_inspect_tells_what_is_compiled_and_compares_it(exported, capsys):
         "compiler": "xla",
         "batches": [3],
         "lengths": [11],
+        "parallel": 1,
         "plain_names": plain_names,
     }
     assert inspection.faults == inspection.unservable == []
@@ -183,6 +184,31 @@ def test_a_quantized_causal_model_continues_as_the_plain_function_by_a_seed(toke
         expected = as_arrays(signatures["plain"](text=texts))
         assert_same(as_arrays(signatures["serving_default"](text=texts)), expected)
     assert set(signatures) == {"ids", "plain", "plain_ids", "score", "serving_default"}
+
+
+def test_the_parts_of_a_batch_have_the_beams_of_the_plain_function(tmp_path):
+    model = random_model(models.transformer, 19, seed=11)
+    directory = export.saved_model(
+        model,
+        tmp_path,
+        strategy=Beam(3),
+        max_length=MAX_LENGTH,
+        compile="xla",
+        buckets=export.Buckets((1, 2), (5,), parallel=2),
+    )
+    lines = export.inspect(directory).report()
+    assert any(line.endswith("for 1, 2 rows of 5 tokens, in 2 parts at once") for line in lines)
+    signatures = tf.saved_model.load(directory).signatures
+
+    def check(rows):
+        ids, lengths = random_batch(rows, 5, seed=rows)
+        outputs, expected = (
+            as_arrays(signatures[name](source_ids=ids, source_lengths=lengths))
+            for name in ("ids", "plain_ids")
+        )
+        assert_same(outputs, expected)
+
+    check_each(check, [(rows,) for rows in range(6)])  # 1 is one part, and 5 fit none
 
 
 def test_what_xla_cannot_compile_or_compiles_to_other_outputs_is_refused(tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
 """Decoding that XLA compiles for a few shapes when an export is loaded."""
 
 import dataclasses
+import functools
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -8,18 +10,22 @@ import tensorflow as tf
 from keras_attn.export.golden_outputs import first_line, outputs_match, stable_outputs
 from keras_attn.generation import generate
 from keras_attn.models.model import num_tokens
-from keras_attn.ops.checks import check_choice, check_that
+from keras_attn.ops.checks import check_choice, check_sizes, check_that
 
 
 @dataclasses.dataclass(frozen=True)
 class Buckets:
     """Shapes for which XLA compiles the decoding function of an export.
 
-        (B, S) -> (min {b in batches: b >= B}, min {l in lengths: l >= S})
+        (B, S) -> (min {b in batches: b >= B / parallel}, min {l in lengths: l >= S})
 
     A batch of B rows, whose longest has S tokens, is padded inside the graph to the smallest bucket
     that holds it. The added rows repeat the last one, so that none runs longer than a real row. A
     batch that no bucket holds, and one without rows, is decoded by the plain graph.
+
+    With `parallel` the graph divides a batch into as many parts of equal size, or one a row, and
+    pads each to its bucket. Their calls do not wait for one another, so that they run at once where
+    TensorFlow has threads for several operations (inter-op), best with one for each (intra-op).
 
     Each of the `len(batches) * len(lengths)` buckets is compiled once when the export is loaded,
     and its program takes memory. A batch costs what its bucket costs, which grows with the rows and
@@ -29,9 +35,11 @@ class Buckets:
     Args:
         batches: increasing integers. Numbers of rows.
         lengths: increasing integers. Numbers of source or prompt tokens, special tokens among them.
+        parallel: int. Most parts of a batch, such as the number of cores that one call may use.
 
     Raises:
-        ValueError: if `batches` or `lengths` are not increasing integers of at least 1.
+        ValueError: if `batches` or `lengths` are not increasing integers of at least 1, or
+            `parallel` is below 1.
 
     Example:
         >>> import keras_attn
@@ -43,6 +51,7 @@ class Buckets:
 
     batches: tuple = (1, 2, 4, 8, 16, 32)
     lengths: tuple = (32, 128)
+    parallel: int = 1
 
     def __post_init__(self):
         for name in ("batches", "lengths"):
@@ -50,11 +59,17 @@ class Buckets:
             wanted = "increasing integers of at least 1, as (1, 4, 16)"
             check_that(_are_increasing(sizes), wanted, **{name: sizes})
             object.__setattr__(self, name, tuple(sizes))
+        check_sizes(parallel=self.parallel)
 
     @property
     def shapes(self):
         """A list of (rows, tokens), one for each bucket."""
         return [(rows, tokens) for rows in self.batches for tokens in self.lengths]
+
+    @property
+    def batch_shapes(self):
+        """A list of (rows, tokens) of the largest batch whose parts each bucket holds."""
+        return [(self.parallel * rows, tokens) for rows, tokens in self.shapes]
 
     def up_to(self, max_length):
         """Return the buckets for rows of at most `max_length` tokens."""
@@ -68,23 +83,31 @@ class Buckets:
         `compiled` gets the ids and lengths of a bucket, `plain` those that no bucket holds.
         """
 
-        def decode_bucket(ids, lengths, longest):
-            rows, width = tf.shape(ids)[0], tf.shape(ids)[1]
-            batch, length = _ceil(rows, self.batches), _ceil(longest, self.lengths)
-            missing = tf.maximum(length - width, 0)
-            padded = tf.pad(ids, [[0, 0], [0, missing]], constant_values=pad_id)[:, :length]
-            source = tf.minimum(tf.range(batch), rows - 1)
-            outputs = compiled(tf.gather(padded, source), tf.gather(lengths, source))
+        def decode_bucket(ids, lengths):
+            rows = tf.shape(ids)[0]
+            source = tf.minimum(tf.range(_ceil(rows, self.batches)), rows - 1)
+            outputs = compiled(tf.gather(ids, source), tf.gather(lengths, source))
             return tuple(output[:rows] for output in outputs)
+
+        def decode_parts(ids, lengths, longest, count):
+            rows, width = tf.shape(ids)[0], tf.shape(ids)[1]
+            length = _ceil(longest, self.lengths)
+            missing = tf.maximum(length - width, 0)
+            ids = tf.pad(ids, [[0, 0], [0, missing]], constant_values=pad_id)[:, :length]
+            ends = [rows * number // count for number in range(count + 1)]
+            parts = [decode_bucket(ids[a:b], lengths[a:b]) for a, b in itertools.pairwise(ends)]
+            return tuple(tf.concat(each, axis=0) for each in zip(*parts, strict=True))
 
         def decode(ids, lengths):
             rows, width = tf.shape(ids)[0], tf.shape(ids)[1]
             lengths = tf.minimum(lengths, width)
             longest = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
-            fits = (rows > 0) & (rows <= self.batches[-1]) & (longest <= self.lengths[-1])
-            return tf.cond(
-                fits, lambda: decode_bucket(ids, lengths, longest), lambda: plain(ids, lengths)
-            )
+            fits = (rows <= self.parallel * self.batches[-1]) & (longest <= self.lengths[-1])
+            counts = range(1, self.parallel + 1)
+            branches = [functools.partial(decode_parts, ids, lengths, longest, n) for n in counts]
+            branches.insert(0, lambda: plain(ids, lengths))
+            # A number of parts, or 0 for the plain graph.
+            return tf.switch_case(tf.where(fits, tf.minimum(rows, self.parallel), 0), branches)
 
         return decode
 
@@ -104,7 +127,16 @@ def decoding_function(model, strategy, buckets=None, **options):
 
     if buckets is None:
         return plain
+    if buckets.parallel > 1:  # the parts would draw the same numbers
+        seed = _seed_of(strategy)
+        check_that(seed is None, "None where a batch is decoded in parallel parts", seed=seed)
     return buckets.dispatch(compiled, plain, getattr(model, "pad_id", 0) or 0)
+
+
+def _seed_of(strategy):
+    while hasattr(strategy, "strategy"):
+        strategy = strategy.strategy
+    return getattr(strategy, "seed", None)
 
 
 def at_least_one(ids, lengths):
@@ -188,6 +220,7 @@ class CompiledDecoding:
             "compiler": COMPILERS[0],
             "batches": self.compiled.buckets.batches,
             "lengths": self.compiled.buckets.lengths,
+            "parallel": self.compiled.buckets.parallel,
             "plain_names": PLAIN_NAMES,
         }
 
@@ -198,7 +231,7 @@ class CompiledDecoding:
         """
         return [
             ("ids", _bucket_inputs(self.plain.ids, shape, num_tokens(model)), self.plain.ids)
-            for shape in self.compiled.buckets.shapes
+            for shape in self.compiled.buckets.batch_shapes
         ]
 
     def try_compiler(self, model):
@@ -206,7 +239,7 @@ class CompiledDecoding:
 
         Raise a `ValueError` if it cannot be compiled, or gives others.
         """
-        shape = self.compiled.buckets.shapes[0]
+        shape = self.compiled.buckets.batch_shapes[0]
         inputs = _bucket_inputs(self.plain.ids, shape, num_tokens(model))
         expected = stable_outputs(model, self.plain.ids, inputs)
         try:
