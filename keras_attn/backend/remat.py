@@ -88,10 +88,11 @@ def chain_states(count):
 
 
 @per_backend
-def share_traces(functions, layers, plain, add_loss):
+def share_traces(functions, layers, plain, add_loss, recomputes=True):
     """Return `plain`, or a function of the same arguments that builds a graph once for a kind.
 
-    `plain` applies `remat` to the function of a number, x and its arguments.
+    `plain` applies the function of a number to x and its arguments, with `remat` if it
+    `recomputes`.
     """
     return plain
 

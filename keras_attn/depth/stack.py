@@ -9,7 +9,8 @@ from keras import backend, ops
 
 from keras_attn import registry
 from keras_attn.attention import captures
-from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain
+from keras_attn.backend.loop_invariants import in_loop_invariants
+from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain, share_traces
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import caches
 from keras_attn.layers.block import Block, CallContext, takes_call_context
@@ -100,6 +101,9 @@ class Stack(Block):
     b_l is the block of inference. A block that is left out is computed all the same: it writes
     caches, and saves no time. Cost: the sum of the blocks.
 
+    In training on TensorFlow, blocks that differ in names and weights only are traced once; those
+    with a class or function of your own, mixtures of experts and depths are traced one by one.
+
     Use it for every model of separate blocks; set `remat=True` to train in less memory.
 
     Args:
@@ -108,9 +112,7 @@ class Stack(Block):
         num_layers: int. Number of blocks L; by default the length of the list.
         remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
             O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
-            pass, or two if L > 16. In training on TensorFlow, blocks that differ in names and
-            weights only are traced once; those with a class or function of your own, mixtures of
-            experts and depths are traced one by one.
+            pass, or two if L > 16.
         drop: float in [0, 1). Probability that a row leaves out the last block in training.
 
     Call arguments:
@@ -267,33 +269,38 @@ class Stack(Block):
             memory its `input`, with `keep_outputs` its `output`.
         """
         scales = self._row_scales(x, calls[0])
-        if self.remat and calls[0].cache is None:
+        is_remat = self.remat and calls[0].cache is None
 
-            def step(number, x, arguments):  # nested tensors, which a `CallContext` is not
-                fields, scale = arguments
-                call = CallContext(**fields)
-                run = functools.partial(self._run_block, number, x, call, keep_outputs, scale)
-                if not has_batch_norm(self.blocks[number]):
-                    return run()
-                return _LayerCall(dtype=self.dtype_policy, name="remat")(
-                    function=run, training=call.training
-                )
+        def run(number, x, arguments):  # nested tensors, which a `CallContext` is not
+            fields, scale = arguments
+            call = CallContext(**fields)
+            apply = functools.partial(self._run_block, number, x, call, keep_outputs, scale)
+            if not (is_remat and has_batch_norm(self.blocks[number])):
+                return apply()
+            how = {"function": apply, "training": call.training}
+            return _LayerCall(dtype=self.dtype_policy, name="remat")(**how)
 
-            steps = [functools.partial(step, number) for number in range(len(calls))]
-            arguments = list(zip(map(vars, calls), scales, strict=True))
-            layers = self._sharing_blocks(calls[0])
+        steps = [functools.partial(run, number) for number in range(len(calls))]
+        arguments = list(zip(map(vars, calls), scales, strict=True))
+        layers = self._sharing_blocks(calls[0])
+        if is_remat:
             return remat_chain(steps, x, arguments, add_loss=self.add_loss, layers=layers)
         extras = []
-        for number, (call, scale) in enumerate(zip(calls, scales, strict=True)):
-            x, extra = self._run_block(number, x, call, keep_outputs, scale)
+        if layers:
+            run = share_traces(steps, layers, run, self.add_loss, recomputes=False)
+        for number, own in enumerate(arguments):
+            x, extra = run(number, x, own)
             extras.append(extra)
         return x, extras
 
     def _sharing_blocks(self, call):
-        """Return the blocks if `remat` may build one graph for all of one kind, else none."""
+        """Return the blocks if one graph may be built for all of one kind, else none."""
         depends_on_block_alone = type(self)._block_input is Stack._block_input
         is_captured = captures.record is not None
         may_share = call.training and depends_on_block_alone and not is_captured
+        if not self.remat:  # what is computed once is needed outside of the graph too
+            may_share = may_share and call.cache is None and not in_loop_invariants()
+            may_share = may_share and not any(map(has_batch_norm, self.blocks))
         return self.blocks if may_share else ()
 
     def _row_scales(self, x, call):

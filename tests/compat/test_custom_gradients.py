@@ -158,18 +158,19 @@ def test_a_saved_model_stores_the_gradient_of_each_call(tmp_path):
     np.testing.assert_allclose(slope(loaded.f, tf.constant(X)), 45.0 * X**2, rtol=1e-5)
 
 
-def train():
-    gated = block(feed=feed_forward.GatedFeedForward(11))
-    model = causal_model(depth.Stack([gated], remat=True))
+def train(remat):
+    blocks = [block(feed=feed_forward.GatedFeedForward(11)) for _ in range(2)]
+    model = causal_model(depth.Stack(blocks, remat=remat))
     model.compile("sgd", losses.LabelSmoothedCrossentropy(), jit_compile=False)
     model.fit({"token_ids": token_ids()}, token_ids(1), verbose=0)
 
 
 @pytest.mark.slow
-def test_trained_models_are_freed():
-    train()
+@pytest.mark.parametrize("remat", [True, False])
+def test_trained_models_are_freed(remat):
+    train(remat)
     before = alive()
-    train()
+    train(remat)
     assert alive() == before
 
 

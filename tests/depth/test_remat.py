@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.attention import captures
+from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 
@@ -31,18 +32,57 @@ def stack(remat, dropout=0.3, dtype=None):
 
 
 @pytest.mark.slow
-def test_equal_blocks_share_a_graph_in_mixed_precision():
+def test_equal_blocks_share_a_graph_in_mixed_precision(monkeypatch):
     outputs, calls = [], []
-    for remat in (True, False):
+    for remat, is_shared in ((True, True), (False, True), (False, False)):
         layer = stack(remat, dtype="mixed_bfloat16")
+        if not is_shared:
+            monkeypatch.setattr(layer, "_sharing_blocks", lambda call: ())
         for number, block in enumerate(layer.blocks):
             block.attention_residual.norm.gamma.assign(tf.fill([D], 1.003 + number))
         run = tf.function(lambda x, layer=layer: layer(x, training=True), autograph=False)
         x = tf.constant(oracles.random(B, T, D))
         outputs.append(np.asarray(run(x), "float32"))
         calls.append(number_of_calls(run, x))
-    np.testing.assert_array_equal(*outputs)
-    assert calls == [2, 0]
+    for output in outputs[:2]:
+        np.testing.assert_array_equal(output, outputs[2])
+    assert calls == [2, 2, 0]
+
+
+def test_blocks_that_share_a_graph_train_as_those_with_graphs_of_their_own(monkeypatch):
+    """The outputs, gradients and states of dropout are equal, and blocks differ in weights."""
+    numbers = []
+    for is_shared in (True, False):
+        layer = stack(False)
+        for number, variable in enumerate(layer.trainable_variables):
+            variable.assign(oracles.random(*variable.shape, seed=number))
+        if not is_shared:
+            monkeypatch.setattr(layer, "_sharing_blocks", lambda call: ())
+
+        def step(x, layer=layer):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                output = layer(x, training=True)
+            weights = [weight.value for weight in layer.trainable_variables]
+            return output, tape.gradient(output, [x, *weights])
+
+        run, x = tf.function(step, autograph=False), tf.constant(oracles.random(B, T, D))
+        numbers.append([run(x), run(x), layer.variables])
+        # Each block has a call of its own, and a call of its gradient.
+        assert number_of_calls(run, x) == (4 if is_shared else 0)
+    for x, y in zip(*map(tf.nest.flatten, numbers), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("outer", [tf.distribute.OneDeviceStrategy("cpu:0").scope, loop_invariants])
+def test_blocks_share_no_graph_where_others_read_what_is_inside(outer):
+    layer, x = stack(False), tf.constant(oracles.random(B, T, D))
+
+    def step(x):
+        with outer():
+            return layer(x, training=True)
+
+    assert number_of_calls(tf.function(step, autograph=False), x) == 0
 
 
 def number_of_calls(run, x):
