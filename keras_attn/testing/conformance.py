@@ -11,7 +11,7 @@ import keras
 
 from keras_attn import patterns
 from keras_attn.ops.checks import check_sizes, check_that
-from keras_attn.testing import invariants, masks, precision, serialization
+from keras_attn.testing import invariants, masks, precision, serialization, series
 from keras_attn.testing.formula import formula
 from keras_attn.testing.numerics import random
 from keras_attn.testing.subject import AttentionSubject, NotApplicable, Subject
@@ -133,6 +133,7 @@ LAYER_CHECKS = _by_name(
     *COMPILATION,
     *FILES,
 )
+SERIES_CHECKS = _by_name(series.missing_values, series.padded_values)
 ATTENTION_CHECKS = _by_name(
     *CONFIGURATION,
     formula,
@@ -258,6 +259,46 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
     is_shape = (tuple, list)
     arrays = [random(*x, seed=i) if isinstance(x, is_shape) else x for i, x in enumerate(inputs)]
     return run_checks(Subject(layer, arrays), checks)
+
+
+def check_series(layer, *shape, only=None, skip=()):
+    """Check how any layer or model of series treats missing values, and report each defect.
+
+        layer(values) -> output,   NaN where a value is missing
+
+    Checks run on copies made from the layer's configuration; the layer itself is only built.
+
+    - `missing_values`: outputs and gradients are finite, those by missing values are 0, and rows
+      with missing values, or with nothing else, change no other row.
+    - `padded_values`: values where Keras's mask is False change no output, and have gradient 0.
+
+    Use it for layers and models of series with gaps, or of several lengths.
+
+    Args:
+        layer: a Keras layer, or a model.
+        shape: of the values: (B, T, C) or (B, T), of three rows or more.
+        only, skip: as in `check_attention`.
+
+    Returns:
+        A `Report`, as `check_attention`.
+
+    Raises:
+        ValueError: if `layer` is not a Keras layer, there are fewer than three rows, or a name is
+            no check.
+
+    Example:
+        >>> import keras_attn
+        >>> layer = keras_attn.layers.SeriesEmbedding(6, 4, scaler=keras_attn.layers.SeriesScaler())
+        >>> keras_attn.testing.check_series(layer, 3, 11, 2).ok
+        True
+
+    Reference: masks in the contract of a Keras layer:
+        https://keras.io/guides/understanding_masking_and_padding
+    """
+    checks = _chosen(layer, SERIES_CHECKS, only, skip, slow=True)
+    is_shape = len(shape) in (2, 3) and all(isinstance(n, int) and n > 0 for n in shape)
+    check_that(is_shape and shape[0] > 2, "the sizes of three rows or more", shape=shape)
+    return run_checks(Subject(layer, [random(*shape)]), checks)
 
 
 def _chosen(layer, checks, only, skip, slow):

@@ -119,6 +119,6 @@ NEEDS = (
     ("reproduce attention of recurrent networks", "scores.Additive"),
     (
         "check a layer of your own",
-        "testing.check_attention testing.check_layer",
+        "testing.check_attention testing.check_layer testing.check_series",
     ),
 )
