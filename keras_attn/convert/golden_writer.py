@@ -11,6 +11,7 @@ import numpy as np
 LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
 NUM_GLOBAL = 6  # of the questions to a Longformer
 SEGMENTED = ("albert", "bert", "big_bird", "deberta-v2", "electra")  # which read segments
+_OF_SERIES = "regression_outputs", "prediction_output"
 # Families whose classes of transformers are all causal.
 DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma", "gpt_oss", "granite", "mixtral", "olmo")
 DECODERS += ("phi", "smollm3", "starcoder2", "gpt_neox", "gptj", "falcon", "opt", "bloom")
@@ -22,6 +23,8 @@ def sample_inputs(config):
     if hasattr(config, "num_channels"):
         shape = (2, config.image_size, config.image_size, config.num_channels)
         return {"images": random.standard_normal(shape).astype("float32")}
+    if config.model_type == "patchtst":
+        return sample_series(config, random)
     if config.model_type == "decision_transformer":
         return sample_trajectories(config, random)
     limit = getattr(config, "max_position_embeddings", -1)  # which is no limit
@@ -48,6 +51,14 @@ def sample_inputs(config):
         segments = random.randint(0, config.type_vocab_size, ids.shape)
         return {"token_ids": ids, "segment_ids": segments}
     return {"token_ids": ids}
+
+
+def sample_series(config, random):
+    """Return two series around different levels, of which the first one has gaps."""
+    shape = (2, config.context_length, config.num_input_channels)
+    values = 3 * random.standard_normal(shape) + random.standard_normal((2, 1, shape[2]))
+    values[0, 2 : 2 + shape[1] // 3, 0] = np.nan
+    return {"values": values.astype("float32")}
 
 
 def sample_trajectories(config, random):
@@ -155,6 +166,8 @@ def their_inputs(inputs, config):
     """Return the arguments of transformers for our inputs."""
     if "images" in inputs:
         return {"pixel_values": inputs["images"].transpose(0, 3, 1, 2).copy()}
+    if "values" in inputs:
+        return fill_gaps(inputs["values"], config)
     if "returns" in inputs:
         names = {"returns": "returns_to_go", "steps": "timesteps", "padding_mask": "attention_mask"}
         arguments = {names.get(name, name): value for name, value in inputs.items()}
@@ -179,6 +192,19 @@ def their_inputs(inputs, config):
     return arguments
 
 
+def fill_gaps(values, config):
+    """Return the values of transformers, and which are observed.
+
+    A missing one is replaced by the number that the scaler turns to 0.
+    """
+    observed = ~np.isnan(values)
+    mean = np.nanmean(values, axis=1, keepdims=True) if config.scaling == "std" else 0.0
+    return {
+        "past_values": np.where(observed, values, mean).astype(values.dtype),
+        "past_observed_mask": observed.astype(values.dtype),
+    }
+
+
 def real_outputs(inputs, outputs, config):
     """Return a mask of the outputs that padding does not touch."""
     if "padding_mask" in inputs:
@@ -191,16 +217,30 @@ def real_outputs(inputs, outputs, config):
     return mask
 
 
-def main_output(outputs, last=None):
+def forecast(outputs, config):
+    """Return points, or the parameters of a distribution in the scale of the series."""
+    import torch
+
+    parts, loc, scale = outputs.prediction_outputs, outputs.loc, outputs.scale
+    if not isinstance(parts, tuple):
+        return parts
+    if config.distribution_output == "negative_binomial":
+        return torch.stack([parts[0], parts[1] + scale.log()], -1)
+    return torch.stack([*parts[:-2], parts[-2] * scale + loc, parts[-1] * scale], -1)
+
+
+def main_output(outputs, last=None, config=None):
     """Return logits, also those of answers, or the features of a model without a head.
 
     Features are those of the tokens `last`, by default of the pooler or the first token.
     """
     import torch
 
+    if "prediction_outputs" in outputs:
+        return forecast(outputs, config)
     if "start_logits" in outputs:
         return torch.stack([outputs["start_logits"], outputs["end_logits"]], -1)
-    for name in ("logits", "prediction_logits", "prediction_scores", "action_preds"):
+    for name in ("logits", "prediction_logits", "prediction_scores", "action_preds", *_OF_SERIES):
         if name in outputs:
             one_a_token = type(outputs).__name__ == "ElectraForPreTrainingOutput"
             return outputs[name][..., None] if one_a_token else outputs[name]
@@ -229,13 +269,30 @@ def load(folder):
 
 
 def repair(model, config):
-    """Undo two mistakes of transformers."""
+    """Undo two mistakes of transformers, and a draw that no seed fixes."""
     import torch
+
+    if config.model_type == "patchtst":
+        sys.modules[type(model).__module__].random_masking = hide_patches
 
     if config.model_type == "reformer":
         model.lm_head.decoder.bias = model.lm_head.bias  # which version 5 forgets to add
     if config.model_type == "transfo-xl":  # of version 4.57, which calls `type_as(dtype=...)`
         torch.Tensor.type_as = lambda x, other=None, dtype=None: x.to(dtype or other.dtype)
+
+
+def hide_patches(
+    inputs, mask_ratio, unmasked_channel_indices, channel_consistent_masking, mask_value
+):
+    """Hide the patches that `HiddenPatches` of keras_attn hides outside of training."""
+    import torch
+
+    channels, count = inputs.shape[1:3]
+    rows = 1 if channel_consistent_masking else channels
+    noise = np.random.default_rng(0).random((rows, count), "float32")
+    rank = noise.argsort(-1).argsort(-1)
+    hidden = torch.tensor(rank >= int(count * (1 - mask_ratio))).expand(*inputs.shape[:3])
+    return inputs.masked_fill(hidden[..., None], mask_value), hidden.float()
 
 
 def write(model, config, file):
@@ -245,7 +302,9 @@ def write(model, config, file):
     inputs = sample_inputs(config)
     with torch.no_grad():
         arguments = {k: torch.tensor(v) for k, v in their_inputs(inputs, config).items()}
-        outputs = main_output(model.eval()(**arguments), last_tokens(inputs, config)).numpy()
+        outputs = model.eval()(**arguments)
+        outputs = main_output(outputs, last_tokens(inputs, config), config)
+        outputs = outputs.numpy()
     width = outputs.shape[-1]
     columns = np.unique(np.linspace(0, width - 1, min(width, MAX_COLUMNS)).astype("int64"))
     np.savez_compressed(

@@ -20,11 +20,13 @@ def draw(shapes, seed):
     random = np.random.RandomState(seed)  # whose numbers stay the same in all versions of numpy
     weights = {}
     for name, shape in sorted(shapes.items()):
-        is_gain = len(shape) == 1 and name.endswith("weight")
+        is_gain = len(shape) == 1 and name.endswith(("weight", "running_var"))
         value = 0.25 * random.standard_normal(shape) + is_gain
         if name.endswith("inv_freq"):  # no parameter: the frequencies of sinusoids
             value = 1e4 ** (-np.arange(*shape) / shape[0])
-        weights[name] = value.astype("float32")
+        if name.endswith("num_batches_tracked"):
+            value = 0  # no parameter: a number of steps
+        weights[name] = np.asarray(value, "float32")
     return weights
 
 

@@ -46,6 +46,10 @@ HEADS = {
     "ForSequenceClassification": "classes",
     "ForImageClassification": "classes",
     "ForTokenClassification": "tags",
+    "ForClassification": "classes",
+    "ForPrediction": "next values",
+    "ForRegression": "values",
+    "ForPretraining": "hidden patches",
     "ForQuestionAnswering": "answers",
     "Model": "features",
 }

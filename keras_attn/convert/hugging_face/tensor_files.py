@@ -206,7 +206,7 @@ def write_safetensors(path, tensors, names):
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:
             shape, read = tensors[name]
-            value = np.ascontiguousarray(read(), "<f4")
+            value = np.asarray(read(), "<f4", order="C")
             if value.shape != shape:
                 raise RuntimeError(f"{name!r} has the shape {value.shape}, not {shape}.")
             file.write(value.data)

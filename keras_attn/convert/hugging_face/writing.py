@@ -56,8 +56,8 @@ def to_hugging_face(
 
     Args:
         model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder`, a
-            `Classifier` or a `TrajectoryModel`, of the parts of a family. The page of
-            `keras_attn.convert` lists the families; Transformer-XL is one of transformers 4.
+            `Classifier`, a `Forecaster` or a `TrajectoryModel`, of the parts of a family. The page
+            of `keras_attn.convert` lists the families; Transformer-XL is one of transformers 4.
         folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none. By those of a
             `SentencePiece` some combining characters and some white space have other ids in
@@ -157,7 +157,8 @@ def _model_type(model):
             return model_type
     raise ValueError(
         "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder`, a "
-        f"`Classifier` or a `TrajectoryModel`. Received: model={model!r}."
+        "`Classifier`, a `Forecaster` or a `TrajectoryModel`. "
+        f"Received: model={model!r}."
     )
 
 
@@ -167,7 +168,8 @@ def _classes_as_vectors(model):
     It is made where no class of transformers has such classes: by the mean of the tokens, on the
     vectors of a sentence encoder, or of a decoder with a bias.
     """
-    if not isinstance(model, models.Classifier) or model.image_shape is not None:
+    reads_text = isinstance(model, models.Classifier) and model.image_shape is None
+    if not reads_text or model.series_shape is not None:
         return model
     is_decoder = is_causal(model.encoder)
     is_sentence = isinstance(model.pooler, keras.Sequential)

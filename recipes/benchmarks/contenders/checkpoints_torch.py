@@ -95,7 +95,7 @@ def compute(model, config, inputs):
     with torch.no_grad():
         arguments = {name: torch.tensor(value) for name, value in arguments.items()}
         last = golden_writer.last_tokens(inputs, config)
-        outputs = golden_writer.main_output(model(**arguments), last).numpy()
+        outputs = golden_writer.main_output(model(**arguments), last, config).numpy()
     real = golden_writer.real_outputs(inputs, outputs, config)
     return outputs, real & (mask == 1) if is_padded else real
 

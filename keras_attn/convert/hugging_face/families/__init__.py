@@ -22,6 +22,7 @@ from keras_attn.convert.hugging_face.families import (
     perceiver,
     relative_encoders,
     rotary_decoders,
+    series,
     t5,
 )
 
@@ -30,6 +31,8 @@ from keras_attn.convert.hugging_face.families import (
 FAMILIES = {
     # Encoders.
     "vit": images.ViT(),
+    # Encoders of series.
+    "patchtst": series.PatchTST(),
     "perceiver": perceiver.Perceiver(),
     # T5 and its kin, encoders with decoders or alone.
     "switch_transformers": t5.SwitchTransformer(),
