@@ -177,6 +177,12 @@ SIZES = {
     "t5_v1_1_large": _preset("t5", (32128, 24, 16, 1024, 2816, 0.1), **_T5_1_1),
     "t5_v1_1_xl": _preset("t5", (32128, 24, 32, 2048, 5120, 0.1), **_T5_1_1),
     "t5_v1_1_xxl": _preset("t5", (32128, 24, 64, 4096, 10240, 0.1), **_T5_1_1),
+    # Ansari et al. 2024, section 4, on the sizes of T5-Efficient (Tay et al. 2021).
+    "chronos_t5_tiny": _preset("chronos_t5", (4096, 4, 4, 256, 1024, 0.1)),
+    "chronos_t5_mini": _preset("chronos_t5", (4096, 4, 8, 384, 1536, 0.1), key_dim=64),
+    "chronos_t5_small": _preset("chronos_t5", (4096, 6, 8, 512, 2048, 0.1)),
+    "chronos_t5_base": _preset("chronos_t5", (4096, 12, 12, 768, 3072, 0.1)),
+    "chronos_t5_large": _preset("chronos_t5", (4096, 24, 16, 1024, 4096, 0.1)),
     # Fedus et al. 2021, table 9; the published small one, of 8 experts, has no gates.
     "switch_base_8": _preset(
         "switch_transformer", (32128, 12, 12, 768, 3072, 0.1), num_experts=8, gated=False

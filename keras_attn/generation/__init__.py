@@ -3,6 +3,7 @@
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.constrained import Constrained, Forbidden, Forced, NoRepeat
 from keras_attn.generation.decoding import generate
+from keras_attn.generation.sampled_paths import sample_paths
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 from keras_attn.generation.speculative import Speculative
 from keras_attn.generation.text_tables import allow_texts
@@ -21,5 +22,6 @@ __all__ = [
     "allow_texts",
     "complete",
     "generate",
+    "sample_paths",
     "stream",
 ]

@@ -23,6 +23,7 @@ from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.pooling import Pool, Projection, Truncate
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.series import SeriesEmbedding, SeriesPatches, SeriesPool, SeriesScaler
+from keras_attn.layers.series_bins import SeriesBins
 from keras_attn.layers.series_block import SeriesBlock
 from keras_attn.layers.series_heads import ForecastHead, HiddenPatches, PatchHead, ValuesHead
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
@@ -59,6 +60,7 @@ __all__ = [
     "Projection",
     "SegmentEmbedding",
     "SeparableConvTransition",
+    "SeriesBins",
     "SeriesBlock",
     "SeriesEmbedding",
     "SeriesPatches",

@@ -42,7 +42,13 @@ NOT_VALUES = {
     "models.EncoderThenDecoder",
     "models.Forecaster",
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
-    *("models.Part", "models.TrajectoryModel", "models.create", "models.presets"),
+    *(
+        "models.Part",
+        "models.TokenForecaster",
+        "models.TrajectoryModel",
+        "models.create",
+        "models.presets",
+    ),
     *("generation.allow_texts", "testing.Defect", "testing.Report"),
 }
 HEADING = re.compile(

@@ -9,6 +9,7 @@ from models import formulas
 from models.formulas import T, V
 
 from keras_attn import models
+from keras_attn.layers import SeriesBins
 from keras_attn.positions import YaRN
 
 LONG, TWO = {"max_length": 16}, {"num_layers": 2}
@@ -50,6 +51,7 @@ MODELS = {
     "gemma": {**TWO, "key_dim": 6, "num_key_value_heads": 1, "window": 3},
     "t5": {"key_dim": 5},
     "t5 gated": {"key_dim": 5, "gated": True, "tied": False},
+    "chronos_t5": {"key_dim": 5, "bins": SeriesBins(V, -3, 3)},
     "switch_transformer": {**TWO, "num_experts": 5},
     "modern_bert": {**TWO, "window": 4},
     "longformer": {**LONG, "window": 2, "num_segments": 2},

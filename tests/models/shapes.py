@@ -147,5 +147,6 @@ SHAPES = {
     "mixtral": mixtral,
     "gemma": gemma,
     "t5": t5,
+    "chronos_t5": t5,
     "switch_transformer": switch_transformer,
 }

@@ -187,6 +187,11 @@ PUBLISHED = {
     "switch_base_8": (619e6, 0.5e6, None),
     "switch_base": (7000e6, 500e6, None),
     "t5_efficient_tiny": (15.58e6, 0.01e6, None),
+    "chronos_t5_tiny": (8e6, 0.5e6, None),
+    "chronos_t5_mini": (20e6, 0.5e6, None),
+    "chronos_t5_small": (46e6, 0.5e6, None),
+    "chronos_t5_base": (200e6, 2e6, None),
+    "chronos_t5_large": (710e6, 2e6, None),
     # One table of biases for all layers of a side. Ours has one a layer.
     **{
         name: (published, 0, lambda s: -2 * (s[L] - 1) * 32 * s[N])

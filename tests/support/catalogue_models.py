@@ -179,6 +179,7 @@ MODELS = {
     ),
     "models.bert": lambda: models.bert(V, **SIZES, max_length=16),
     "models.big_bird": lambda: models.big_bird(V, **SIZES, max_length=16, block_length=2),
+    "models.chronos_t5": lambda: models.chronos_t5(**SIZES, bins=layers.SeriesBins(V)),
     "models.compressive_transformer": lambda: models.compressive_transformer(
         V, **SIZES, memory_length=6, rate=2
     ),

@@ -22,6 +22,8 @@ import pages
 
 from keras_attn import export, layers, models
 from keras_attn.convert import from_hugging_face, load_peft, save_peft, to_hugging_face
+from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.conversion import forecaster_type
 from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 
@@ -111,7 +113,8 @@ class Trial:
 
     def row(self):
         """Return the facts of the checkpoint."""
-        row = {"family": self.config["model_type"], "head": head_of(self.config)}
+        family = forecaster_type(Config(self.folder)) or self.config["model_type"]
+        row = {"family": family, "head": head_of(self.config)}
         row["difference"] = float(checkpoint_folders.difference(self.model, self.arrays))
         row["reasons"] = {}
         for name in ("written", *WAYS):

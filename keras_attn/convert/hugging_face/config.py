@@ -96,6 +96,14 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be a number of at least 0, not {value!r}.")
         return value
 
+    def real(self, name):
+        """Return an option that is a finite number of any sign; refuse its absence."""
+        value = self.get(name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            self.refuse(f"`{name}` in {FILE} must be a number, not {value!r}.")
+        return value
+
     def positive(self, name, default):
         """Return an option that is a number above 0."""
         value = self.number(name, default)

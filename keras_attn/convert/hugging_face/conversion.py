@@ -137,6 +137,7 @@ def family_of(folder, model_type=None):
         check_choice(sorted(FAMILIES), model_type=model_type)
     config = Config(folder)
     model_type = model_type or config.get("model_type") or _type_by_names(config)
+    model_type = forecaster_type(config) or model_type
     if not isinstance(model_type, str) or model_type not in FAMILIES:
         config.refuse(
             f"The model_type {model_type!r} is not converted, only {', '.join(sorted(FAMILIES))}."
@@ -145,6 +146,11 @@ def family_of(folder, model_type=None):
     family = FAMILIES[model_type]
     config.require(**family.requires)
     return config, family
+
+
+def forecaster_type(config):
+    """Return the family of a forecaster, whose `model_type` is that of T5; None for others."""
+    return None if config.options("chronos_config") is None else "chronos"
 
 
 def _type_by_names(config):

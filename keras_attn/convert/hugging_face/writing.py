@@ -144,7 +144,7 @@ def to_hugging_face(
             write_tensors(os.path.join(temporary, name), tensors, shard_size)
         for name, content in files.items():
             write_file(temporary, name, content)
-    return model_type
+    return options["model_type"]  # a forecaster's is "t5"
 
 
 def _model_type(model):

@@ -8,6 +8,7 @@ its options in `recipes/benchmarks/checkpoint_families`.
 
 from keras_attn.convert.hugging_face.families import (
     bloom,
+    chronos,
     encoder_decoders,
     encoders,
     expert_decoders,
@@ -34,6 +35,8 @@ FAMILIES = {
     # Encoders of series.
     "patchtst": series.PatchTST(),
     "perceiver": perceiver.Perceiver(),
+    # Forecasters, whose files are of the type "t5".
+    "chronos": chronos.ChronosT5(),
     # T5 and its kin, encoders with decoders or alone.
     "switch_transformers": t5.SwitchTransformer(),
     "umt5": t5.UMT5(),

@@ -144,7 +144,7 @@ class T5(Family):
 
     def build_sides(self, config, tied, overrides):
         """Return the model of a configuration."""
-        has_gates, activation = self._feed_forward(config)
+        has_gates, activation = self.feed_forward_of(config)
         arguments = {
             **self.arguments(config),
             "intermediate_dim": config.size("d_ff"),
@@ -172,7 +172,7 @@ class T5(Family):
             "start_id": config.index("decoder_start_token_id", 0),
         }
 
-    def _feed_forward(self, config):
+    def feed_forward_of(self, config):
         """Return whether feed-forward layers have gates, and their activation.
 
         `feed_forward_proj` is such as "relu" or "gated-silu". Where the file has `is_gated_act` and
