@@ -17,10 +17,7 @@ class _Batch:
     due: float
     full: int
     tasks: list = dataclasses.field(default_factory=list)
-
-    @property
-    def size(self):
-        return sum(task.size for task in self.tasks)
+    size: int = 0  # of all tasks together
 
 
 class BatchScheduler:
@@ -58,6 +55,7 @@ class BatchScheduler:
                     due = time.monotonic() + options.batch_timeout_micros / 1e6
                     batches.append(_Batch(run, due, full))
                 batches[-1].tasks.append(task)
+                batches[-1].size += task.size
             # A sleeping thread knows only when earlier batches are due.
             self._changed.notify_all()
 

@@ -1,7 +1,8 @@
 """Servable whose requests run in batches."""
 
+import asyncio
 import concurrent.futures
-import dataclasses
+import contextlib
 import logging
 import time
 
@@ -18,18 +19,72 @@ _log = logging.getLogger(__name__)
 _MAX_PADDED_RANK = 6
 
 
-@dataclasses.dataclass
 class _Task:
-    """Request, or a part of one, in a queue."""
+    """Request, or a part of one, in a queue.
 
-    feeds: dict
-    request_context: RequestContext
-    future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
-    start: float = dataclasses.field(default_factory=time.monotonic)
+    A thread waits for its `future`. On an event loop, a `waiter` of that loop ends when the future
+    does: the thread of a batch ends the waiters of all its tasks by one call.
+    """
 
-    @property
-    def size(self):
-        return len(next(iter(self.feeds.values())))
+    def __init__(self, feeds, request_context, loop=None):
+        self.feeds, self.request_context = feeds, request_context
+        self.size, self.start = len(next(iter(feeds.values()))), time.monotonic()
+        self.future = concurrent.futures.Future()
+        self.waiter = loop and loop.create_future()
+
+    def cancel(self):
+        """Leave the queue, unless the task runs."""
+        if self.future.cancel():
+            _wake([self])
+
+    def fail(self, error):
+        """End with an error."""
+        self.future.set_exception(error)
+        _wake([self])
+
+    def seconds(self):
+        """Return the seconds that are left to the request, or None without a limit."""
+        deadline = self.request_context.deadline
+        return None if deadline is None else max(deadline - time.monotonic(), 0)
+
+    def result(self, seconds):
+        """Return the outputs when they are there, or raise after so many seconds."""
+        try:
+            return self.future.result(seconds)
+        except concurrent.futures.CancelledError as error:
+            raise ServingError(Code.CANCELLED, "The client has gone away") from error
+        except TimeoutError as error:
+            if self.future.cancel():
+                message = "Run() timeout exceeded while waiting in batching queue"
+                raise ServingError(Code.RESOURCE_EXHAUSTED, message) from error
+            message = "Timed out waiting for notification"
+            raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
+
+    async def wait(self):
+        """Return the outputs, or raise, like `result`; on the event loop."""
+        timer, seconds = None, self.seconds()
+        if seconds is not None:
+            timer = self.waiter.get_loop().call_later(seconds, _end, [self.waiter])
+        try:
+            await self.waiter
+        finally:
+            if timer:
+                timer.cancel()
+        return self.result(0)
+
+
+def _wake(tasks):
+    """Resume the requests of tasks that wait on an event loop."""
+    waiters = [task.waiter for task in tasks if task.waiter]
+    for loop in {waiter.get_loop() for waiter in waiters}:
+        with contextlib.suppress(RuntimeError):  # It is closed, and nobody waits.
+            loop.call_soon_threadsafe(_end, [x for x in waiters if x.get_loop() is loop])
+
+
+def _end(waiters):
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 class _ShapesDiffer(ServingError):
@@ -51,8 +106,8 @@ class BatchingServable:
         self._servable, self._scheduler, self._options = servable, scheduler, options
         self._limits = limits
         self._unbatched = set()  # keys whose inputs or outputs have no rows
-        self._shapes = {
-            info.name: tf.TensorShape(info.tensor_shape)
+        self._shapes = {  # a tuple of sizes by tensor name, None for what is free
+            info.name: _sizes(info.tensor_shape)
             for signature in self.signatures.values()
             for info in [*signature.inputs.values(), *signature.outputs.values()]
         }
@@ -60,26 +115,38 @@ class BatchingServable:
     def run(self, feeds, fetches, request_context=None):
         """Run the graph like `Servable.run`, together with other requests where possible."""
         request_context = request_context or RequestContext()
+        with self._queued(feeds, fetches, request_context) as tasks:
+            outputs = _merge([task.result(task.seconds()) for task in tasks])
+        return self._servable.run(feeds, fetches, request_context) if outputs is None else outputs
+
+    async def run_in_batch(self, feeds, fetches, request_context):
+        """Await the outputs of `run` on the event loop; return None if the request must run alone.
+
+        No thread waits for them.
+        """
+        loop = asyncio.get_running_loop()
+        with self._queued(feeds, fetches, request_context, loop) as tasks:
+            return _merge([await task.wait() for task in tasks])
+
+    @contextlib.contextmanager
+    def _queued(self, feeds, fetches, request_context, loop=None):
+        """Yield the tasks of a request in the queue, or none if it must run alone."""
         key = (id(self), frozenset(feeds), tuple(fetches))
         size = self._rows(feeds, fetches, key)
         if not size:
-            return self._servable.run(feeds, fetches, request_context)
+            yield []
+            return
         request_context.remaining()  # A cancelled request takes no place in the queue.
-        tasks = [_Task(piece, request_context) for piece in self._split(feeds, size)]
+        tasks = [_Task(piece, request_context, loop) for piece in self._split(feeds, size)]
         self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key), self._options)
         for task in tasks:
-            request_context.on_cancel(task.future.cancel)
+            request_context.on_cancel(task.cancel)
         try:
-            answers = [_await(task) for task in tasks]
+            yield tasks
         finally:  # The first error ends the request, and nobody waits for its other parts.
             for task in tasks:
-                request_context.forget(task.future.cancel)
-                task.future.cancel()
-        outputs = list(zip(*answers))
-        if any(part.shape[1:] != parts[0].shape[1:] for parts in outputs for part in parts):
-            # An output may be as wide as the longest of its rows.
-            return self._servable.run(feeds, fetches, request_context)
-        return [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in outputs]
+                request_context.forget(task.cancel)
+                task.cancel()
 
     def close(self):
         """Free the model's memory."""
@@ -88,14 +155,15 @@ class BatchingServable:
     def _rows(self, feeds, fetches, key):
         """Return the rows of a request, or None if it must run alone."""
         for name in (*feeds, *fetches):
-            shape = self._shapes[name]
-            if shape.rank == 0 or (shape.rank and shape[0] is not None):
-                self._explain(key, f"{name} has the shape {shape}")
-        sizes = {np.shape(array)[:1] for array in feeds.values()}
-        fits = all(self._shapes[name].is_compatible_with(np.shape(a)) for name, a in feeds.items())
-        if key in self._unbatched or len(sizes) != 1 or sizes == {()} or not fits:
+            sizes = self._shapes[name]
+            if sizes is not None and (not sizes or sizes[0] is not None):
+                self._explain(key, f"{name} has the shape {tf.TensorShape(sizes)}")
+        shapes = {name: np.shape(array) for name, array in feeds.items()}
+        rows = {shape[:1] for shape in shapes.values()}
+        fits = all(_fits(shape, self._shapes[name]) for name, shape in shapes.items())
+        if key in self._unbatched or len(rows) != 1 or rows == {()} or not fits:
             return None
-        return sizes.pop()[0]
+        return rows.pop()[0]
 
     def _explain(self, key, reason):
         if key not in self._unbatched:
@@ -107,6 +175,8 @@ class BatchingServable:
         step = self._options.max_execution_batch_size
         if not self._options.enable_large_batch_splitting:
             step = size
+        if size <= step:
+            return [feeds]
         return [
             {name: array[start : start + step] for name, array in feeds.items()}
             for start in range(0, size, step)
@@ -116,29 +186,34 @@ class BatchingServable:
         """Complete every task of a batch; runs on a thread of the scheduler."""
         options, fetches = self._options, list(key[-1])
         tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
-        latency = QUEUING_LATENCY.labels(options.thread_pool_name)
-        for task in tasks:
-            latency.observe(1e6 * (time.monotonic() - task.start))
+        now = time.monotonic()
+        waits = [1e6 * (now - task.start) for task in tasks]
+        QUEUING_LATENCY.observe(waits, options.thread_pool_name)
         if options.pad_variable_length_inputs:
             tasks = _paddable(tasks)
         if not tasks:
             return
-        answers = None
         try:
             answers = self._run_together(tasks, fetches, key)
         except _ShapesDiffer as error:
             for task in tasks:
-                task.future.set_exception(error)
+                task.fail(error)
             return
         except Exception:  # The requests at fault show when each runs alone.
             _log.debug("A batch of %s failed; its requests run alone", self.name, exc_info=True)
-        for task, answer in zip(tasks, answers or [None] * len(tasks)):
-            try:
-                if answer is None:
-                    answer = self._servable.run(task.feeds, fetches, task.request_context)
+            answers = None
+        if answers:
+            for task, answer in zip(tasks, answers):
                 task.future.set_result(answer)
+            _wake(tasks)
+            return
+        for task in tasks:
+            try:
+                answer = self._servable.run(task.feeds, fetches, task.request_context)
+                task.future.set_result(answer)
+                _wake([task])
             except Exception as error:  # Raised again where the request waits.
-                task.future.set_exception(error)
+                task.fail(error)
 
     def _run_together(self, tasks, fetches, key):
         """Return the outputs of each task by one run; None if the outputs have other rows."""
@@ -150,12 +225,24 @@ class BatchingServable:
             requests = _pad(requests, total, self._limits)
         feeds = _join(requests, total)
         WRAPPED_RUNS.add()
-        BATCH_SIZE.observe(total)
+        BATCH_SIZE.observe([total])
         outputs = self._servable.run(feeds, fetches, _latest(tasks))
         answers = _split_outputs(outputs, sizes, total)
         if answers is None:
             self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
         return answers
+
+
+def _sizes(shape_proto):
+    shape = tf.TensorShape(shape_proto)
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
+def _fits(shape, sizes):
+    """Return True if an array of a shape may be fed to a tensor of the `sizes` of a signature."""
+    if sizes is None:
+        return True
+    return len(shape) == len(sizes) and all(n in (None, m) for m, n in zip(shape, sizes))
 
 
 def _paddable(tasks):
@@ -171,7 +258,7 @@ def _paddable(tasks):
                 require(has_values, "Got empty tensor in batch of non-empty tensors.")
             batch_tasks.append(task)
         except ServingError as error:
-            task.future.set_exception(error)
+            task.fail(error)
     return batch_tasks
 
 
@@ -206,19 +293,6 @@ def _latest(tasks):
     return context
 
 
-def _await(task):
-    deadline = task.request_context.deadline
-    try:
-        return task.future.result(deadline and max(deadline - time.monotonic(), 0))
-    except concurrent.futures.CancelledError as error:
-        raise ServingError(Code.CANCELLED, "The client has gone away") from error
-    except TimeoutError as error:
-        if task.future.cancel():
-            message = "Run() timeout exceeded while waiting in batching queue"
-            raise ServingError(Code.RESOURCE_EXHAUSTED, message) from error
-        raise ServingError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification") from error
-
-
 def _join(requests, size):
     """Concatenate the tensors of requests, and fill them up to `size` rows.
 
@@ -237,6 +311,14 @@ def _join(requests, size):
         missing = size - sum(map(len, arrays))
         joined[name] = np.concatenate([*arrays, *[arrays[-1][:1]] * missing])
     return joined
+
+
+def _merge(answers):
+    """Return the outputs of a request from those of its parts; None if they cannot be joined."""
+    outputs = list(zip(*answers))
+    if any(part.shape[1:] != parts[0].shape[1:] for parts in outputs for part in parts):
+        return None  # An output may be as wide as the longest of its rows.
+    return [parts[0] if len(parts) == 1 else np.concatenate(parts) for parts in outputs] or None
 
 
 def _split_outputs(outputs, sizes, total):

@@ -1,6 +1,7 @@
 """gRPC API: PredictionService, ModelService and the standard health service."""
 
 import asyncio
+import functools
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -15,11 +16,11 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from .errors import Code, ServingError, require
-from .inference import classify, multi_inference, regress
+from .inference import prepare_classify, prepare_multi_inference, prepare_regress
 from .metrics import RequestRecord
 from .model_service import SIGNATURE_DEF, model_metadata, model_status, reload_models
-from .predict import run_predict_request
-from .request_context import RequestContext, Workers, catch_errors
+from .predict import is_small, prepare_request
+from .request_context import SHORT_BYTES, RequestContext, Workers, catch_errors
 
 _MAX_MESSAGE_BYTES = 2**31 - 1  # instead of gRPC's 4 MiB
 _MAX_ERROR_LENGTH = 1024
@@ -42,15 +43,19 @@ class GrpcApi:
         models, states = self._models, self._states
         services = {
             "PredictionService": {
-                "Predict": (PredictRequest, self._run(run_predict_request), models),
-                "Classify": (ClassificationRequest, self._run(classify), models),
-                "Regress": (RegressionRequest, self._run(regress), models),
-                "MultiInference": (MultiInferenceRequest, self._multi_inference, models),
-                "GetModelMetadata": (GetModelMetadataRequest, self._metadata, states),
+                "Predict": (PredictRequest, self._run(prepare_request), models),
+                "Classify": (ClassificationRequest, self._run(prepare_classify), models),
+                "Regress": (RegressionRequest, self._run(prepare_regress), models),
+                "MultiInference": (
+                    MultiInferenceRequest,
+                    self._run(prepare_multi_inference),
+                    models,
+                ),
+                "GetModelMetadata": (GetModelMetadataRequest, _tell(self._metadata), states),
             },
             "ModelService": {
-                "GetModelStatus": (GetModelStatusRequest, self._status, states),
-                "HandleReloadConfigRequest": (ReloadConfigRequest, self._reload, models),
+                "GetModelStatus": (GetModelStatusRequest, _tell(self._status), states),
+                "HandleReloadConfigRequest": (ReloadConfigRequest, _tell(self._reload), models),
             },
         }
         return [
@@ -65,19 +70,12 @@ class GrpcApi:
         async def call(content, context):
             record = RequestRecord("GRPC", name)
             request_context = _request_context(context)
-
-            def work():
-                try:
-                    request = request_class.FromString(content)
-                except DecodeError as error:  # with the code that gRPC gives in every language
-                    message = "The bytes are not this call's request"
-                    raise ServingError(Code.INTERNAL, message) from error
-                if "model_spec" in request.DESCRIPTOR.fields_by_name:
-                    require(request.HasField("model_spec"), "Missing ModelSpec")
-                return answer(request, request_context, record).SerializeToString()
-
             with catch_errors(record if name in _COUNTED else None) as failure, workers.admit():
-                return await workers.run(work, request_context)
+                async with workers.place():
+                    parse = functools.partial(_parse, request_class, content)
+                    is_short = len(content) <= SHORT_BYTES
+                    request = await workers.call(parse, request_context, is_short)
+                    return await answer(request, workers, request_context, record, is_short)
             message = failure.error.message
             if len(message) > _MAX_ERROR_LENGTH:
                 message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
@@ -85,21 +83,27 @@ class GrpcApi:
 
         return grpc.unary_unary_rpc_method_handler(call)
 
-    def _run(self, run):
-        def answer(request, request_context, record):
-            if self._manager.knows(request.model_spec.name):  # Made-up names are not kept.
-                record.model = request.model_spec.name
-            with self._manager.use(request.model_spec) as servable:
-                return run(servable, request, request_context, self._limits)
+    def _run(self, prepare):
+        """Return the `answer` of a handler to a request whose `GraphCall` a function prepares."""
+
+        async def answer(request, workers, request_context, record, is_short):
+            if isinstance(request, MultiInferenceRequest):
+                spec = request.tasks[0].model_spec if request.tasks else ModelSpec()
+            else:
+                spec = request.model_spec
+            if self._manager.knows(spec.name):  # Made-up names are not kept.
+                record.model = spec.name
+            is_short = is_short and is_small(request)
+            with self._manager.use(spec) as servable:
+
+                def serialized():
+                    return prepare(servable, request, self._limits).then(_serialize)
+
+                return await workers.answer(servable, serialized, request_context, is_short)
 
         return answer
 
-    def _multi_inference(self, request, request_context, _record):
-        spec = request.tasks[0].model_spec if request.tasks else ModelSpec()
-        with self._manager.use(spec) as servable:
-            return multi_inference(servable, request, request_context, self._limits)
-
-    def _metadata(self, request, *_):
+    def _metadata(self, request):
         message = "GetModelMetadataRequest must specify at least one metadata_field"
         require(request.metadata_field, message)
         for field in request.metadata_field:
@@ -108,10 +112,10 @@ class GrpcApi:
         response.metadata[SIGNATURE_DEF].Pack(signatures)
         return response
 
-    def _status(self, request, *_):
+    def _status(self, request):
         return model_status(self._manager, request.model_spec)
 
-    def _reload(self, request, *_):
+    def _reload(self, request):
         refused = "ServerModelConfig type not supported by HandleReloadConfigRequest"
         is_list = request.config.WhichOneof("config") == "model_config_list"
         require(is_list, f"{refused}. Only ModelConfigList is currently supported")
@@ -171,6 +175,29 @@ def make_grpc_server(api, max_request_bytes, address, credentials=None, health=N
     else:
         server.add_insecure_port(address)
     return server
+
+
+def _parse(request_class, content):
+    try:
+        request = request_class.FromString(content)
+    except DecodeError as error:  # with the code that gRPC gives in every language
+        raise ServingError(Code.INTERNAL, "The bytes are not this call's request") from error
+    if "model_spec" in request.DESCRIPTOR.fields_by_name:
+        require(request.HasField("model_spec"), "Missing ModelSpec")
+    return request
+
+
+def _serialize(response):
+    return response.SerializeToString()
+
+
+def _tell(function):
+    """Return the `answer` of a handler by a function of the request, which runs on a thread."""
+
+    async def answer(request, workers, request_context, *_):
+        return _serialize(await workers.call(lambda: function(request), request_context))
+
+    return answer
 
 
 def _request_context(context):

@@ -5,6 +5,7 @@ Which signatures fit, and the messages for those that do not, are those of `clas
 the names of its inputs and outputs and not by its method name.
 """
 
+import dataclasses
 import functools
 import typing
 
@@ -17,7 +18,7 @@ from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 from .errors import Code, ServingError, invalid_argument, require
 from .examples import serialized_examples
 from .metrics import measure_runtime
-from .predict import DEFAULT_SIGNATURE, name_version
+from .predict import DEFAULT_SIGNATURE, GraphCall, name_version, run_now
 from .tensors import as_array, check_tensors
 
 _SHOWN = {"classes", "scores", "outputs"}  # outputs that an answer shows
@@ -31,10 +32,10 @@ class _Method(typing.NamedTuple):
     result_field: str  # of an `InferenceResult`
 
 
-def multi_inference(servable, request, request_context=None, limits=None):
-    """Answer a `MultiInferenceRequest`, several signatures in one run.
+def prepare_multi_inference(servable, request, limits=None):
+    """Return the `GraphCall` of a `MultiInferenceRequest`, several signatures in one run.
 
-    The time limit of the `RequestContext` ends the run; `Limits` bound the request.
+    `Limits` bound the request.
     """
     tasks = {}  # signature name -> method
     for task in request.tasks:
@@ -55,31 +56,37 @@ def multi_inference(servable, request, request_context=None, limits=None):
         method.check(servable.signatures[name])
         tasks[name] = method
     examples = _examples(request.input, limits)
-    outputs = _run(servable, tasks, examples, request_context)
-    response = MultiInferenceResponse()
-    for name, method in tasks.items():
-        result = response.results.add()
-        method.fill(outputs[name], len(examples), getattr(result, method.result_field))
-        name_version(result.model_spec, servable, name)
-    return response
+
+    def respond(outputs):
+        response = MultiInferenceResponse()
+        for name, method in tasks.items():
+            result = response.results.add()
+            method.fill(outputs[name], len(examples), getattr(result, method.result_field))
+            name_version(result.model_spec, servable, name)
+        return response
+
+    return _call(servable, tasks, examples).then(respond)
 
 
-def _infer(method, servable, request, request_context=None, limits=None):
-    """Answer a request for one signature; the rest as in `multi_inference`."""
-    response = method.response()
+def _prepare(method, servable, request, limits=None):
+    """Return the `GraphCall` of a request for one signature; the rest as for several."""
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     require(name in servable.signatures, f"No signature was found with the name: {name}")
     method.check(servable.signatures[name])
     examples = _examples(request.input, limits)
-    with measure_runtime(servable.name, method.name):
-        outputs = _run(servable, [name], examples, request_context)
-    method.fill(outputs[name], len(examples), response.result)
-    name_version(response.model_spec, servable, name)
-    return response
+
+    def respond(outputs):
+        response = method.response()
+        method.fill(outputs[name], len(examples), response.result)
+        name_version(response.model_spec, servable, name)
+        return response
+
+    measure = functools.partial(measure_runtime, servable.name, method.name)
+    return dataclasses.replace(_call(servable, [name], examples), measure=measure).then(respond)
 
 
-def _run(servable, names, examples, request_context):
-    """Run signatures at once; return, by signature, the outputs that an answer shows."""
+def _call(servable, names, examples):
+    """Return the `GraphCall` of signatures, whose answer has, by signature, the shown outputs."""
     signatures = {name: servable.signatures[name] for name in names}
     wanted = {
         name: {
@@ -89,11 +96,15 @@ def _run(servable, names, examples, request_context):
     }
     feeds = {signature.inputs["inputs"].name: examples for signature in signatures.values()}
     fetches = sorted({tensor for tensors in wanted.values() for tensor in tensors.values()})
-    outputs = dict(zip(fetches, map(as_array, servable.run(feeds, fetches, request_context))))
-    return {
-        name: {alias: outputs[tensor] for alias, tensor in tensors.items()}
-        for name, tensors in wanted.items()
-    }
+
+    def arrange(arrays):
+        outputs = dict(zip(fetches, map(as_array, arrays)))
+        return {
+            name: {alias: outputs[tensor] for alias, tensor in tensors.items()}
+            for name, tensors in wanted.items()
+        }
+
+    return GraphCall(feeds, fetches, arrange)
 
 
 def _check_classify(signature):
@@ -179,4 +190,7 @@ _CLASSIFY = _Method(
 )
 _REGRESS = _Method("Regress", RegressionResponse, _check_regress, _fill_values, "regression_result")
 _METHODS = {"tensorflow/serving/classify": _CLASSIFY, "tensorflow/serving/regress": _REGRESS}
-classify, regress = functools.partial(_infer, _CLASSIFY), functools.partial(_infer, _REGRESS)
+prepare_classify = functools.partial(_prepare, _CLASSIFY)
+prepare_regress = functools.partial(_prepare, _REGRESS)
+classify, regress = run_now(prepare_classify), run_now(prepare_regress)
+multi_inference = run_now(prepare_multi_inference)

@@ -1,5 +1,6 @@
 """Load the versions that are wanted, swap them under load, and lend them to requests."""
 
+import asyncio
 import contextlib
 import dataclasses
 import gc
@@ -93,7 +94,8 @@ class ModelManager:
             with self._lock:
                 record.users -= 1
                 servable = self._take_if_unused(record)
-            _close(servable)
+            if servable:
+                _close_apart(servable)
 
     def names(self):
         """Return the names of the models to serve, sorted."""
@@ -231,6 +233,14 @@ def _unwanted(records):
     unwanted = [record for record in records if record.loaded and not record.wanted]
     wanted = [record.loaded for record in records if record.wanted]
     return unwanted[1:] if wanted and not any(wanted) else unwanted
+
+
+def _close_apart(servable):
+    """Free a model's memory, on a thread if this is an event loop's: it may take seconds."""
+    try:
+        asyncio.get_running_loop().run_in_executor(None, _close, servable)
+    except RuntimeError:  # no running event loop
+        _close(servable)
 
 
 def _close(servable):

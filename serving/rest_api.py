@@ -7,11 +7,9 @@ import urllib.parse
 
 import numpy as np
 from google.protobuf.json_format import MessageToDict
-from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, Route, Router
+from starlette.routing import Route, Router
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
@@ -23,12 +21,12 @@ from .content_encoding import decode_body
 from .errors import Code, ServingError, require
 from .event_stream import EventStream
 from .examples import read_examples
-from .inference import classify, regress
+from .inference import prepare_classify, prepare_regress
 from .json_inputs import read_inputs, read_signature_name
 from .json_text import decimals, dump, dump_error, parse_object, write_outputs
 from .model_service import SIGNATURE_DEF, model_metadata, model_status
-from .predict import input_dtypes, optional_inputs, predict
-from .request_context import RequestContext, Workers, catch_errors
+from .predict import input_dtypes, optional_inputs, prepare
+from .request_context import SHORT_BYTES, RequestContext, Workers, catch_errors
 from .streaming import StreamRequest, stream_tokens
 from .tensors import check_tensors
 
@@ -57,19 +55,23 @@ def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
 
     routes = [Route(metrics_path, show_metrics)] if metrics_path else []
     routes += [Route("/", show_demo)] if demo_page else []
-    # Starlette's own routes mind the case and decode `%2F` before they split a path.
-    routes.append(Mount("/", api))
+    pages, paths = Router(routes, redirect_slashes=False), {route.path for route in routes}
+
+    async def application(scope, receive, send):
+        # Starlette's routes mind the case and decode `%2F` before they split a path.
+        await (pages if scope["path"] in paths else api)(scope, receive, send)
+
     allowed = {"allow_methods": ["POST", "GET"], "allow_headers": ["Content-Type"]}
-    middleware = [Middleware(CORSMiddleware, allow_origins=["*"], **allowed)] if cors else []
-    return Router(routes, redirect_slashes=False, middleware=middleware)
+    return CORSMiddleware(application, allow_origins=["*"], **allowed) if cors else application
 
 
 class RestApi:
     """ASGI application that answers `/v1/models/...` as TensorFlow Serving does, and `:stream`.
 
-    The event loop moves bytes; JSON is parsed and models run on threads, at most `num_threads` at
-    once. Questions for a state have a thread of their own, for when the models are busy. A request
-    has a time limit of `timeout_ms`, if that is positive.
+    At most `num_threads` requests run at once. The event loop moves bytes and reads short requests;
+    long ones are read on threads, where models run, too. Questions for a state have a thread of
+    their own, for when the models are busy. A request has a time limit of `timeout_ms`, if that is
+    positive.
     """
 
     def __init__(self, manager, num_threads, limits, timeout_ms):
@@ -80,93 +82,89 @@ class RestApi:
 
     async def __call__(self, scope, receive, send):
         """Answer one request."""
-        request = Request(scope, receive)
-        path = scope["raw_path"].decode("latin-1")
-        if request.method == "POST" and (match := _STREAM.fullmatch(path)):
-            await self._stream(request, match, EventStream(scope, receive, send))
-            return
-        if not _API.fullmatch(path):
-            response = HTMLResponse(_NOT_FOUND, 404)
-        elif request.method == "OPTIONS":
-            origin = re.search("https?://", request.headers.get("origin", ""))
-            response = Response(status_code=200 if origin else 400)
+        method, path = scope["method"], scope["raw_path"].decode("latin-1")
+        if method == "POST" and (match := _STREAM.fullmatch(path)):
+            await self._stream(scope, receive, match, EventStream(scope, receive, send))
+        elif not _API.fullmatch(path):
+            await HTMLResponse(_NOT_FOUND, 404)(scope, receive, send)
+        elif method == "OPTIONS":
+            origin = re.search("https?://", _header(scope, b"origin"))
+            await Response(status_code=200 if origin else 400)(scope, receive, send)
         else:
-            status, content = await self._respond(request, path)
-            response = Response(content, status, media_type="application/json")
-        await response(scope, receive, send)
+            status, content = await self._respond(scope, receive, path)
+            length = str(len(content)).encode()
+            headers = [(b"content-length", length), (b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": content})
 
-    async def _respond(self, request, path):
+    async def _respond(self, scope, receive, path):
         """Return the HTTP status and the body."""
         request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
-        workers = self._models if request.method == "POST" else self._states
+        workers = self._models if scope["method"] == "POST" else self._states
         with catch_errors(record) as failure:
-            body = await self._read(request, request_context, workers)
-            arguments = request, path, body, request_context, record
-            with workers.admit():
-                watch = asyncio.create_task(_watch(request.receive, request_context))
-                try:
-                    work = functools.partial(self._process, *arguments)
-                    return 200, await workers.run(work, request_context)
-                finally:
-                    watch.cancel()
+            body = await self._receive(scope, receive, request_context, workers)
+            with workers.admit(), _Watch(receive, request_context):
+                async with workers.place():
+                    return 200, await self._process(scope, path, body, request_context, record)
         return failure.error.http_status, dump_error(failure.error.message)
 
-    async def _stream(self, request, match, answer):
+    async def _stream(self, scope, receive, match, answer):
         """Send an event for each token; between two tokens the thread runs other requests."""
         request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
         with catch_errors(record) as failure:
-            body = await self._read(request, request_context, self._models)
-            with self._models.admit():
-                watch = asyncio.create_task(_watch(request.receive, request_context))
-                events = self._events(request, match, body, request_context, record)
+            body = await self._receive(scope, receive, request_context, self._models)
+            with self._models.admit(), _Watch(receive, request_context):
+                events = self._events(scope, match, body, request_context, record)
                 try:
                     following = functools.partial(next, events, None)
                     while event := await self._models.run(following, request_context):
                         await answer.send(event)
                 finally:
-                    watch.cancel()
                     await self._models.run(events.close, request_context)
         await answer.end(failure.error)
 
-    def _events(self, request, match, body, request_context, record):
+    def _events(self, scope, match, body, request_context, record):
         """Yield the events of a streaming request, a generator that lends the model."""
         spec = _model_spec(*match.groups())
         if self._manager.knows(spec.name):
             record.model, record.api = spec.name, "stream"
-        wanted = StreamRequest.read(self._parse(request, body))
+        wanted = StreamRequest.read(self._parse(scope, body))
         with self._manager.use(spec) as servable:
             yield from stream_tokens(servable, wanted, self._limits, request_context)
 
-    async def _read(self, request, request_context, workers):
+    async def _receive(self, scope, receive, request_context, workers):
         """Return the body; stop reading at the size limit and at the time limit.
 
         A body that arrives slowly keeps no other request out, since it does not count yet.
         """
         workers.check_load()
-        length = request.headers.get("content-length", "")
+        length = _header(scope, b"content-length")
         self._limits.check_body(int(length) if length.isdecimal() else 0)
-        body = bytearray()
+        body, is_whole = bytearray(), False
         try:
             async with asyncio.timeout(request_context.remaining()):
-                async for chunk in request.stream():
+                while not is_whole:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ServingError(Code.CANCELLED, "The client has gone away")
+                    chunk = message.get("body", b"")
                     body += chunk
                     self._limits.check_body(len(body))
+                    is_whole = not message.get("more_body", False)
         except TimeoutError as error:
             message = "The request's body did not arrive in time"
             raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
-        except ClientDisconnect as error:
-            raise ServingError(Code.CANCELLED, "The client has gone away") from error
         return bytes(body)
 
-    def _parse(self, request, body):
+    def _parse(self, scope, body):
         """Return the JSON object of a body."""
-        body = decode_body(body, request.headers.get("content-encoding", ""), self._limits)
+        body = decode_body(body, _header(scope, b"content-encoding"), self._limits)
         document = parse_object(body)
         self._limits.check_depth(document, body)
         return document
 
-    def _process(self, request, path, body, request_context, record):
-        method = request.method
+    async def _process(self, scope, path, body, request_context, record):
+        method = scope["method"]
         pattern = {"POST": _POST, "GET": _GET}.get(method)
         match = pattern and pattern.fullmatch(path)
         malformed = f"Malformed request: {method} {path}"
@@ -178,41 +176,22 @@ class RestApi:
         if method == "GET":
             require(spec.name, "Missing model name in request.")
             # Paths match in either case, the words at their end do not.
-            answer = self._metadata if action == "metadata" else self._status
-            return dump(answer(spec))
-        require(action in ("predict", "classify", "regress"), malformed)
-        document = self._parse(request, body)
-        spec.signature_name = read_signature_name(document)
-        return dump(getattr(self, f"_{action}")(spec, document, request_context))
-
-    def _predict(self, spec, document, request_context):
-        name = spec.signature_name
+            tell = self._metadata if action == "metadata" else self._status
+            return await self._states.call(lambda: dump(tell(spec)), request_context)
+        require(action in _READ, malformed)
+        is_compressed = bool(_header(scope, b"content-encoding"))
+        is_short = action == "predict" and len(body) <= SHORT_BYTES and not is_compressed
+        read = functools.partial(self._read, scope, body, action, spec)
+        prepare = await self._models.call(read, request_context, is_short)
         with self._manager.use(spec) as servable:
-            dtypes, optional = input_dtypes(servable, name), optional_inputs(servable, name)
-            inputs, row = read_inputs(document, dtypes, optional)
-            check_tensors(inputs, self._limits)
-            outputs = predict(servable, name, inputs, request_context=request_context)
-        return write_outputs(outputs, row)
+            work = functools.partial(prepare, servable)
+            return await self._models.answer(servable, work, request_context, is_short)
 
-    def _classify(self, spec, document, request_context):
-        request = ClassificationRequest(model_spec=spec)
-        result = self._infer(classify, request, document, request_context).result
-        rows = [row.classes for row in result.classifications]
-        scores = [_decimals(item.score for item in row) for row in rows]
-        pairs = [
-            zip([item.label for item in row], row_scores) for row, row_scores in zip(rows, scores)
-        ]
-        return {"results": [list(map(list, pair)) for pair in pairs]}
-
-    def _regress(self, spec, document, request_context):
-        request = RegressionRequest(model_spec=spec)
-        result = self._infer(regress, request, document, request_context).result
-        return {"results": _decimals(item.value for item in result.regressions)}
-
-    def _infer(self, run, request, document, request_context):
-        read_examples(document, request.input)
-        with self._manager.use(request.model_spec) as servable:
-            return run(servable, request, request_context, self._limits)
+    def _read(self, scope, body, action, spec):
+        """Return a function of a servable that returns the `GraphCall` of a body."""
+        document = self._parse(scope, body)
+        spec.signature_name = read_signature_name(document)
+        return _READ[action](spec, document, self._limits)
 
     def _metadata(self, spec):
         response, signatures = model_metadata(self._manager, spec)
@@ -224,6 +203,46 @@ class RestApi:
         return _to_json(model_status(self._manager, spec))
 
 
+def _read_predict(spec, document, limits):
+    def prepare_json(servable):
+        name = spec.signature_name
+        dtypes, optional = input_dtypes(servable, name), optional_inputs(servable, name)
+        inputs, row = read_inputs(document, dtypes, optional)
+        check_tensors(inputs, limits)
+        call = prepare(servable, name, inputs)
+        return call.then(lambda outputs: dump(write_outputs(outputs, row)))
+
+    return prepare_json
+
+
+def _read_classify(spec, document, limits):
+    request = ClassificationRequest(model_spec=spec)
+    read_examples(document, request.input)
+
+    def write(response):
+        rows = [row.classes for row in response.result.classifications]
+        scores = [_decimals(item.score for item in row) for row in rows]
+        pairs = [
+            zip([item.label for item in row], row_scores) for row, row_scores in zip(rows, scores)
+        ]
+        return dump({"results": [list(map(list, pair)) for pair in pairs]})
+
+    return lambda servable: prepare_classify(servable, request, limits).then(write)
+
+
+def _read_regress(spec, document, limits):
+    request = RegressionRequest(model_spec=spec)
+    read_examples(document, request.input)
+
+    def write(response):
+        return dump({"results": _decimals(item.value for item in response.result.regressions)})
+
+    return lambda servable: prepare_regress(servable, request, limits).then(write)
+
+
+_READ = {"predict": _read_predict, "classify": _read_classify, "regress": _read_regress}
+
+
 def _decimals(values):
     return decimals(np.fromiter(values, np.float32), 9)
 
@@ -231,11 +250,34 @@ def _decimals(values):
 _to_json = functools.partial(MessageToDict, always_print_fields_with_no_presence=True)
 
 
-async def _watch(receive, request_context):
-    """Cancel a request when its client has gone away."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    request_context.cancel()
+def _header(scope, name):
+    """Return the value of a request's header, or "" if it has none of the name."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+
+
+class _Watch:
+    """Context that cancels a request when its client goes away, unless it is answered at once."""
+
+    _SECONDS = 0.1  # A task for each short request would take as long as reading it.
+
+    def __init__(self, receive, request_context):
+        self._receive, self._request_context, self._task = receive, request_context, None
+
+    def __enter__(self):
+        self._timer = asyncio.get_running_loop().call_later(self._SECONDS, self._start)
+
+    def __exit__(self, *_):
+        self._timer.cancel()
+        if self._task:
+            self._task.cancel()
+
+    def _start(self):
+        self._task = asyncio.create_task(self._watch())
+
+    async def _watch(self):
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._request_context.cancel()
 
 
 def _model_spec(name, version, label):

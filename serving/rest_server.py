@@ -10,7 +10,8 @@ import socket
 import threading
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .http_protocol import HttpProtocol
 
 _CLOSE = (b"connection", b"close")
 _HEAD_SECONDS_AT_STOP = 1.0  # for the rest of a head that has begun to arrive
@@ -27,6 +28,7 @@ class _HeadTimer:
     def __init__(self, transport, seconds):
         self._transport, self._seconds = transport, seconds
         self._handle, self._answering = None, 0
+        self.has_begun = False  # a head has, and has not reached the application
         self.start()
 
     def start(self):
@@ -39,9 +41,15 @@ class _HeadTimer:
             self._handle.cancel()
             self._handle = None
 
+    def receive(self):
+        """Note that bytes have arrived: of a head, unless a request is being answered."""
+        self.has_begun = not self._answering
+        self.start()
+
     def __enter__(self):
         self.stop()
         self._answering += 1
+        self.has_begun = False
 
     def __exit__(self, *_):
         self._answering -= 1
@@ -97,7 +105,7 @@ class RestServer:
 
 
 def _protocol_class(timers, head_seconds):
-    class TimedProtocol(H11Protocol):
+    class TimedProtocol(HttpProtocol):
         """uvicorn's protocol with timers; its methods are those of `asyncio.Protocol`."""
 
         def connection_made(self, transport):
@@ -106,7 +114,7 @@ def _protocol_class(timers, head_seconds):
             self.timer = timers[self.address] = _HeadTimer(transport, head_seconds)
 
         def data_received(self, data):
-            self.timer.start()
+            self.timer.receive()
             super().data_received(data)
 
         def connection_lost(self, exc):
@@ -116,8 +124,7 @@ def _protocol_class(timers, head_seconds):
 
         def shutdown(self):
             """Close the connection if it is idle; uvicorn calls it once, when it stops."""
-            has_begun, _ = self.conn.trailing_data  # of a head
-            if has_begun:
+            if self.timer.has_begun:
                 self.loop.call_later(_HEAD_SECONDS_AT_STOP, super().shutdown)
             else:
                 super().shutdown()

@@ -84,6 +84,9 @@ class Servable:
         except (TypeError, ValueError) as error:
             raise invalid_argument(str(error)) from error
 
+    async def run_in_batch(self, feeds, fetches, request_context):
+        """Return None: such a servable has no batches."""
+
     def close(self):
         """Free the model's memory."""
         self._session.close()

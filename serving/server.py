@@ -93,6 +93,7 @@ def serve(flags, stopping):
     )
     # The imported modules stay: a collection that searches them delays requests by a second.
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # Requests make many objects and few cycles.
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
     if stopping.is_set():

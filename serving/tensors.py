@@ -2,10 +2,10 @@
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from .errors import invalid_argument, require
 
+FEW_VALUES = 4096  # are written in a millisecond
 _FIELDS = {
     tf.float32: "float_val",
     tf.float64: "double_val",
@@ -14,6 +14,7 @@ _FIELDS = {
     tf.uint32: "uint32_val",
     tf.uint64: "uint64_val",
     tf.bool: "bool_val",
+    tf.string: "string_val",
 }
 
 
@@ -25,6 +26,11 @@ def dtype_name(dtype):
 def as_array(value):
     """Return a value that a session gave as an array; a string scalar comes as bytes."""
     return np.asarray(value, object if isinstance(value, bytes) else None)
+
+
+def are_few(arrays):
+    """Return True if the values of arrays are so few that writing them delays no other request."""
+    return sum(getattr(array, "size", 1) for array in arrays) <= FEW_VALUES
 
 
 def to_array(name, proto, limits=None):
@@ -48,15 +54,15 @@ def check_tensors(tensors, limits):
         require(longest <= limits.max_string_bytes, f"{most}. Received: {longest}")
 
 
-def to_proto(array):
-    """Return a `TensorProto` with the typed fields that clients read directly."""
+def fill_proto(proto, array):
+    """Fill an empty `TensorProto`, by the typed fields that clients read directly."""
     array = as_array(array)
     dtype = tf.as_dtype(array.dtype)
     field = _FIELDS.get(dtype)
     if field is None:
-        return tf.make_tensor_proto(array, dtype=dtype, shape=array.shape)
-    proto = TensorProto(dtype=dtype.as_datatype_enum)
+        proto.CopyFrom(tf.make_tensor_proto(array, dtype=dtype, shape=array.shape))
+        return
+    proto.dtype = dtype.as_datatype_enum
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
     getattr(proto, field).extend(array.ravel().tolist())
-    return proto

@@ -1,5 +1,6 @@
 """Batching (batching/batching_session.cc, batching_util.cc, shared_batch_scheduler.h)."""
 
+import asyncio
 import concurrent.futures
 import threading
 import time
@@ -15,7 +16,8 @@ from serving.batching_servable import BatchingServable
 from serving.config_files import BatchingOptions
 from serving.errors import Code, ServingError
 from serving.limits import Limits
-from serving.request_context import RequestContext
+from serving.predict import GraphCall
+from serving.request_context import RequestContext, Workers
 
 FOREVER = 60_000_000
 SPLIT = {
@@ -297,6 +299,143 @@ def test_a_cancelled_request_leaves_the_queue():
     assert refusal(requests.send([[1]], context))[0] == "CANCELLED"
     assert answer(requests.send([[2]])) == [[4]]
     assert model.seen == [{"x": [[2]]}]
+
+
+def batching(model, **options):
+    options = {"num_batch_threads": 1, "batch_timeout_micros": FOREVER, **options}
+    options = BatchingOptions(**options)
+    return BatchingServable(model, BatchScheduler(options), options)
+
+
+def send_on_loop(servable, x, request_context=None):
+    """Return the task of a request."""
+    context = request_context or RequestContext()
+    call = servable.run_in_batch({"x": np.array(x)}, ["y"], context)
+    return asyncio.get_running_loop().create_task(call)
+
+
+async def answers_on_loop(*tasks):
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    return [
+        (x.code.name, x.message) if isinstance(x, ServingError) else x[0].tolist() for x in done
+    ]
+
+
+def test_a_batch_resumes_all_its_requests_by_one_call_and_no_thread_waits():
+    async def main():
+        loop, calls = asyncio.get_running_loop(), []
+        original, model = loop.call_soon_threadsafe, Model()
+        loop.call_soon_threadsafe = lambda *call: (calls.append(call), original(*call))
+        servable, before = batching(model, max_batch_size=13), threading.active_count()
+        rows = [[[n], [-n]][: n % 2 + 1] for n in range(9)]
+        tasks = [send_on_loop(servable, row) for row in rows]
+        await asyncio.sleep(0)
+        assert threading.active_count() == before
+        assert await answers_on_loop(*tasks) == [[[2 * n] for (n,) in row] for row in rows]
+        assert len(model.seen) == 1 and len(calls) == 1
+
+    asyncio.run(main())
+
+
+def test_a_time_limit_ends_the_wait_in_the_queue_and_in_a_running_batch():
+    async def main():
+        model = Model()
+        model.go.clear()
+        servable = batching(model, max_batch_size=2)
+        running = [send_on_loop(servable, [[1]], RequestContext(60)), send_on_loop(servable, [[2]])]
+        await asyncio.sleep(0.01)
+        queued = send_on_loop(servable, [[3]], RequestContext(30))
+        late, in_time = "Timed out waiting for notification", [[4]]
+        assert await answers_on_loop(running[0], queued) == [
+            ("DEADLINE_EXCEEDED", late),
+            ("RESOURCE_EXHAUSTED", "Run() timeout exceeded while waiting in batching queue"),
+        ]
+        model.go.set()
+        assert await answers_on_loop(running[1]) == [in_time]
+        assert model.seen == [{"x": [[1], [2]]}]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["context", "task"])
+def test_a_request_that_is_cancelled_on_the_loop_leaves_the_queue(way):
+    async def main():
+        model, context = Model(), RequestContext()
+        servable = batching(model, max_batch_size=2)
+        gone = send_on_loop(servable, [[1]], context)
+        await asyncio.sleep(0)
+        context.cancel() if way == "context" else gone.cancel()
+        outcome = await asyncio.gather(gone, return_exceptions=True)
+        kind = ServingError if way == "context" else asyncio.CancelledError
+        assert isinstance(outcome[0], kind)
+        assert await answers_on_loop(send_on_loop(servable, [[2]])) == [[[4]]]
+        assert model.seen == [{"x": [[2]]}] and context._callbacks == []
+
+    asyncio.run(main())
+
+
+def test_only_the_request_at_fault_fails_and_different_shapes_fail_together():
+    def run(feeds):
+        if (feeds["x"] < 0).any():
+            raise ServingError(Code.INVALID_ARGUMENT, "negative")
+        return [2 * feeds["x"]]
+
+    async def main():
+        servable = batching(Model(answer=run), max_batch_size=3)
+        tasks = [send_on_loop(servable, row) for row in ([[1]], [[-2]], [[3]])]
+        assert await answers_on_loop(*tasks) == [[[2]], ("INVALID_ARGUMENT", "negative"), [[6]]]
+        different = await answers_on_loop(
+            send_on_loop(servable, [[1, 2]]), send_on_loop(servable, [[3], [4]])
+        )
+        assert [code for code, _ in different] == ["FAILED_PRECONDITION"] * 2
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_batched_runs_on_a_thread():
+    """Inputs without rows, and parts of a request whose outputs have several widths."""
+
+    async def main(model, x, **options):
+        servable, threads = batching(model, **options), []
+        run = model.run
+        model.run = lambda *call: (threads.append(threading.current_thread()), run(*call))[1]
+        call = GraphCall({"x": np.array(x)}, ["y"], lambda outputs: outputs[0].tolist())
+        answer = await Workers(1, 1).answer(servable, lambda: call, RequestContext(), True)
+        assert threads[-1].name.startswith("requests")
+        return answer
+
+    fixed = Model({"x": [2, -1]})
+    assert asyncio.run(main(fixed, [[1], [2]], max_batch_size=2)) == [[2], [4]]
+    widths = Model(answer=lambda feeds: [feeds["x"][:, : feeds["x"].max()]])
+    rows = [[1, 1], [1, 1], [2, 1]]
+    assert asyncio.run(main(widths, rows, **SPLIT)) == rows
+
+
+def test_requests_run_in_so_many_places_and_the_first_come_first():
+    async def main():
+        model = Model()
+        model.go.clear()
+        workers = Workers(2, 5)
+        servable = batching(model, max_batch_size=2, batch_timeout_micros=0)
+        order = []
+
+        async def ask(number):
+            with workers.admit():
+                async with workers.place():
+                    call = GraphCall({"x": np.array([[number]])}, ["y"], lambda outputs: outputs)
+                    await workers.answer(servable, lambda: call, RequestContext(), True)
+                    order.append(number)
+
+        tasks = [asyncio.create_task(ask(number)) for number in range(7)]
+        await asyncio.sleep(0.01)
+        assert sum(len(seen["x"]) for seen in model.seen) <= 2
+        with pytest.raises(ServingError, match="busy: 5 requests wait already"):
+            workers.admit()
+        model.go.set()
+        await asyncio.gather(*tasks)
+        assert order == [*range(7)]
+
+    asyncio.run(main())
 
 
 def test_a_server_with_batching_pads_and_answers_each_request(start_server, toys, tmp_path):

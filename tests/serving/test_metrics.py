@@ -1,11 +1,13 @@
 """The page for Prometheus (util/prometheus_exporter.cc, servables/tensorflow/util.cc)."""
 
+import prometheus_client
 import pytest
 import tensorflow as tf
 from prometheus_client.parser import text_string_to_metric_families
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from serving.config_files import read_metrics_path
+from serving.metrics import Distribution
 
 PREFIX = ":tensorflow:serving:"
 
@@ -24,6 +26,23 @@ def samples(server, path):
 
 def key(name, **labels):
     return name, frozenset(labels.items())
+
+
+def test_a_distribution_prints_as_the_histogram_of_the_library():
+    registry = prometheus_client.CollectorRegistry()
+    bounds = [10 * 1.8**power for power in range(32)]
+    histogram = prometheus_client.Histogram(
+        "ours", "Distribution of x.", ("a", "b"), buckets=bounds, registry=registry
+    )
+    wanted = (3.0, 10.0, 18.0, 18.1, 5e4, 1e12)
+    for value in wanted:
+        histogram.labels("c", "d").observe(value)
+    ours = Distribution("ours", "x", ("a", "b"), 10, 1.8, 33, prometheus_client.CollectorRegistry())
+    ours.observe(wanted[:2], "c", "d")
+    ours.observe(wanted[2:], "c", "d")
+    printed = prometheus_client.generate_latest(registry)
+    assert b'le="18.0"} 3.0' in printed
+    assert prometheus_client.generate_latest(ours.registry) == printed
 
 
 @pytest.mark.point(n=22)

@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import http.client
+import importlib.util
 import json
 import resource
 import socket
+import sys
 import threading
 
 import pytest
 
+from serving import http_protocol
 from serving.limits import Limits
 from serving.rest_api import RestApi
 from serving.rest_server import RestServer
@@ -61,7 +64,22 @@ def read_answer(client):
     return answer.read(), answer.headers["connection"]
 
 
-def test_the_last_answers_close_their_connections_and_idle_ones_are_closed():
+@pytest.fixture(params=["httptools", "h11"])
+def parser(request, monkeypatch):
+    """Each HTTP parser in turn, as it is chosen where httptools is or is not installed."""
+    if request.param == "httptools":
+        pytest.importorskip("httptools", reason="needs pip install 'keras_attn[serving]'")
+        chosen = http_protocol.HttpProtocol
+    else:
+        monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.httptools_impl", None)
+        spec = importlib.util.spec_from_file_location("without", http_protocol.__file__)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        chosen = module.HttpProtocol
+    monkeypatch.setattr("serving.rest_server.HttpProtocol", chosen)
+
+
+def test_the_last_answers_close_their_connections_and_idle_ones_are_closed(parser):
     held = Held()
     with running(held) as (address, stop), contextlib.ExitStack() as stack:
         idle, busy, begun, quick = (
@@ -83,6 +101,29 @@ def test_the_last_answers_close_their_connections_and_idle_ones_are_closed():
         assert read_answer(busy) == (b"ok", "close") and busy.recv(1) == b""
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=10)
+
+
+@pytest.mark.parametrize("where", ["head", "header", "trailer"])
+def test_heads_and_trailers_have_a_bound(parser, where):
+    begin = b"POST / HTTP/1.1\r\nHost: x\r\n"
+    if where == "trailer":
+        begin += b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+    piece = b"a" * 1000 if where == "header" else b"a: b\r\n" * 150
+    held = Held()
+    with running(held) as (address, _), socket.create_connection(address, timeout=10) as client:
+        client.sendall(begin + (b"a: " if where == "header" else b""))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1000):
+                client.sendall(piece)
+        with contextlib.suppress(ConnectionError):
+            assert client.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 200", b"")
+    long = b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 9000 + b"\r\n\r\n"
+    body = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" + b"a" * 300_000
+    with running(held) as (address, _), socket.create_connection(address, timeout=10) as client:
+        client.sendall(long)
+        assert read_answer(client) == (b"ok", None)
+        client.sendall(body)
+        assert read_answer(client)[0] == b"ok"
 
 
 def test_the_limit_of_open_connections_is_raised_and_never_lowered():
