@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import subprocess
 import sys
@@ -44,18 +45,20 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(export, log, *flags):
+def serving(export, log, *flags, checkout=None):
     """Serve the versions in a directory until the block ends; the server prints into a log file.
 
-    The flags are further ones of `serving.server`.
+    The flags are further ones of `serving.server`, of another `checkout` if its folder is given.
     """
     ports = free_ports(2)
     program = __package__.removesuffix("recipes.benchmarks") + "serving.server"
     command = [sys.executable, "-m", program, f"--model_base_path={export}"]
     command += [f"--model_name={MODEL}", f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
     start = time.perf_counter()
+    place = {"cwd": checkout, "env": {**os.environ, "PYTHONPATH": checkout}} if checkout else {}
     with open(log, "wb") as output:
-        process = subprocess.Popen([*command, *flags], stdout=output, stderr=subprocess.STDOUT)
+        command += flags
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, **place)
     server = Server(*ports, process)
     try:
         while not answers(server):
@@ -67,6 +70,15 @@ def serving(export, log, *flags):
     finally:
         process.terminate()
         process.wait()
+
+
+def processor_seconds(pid):
+    """Return the processor time of a process until now; None where the system does not tell."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def answers(server):
