@@ -59,7 +59,8 @@ def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
 
     async def application(scope, receive, send):
         # Starlette's routes mind the case and decode `%2F` before they split a path.
-        await (pages if scope["path"] in paths else api)(scope, receive, send)
+        is_page = scope["path"] in paths and scope["method"] in ("GET", "HEAD")
+        await (pages if is_page else api)(scope, receive, send)
 
     allowed = {"allow_methods": ["POST", "GET"], "allow_headers": ["Content-Type"]}
     return CORSMiddleware(application, allow_origins=["*"], **allowed) if cors else application
