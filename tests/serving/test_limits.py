@@ -24,7 +24,7 @@ from tensorflow_serving.apis import (
 from serving.content_encoding import decode_body
 from serving.errors import ServingError
 from serving.limits import Limits
-from serving.predict import run_predict_request
+from serving.predict import is_small, run_predict_request
 from serving.rest_api import RestApi
 from serving.tensors import check_tensors
 
@@ -229,6 +229,15 @@ def test_a_shape_is_refused_before_it_takes_memory(monkeypatch, dtype, sizes, me
     monkeypatch.setattr(tf, "make_ndarray", lambda _: pytest.fail("takes memory"))
     with pytest.raises(ServingError, match=f"Input x must .*{message}"):
         run_predict_request(None, request, limits=Limits())
+
+
+@pytest.mark.parametrize("sizes, small", [([], True), ([4096], True), ([5, 823], False)])
+def test_a_short_request_for_many_values_is_not_small(sizes, small):
+    request = predict_pb2.PredictRequest()
+    request.inputs["x"].float_val.append(1.0)
+    for size in sizes:
+        request.inputs["x"].tensor_shape.dim.add(size=size)
+    assert is_small(request) == small
 
 
 def test_the_limit_of_ids_does_not_count_floats():

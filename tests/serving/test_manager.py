@@ -1,5 +1,6 @@
 """Manager of versions, with models that only record that they were loaded (core/)."""
 
+import asyncio
 import gc
 import threading
 import weakref
@@ -141,6 +142,26 @@ def test_a_model_that_fails_to_close_neither_blocks_nor_fails_a_request(loads, t
         (tmp_path / "3").rename(tmp_path / "4")
         manager.poll()
     assert locked == [False] and "Version 3 of toy was not closed" in caplog.text
+
+
+def test_an_event_loop_closes_no_model_itself(loads, tmp_path):
+    closed = []
+
+    class Slow(loads):
+        def close(self):
+            closed.append(threading.current_thread())
+
+    async def main():
+        manager = ModelManager(Slow)
+        manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
+        (tmp_path / "3").mkdir()
+        manager.poll()
+        with manager.use(ModelSpec(name="toy")):
+            (tmp_path / "3").rename(tmp_path / "4")
+            manager.poll()
+
+    asyncio.run(main())  # waits for the threads of the loop
+    assert len(closed) == 1 and closed[0] is not threading.current_thread()
 
 
 def test_a_version_that_was_given_up_is_not_loaded_again(tmp_path):
