@@ -10,6 +10,9 @@ from keras_attn.backend.layer_kinds import layer_kinds
 from keras_attn.backend.remat_scope import RematScope, commit, in_first_run, mark_remat
 from keras_attn.compat.variable_values import stored_value
 
+# So many equal layers are optimized together. More take longer before the first step, for nothing.
+MAX_MERGED = 16
+
 
 def delay_until(tensor):
     """Return an identity function whose result is available only after `tensor` is.
@@ -49,8 +52,9 @@ def share_traces(functions, layers, plain, add_loss, recomputes=True):
         leaves = tree.flatten((x, arguments))
         key = kind, str([_spec(leaf) if tf.is_tensor(leaf) else leaf for leaf in leaves])
         if key not in shared:
+            is_apart = recomputes or counts[kind] > MAX_MERGED
             shared[key] = _SharedFunction(
-                functions[number], layers[number], (x, arguments), recomputes
+                functions[number], layers[number], (x, arguments), recomputes, is_apart
             )
         function = shared[key]
         if not function.is_closed:
@@ -68,6 +72,8 @@ class _SharedFunction:
 
     Args:
         function: of the `arguments` of a layer, which reads the weights and states of `layer`.
+        recomputes: bool. If True, the gradient computes the layer again.
+        is_apart: bool. If True, TensorFlow does not merge the function into its caller.
 
     Attributes:
         structure: nesting of the function's results.
@@ -75,7 +81,7 @@ class _SharedFunction:
             no trainable weight.
     """
 
-    def __init__(self, function, layer, arguments, recomputes):
+    def __init__(self, function, layer, arguments, recomputes, is_apart):
         self._function, self._variables, self._arguments = function, layer.variables, arguments
         self._recomputes = recomputes
         tensors = [leaf for leaf in tree.flatten(arguments) if tf.is_tensor(leaf)]
@@ -85,7 +91,7 @@ class _SharedFunction:
         pairs = zip(self._specs, has_gradient, strict=True)
         # The operands by which there is a gradient: frozen weights are none.
         self._sources = [i for i, (x, has) in enumerate(pairs) if has and x.dtype.is_floating]
-        self._first = _trace(self._run, self._specs, is_apart=recomputes)
+        self._first = _trace(self._run, self._specs, is_apart)
         self.is_closed = self.is_closed and not self._first.captured_inputs
         self._gradient = None
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.attention import captures
+from keras_attn.backend import tensorflow_graphs
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.depth import Recurrent, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
@@ -49,8 +50,10 @@ def test_equal_blocks_share_a_graph_in_mixed_precision(monkeypatch):
     assert calls == [2, 2, 0]
 
 
-def test_blocks_that_share_a_graph_train_as_those_with_graphs_of_their_own(monkeypatch):
+@pytest.mark.parametrize("max_merged", [1, 2])
+def test_blocks_that_share_a_graph_train_as_those_with_graphs_of_their_own(max_merged, monkeypatch):
     """The outputs, gradients and states of dropout are equal, and blocks differ in weights."""
+    monkeypatch.setattr(tensorflow_graphs, "MAX_MERGED", max_merged)
     numbers = []
     for is_shared in (True, False):
         layer = stack(False)
