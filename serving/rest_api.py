@@ -37,6 +37,7 @@ _POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:(classify|regress|predict)",
 _STREAM = re.compile(rf"/v1/models/([^/:]+){_VERSION}:stream", _FLAGS)  # our own
 _GET = re.compile(rf"/v1/models(?:/([^/:]+))?{_VERSION}(?:/(metadata))?", _FLAGS)
 _VERSION_DIGITS = len(str(MAX_VERSION))
+_WATCH_SECONDS = 0.1  # A task for each short request would take as long as reading it.
 _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body>Not Found</body></html>"
 
 
@@ -104,7 +105,7 @@ class RestApi:
         workers = self._models if scope["method"] == "POST" else self._states
         with catch_errors(record) as failure:
             body = await self._receive(scope, receive, request_context, workers)
-            with workers.admit(), _Watch(receive, request_context):
+            with workers.admit(), _Watch(receive, request_context, _WATCH_SECONDS):
                 async with workers.place():
                     return 200, await self._process(scope, path, body, request_context, record)
         return failure.error.http_status, dump_error(failure.error.message)
@@ -257,15 +258,14 @@ def _header(scope, name):
 
 
 class _Watch:
-    """Context that cancels a request when its client goes away, unless it is answered at once."""
+    """Context that cancels a request when its client goes away, once so many seconds are over."""
 
-    _SECONDS = 0.1  # A task for each short request would take as long as reading it.
-
-    def __init__(self, receive, request_context):
-        self._receive, self._request_context, self._task = receive, request_context, None
+    def __init__(self, receive, request_context, seconds=0):
+        self._receive, self._request_context = receive, request_context
+        self._seconds, self._task = seconds, None
 
     def __enter__(self):
-        self._timer = asyncio.get_running_loop().call_later(self._SECONDS, self._start)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._start)
 
     def __exit__(self, *_):
         self._timer.cancel()
