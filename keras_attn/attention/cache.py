@@ -10,9 +10,10 @@ import dataclasses
 from keras import ops
 
 from keras_attn.attention.inputs import PositionRange, keras_mask
+from keras_attn.backend.loop_invariants import loop_scope
 from keras_attn.backend.operations import is_symbolic
 from keras_attn.ops.checks import check_shape
-from keras_attn.ops.shapes import greater, size, sizes, slice_axis
+from keras_attn.ops.shapes import greater, join_heads, size, sizes, slice_axis
 
 
 def ring_positions(num_slots, end, sinks=0):
@@ -52,36 +53,42 @@ def write_slots(buffer, update, index, many_slots=256, sinks=0):
             slots with `where`; XLA then writes into the loop's own buffer.
         sinks: int. Number of first slots that the ring never overwrites.
     """
-    is_small = buffer.shape[2] is not None and buffer.shape[2] < many_slots
-    if is_small or (sinks and update.shape[2] != 1):
-        return _rebuild_slots(buffer, update, index, sinks)
-    num_slots, length = size(buffer, 2), size(update, 2)
+    shape = buffer.shape[1:]
+    is_small = shape[1] is not None and shape[1] < many_slots
+    rebuilds = is_small or (sinks and update.shape[2] != 1)
+    write = _rebuild_slots if rebuilds else _scatter_slots
+    if loop_scope.values is None or None in (*shape, update.shape[2]):
+        return write(buffer, update, index, sinks)
+    # The loop of a decoder holds (B * N, M, H), which XLA changes in place if it is written so.
+    return ops.reshape(write(join_heads(buffer), join_heads(update), index, sinks), (-1, *shape))
+
+
+def _scatter_slots(buffer, update, index, sinks):
+    """Write slots of a buffer (..., M, H) row by row."""
+    num_slots, length = size(buffer, -2), size(update, -2)
     if not isinstance(length, int) or not isinstance(num_slots, int) or length > num_slots:
         written = ops.minimum(length, num_slots)  # a slot is written once
-        update = slice_axis(update, length - written, written, axis=2)
+        update = slice_axis(update, length - written, written, axis=-2)
         index = index + length - written
         length = written
-    batch, num_heads = sizes(buffer)[:2]
-    rows, heads, slots = (ops.arange(n, dtype="int32") for n in (batch, num_heads, length))
-    indices = (
-        ops.expand_dims(rows, (1, 2)),
-        ops.expand_dims(heads, 1),
-        _slots_of(index + slots, num_slots, sinks),
-    )
-    indices = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in indices]
+    grid = *sizes(buffer)[:-2], length
+    axes = [ops.arange(n, dtype="int32") for n in grid]
+    axes[-1] = _slots_of(index + axes[-1], num_slots, sinks)
+    axes = [ops.reshape(x, (-1, *[1] * (len(grid) - n))) for n, x in enumerate(axes, 1)]
+    indices = [ops.reshape(ops.broadcast_to(x, grid), (-1,)) for x in axes]
     update = ops.reshape(update, (-1, update.shape[-1]))
     return ops.scatter_update(buffer, ops.stack(indices, axis=-1), update)
 
 
 def _rebuild_slots(buffer, update, index, sinks):
-    """Write slots by choosing between old and new in each slot."""
-    num_slots = buffer.shape[2] or size(buffer, 2)
-    if update.shape[2] == 1:
+    """Write slots of a buffer (..., M, H) by choosing between old and new in each slot."""
+    num_slots = buffer.shape[-2] or size(buffer, -2)
+    if update.shape[-2] == 1:
         is_new = ops.arange(num_slots, dtype="int32") == _slots_of(index, num_slots, sinks)
-        return ops.where(ops.expand_dims(is_new, 1), update, buffer)  # (B, N, M, H)
-    length = size(update, 2)
+        return ops.where(ops.expand_dims(is_new, 1), update, buffer)
+    length = size(update, -2)
     offset = ring_positions(num_slots, index + length, sinks) - index  # below 0: written before
-    spread = ops.take(update, ops.clip(offset, 0, length - 1), axis=2)  # (B, N, M, H)
+    spread = ops.take(update, ops.clip(offset, 0, length - 1), axis=-2)  # (..., M, H)
     return ops.where(ops.expand_dims(offset >= 0, 1), spread, buffer)
 
 

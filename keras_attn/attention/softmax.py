@@ -11,6 +11,7 @@ from keras import backend, ops
 
 from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
 from keras_attn.backend.operations import einsum, multiply_transposed, softmax_with_logsumexp
+from keras_attn.ops.shapes import join_heads
 
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
@@ -103,15 +104,24 @@ def query_keys(query, key):
     if backend.standardize_dtype(query.dtype) == "float16":
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     if query.shape[2] == 1:
-        return einsum("bnth,bnsh->bnts", query, key)
+        return _sum_of_one_query("bth,bsh->bts", query, key)
     return multiply_transposed(query, key)
 
 
 def weights_values(weights, value):
     """Compute sums (B, N, T, H) of value (B, N, S, H) with weights (B, N, T, S)."""
     if weights.shape[2] == 1:
-        return einsum("bnts,bnsh->bnth", weights, value)
+        return _sum_of_one_query("bts,bsh->bth", weights, value)
     return ops.matmul(weights, value)
+
+
+def _sum_of_one_query(subscripts, x, y):
+    """Return an Einstein sum over axes (B * N, ...) of tensors (B, N, 1, ...) and (B, N, S, H)."""
+    if loop_scope.values is None or None in (*x.shape[1:], *y.shape[1:]):
+        return einsum(subscripts.replace("b", "bn"), x, y)
+    # The loop of a decoder holds caches of these axes: XLA would keep another of the product's.
+    z = einsum(subscripts, join_heads(x), join_heads(y))
+    return ops.reshape(z, (-1, x.shape[1], *z.shape[1:]))
 
 
 def attend_logits(logits, value, mask=None, drop=None, never_empty=False):

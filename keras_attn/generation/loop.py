@@ -5,11 +5,12 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from keras import ops
+from keras import ops, tree
 
 from keras_attn.backend.loop_invariants import loop_invariant, loop_invariants
 from keras_attn.generation.distributions import forbids_all
 from keras_attn.generation.processors import Chain
+from keras_attn.ops.shapes import join_heads
 from keras_attn.registry import Value
 
 
@@ -350,13 +351,39 @@ def cache_loop(is_running, body, state, grows):
     from step to step. TensorFlow's loop can express that, Keras's cannot.
     """
     if not grows:
-        return ops.while_loop(is_running, body, state)
+        return _loop_over_rows(is_running, body, state)
     import tensorflow as tf
 
     *fixed, slots = state
     shapes = tf.nest.map_structure(lambda x: x.shape, fixed)
     invariants = *shapes, tf.nest.map_structure(lambda x: any_slots(x.shape), slots)
     return tf.while_loop(is_running, body, state, shape_invariants=invariants)
+
+
+def _loop_over_rows(is_running, body, state):
+    """Run `ops.while_loop` over a state whose last element holds caches (B, N, M, H).
+
+    Between steps they are (B * N, M, H), as products read them: XLA would copy others in each step.
+    """
+    *fixed, slots = state
+    shapes = [x.shape[1:] for x in tree.flatten(slots)]
+    are_caches = [len(shape) == 3 and None not in shape for shape in shapes]
+
+    def joined(slots):
+        pairs = zip(tree.flatten(slots), are_caches, strict=True)
+        return [join_heads(x) if is_cache else x for x, is_cache in pairs]
+
+    def divided(tensors):
+        parts = zip(tensors, shapes, are_caches, strict=True)
+        heads = [ops.reshape(x, (-1, *s)) if is_cache else x for x, s, is_cache in parts]
+        return tree.pack_sequence_as(slots, heads)
+
+    def step(*state):
+        *fixed, slots = body(*state[:-1], divided(state[-1]))
+        return *fixed, joined(slots)
+
+    *fixed, rows = ops.while_loop(is_running, step, (*fixed, joined(slots)))
+    return *fixed, divided(rows)
 
 
 def any_slots(shape):

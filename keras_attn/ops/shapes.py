@@ -133,6 +133,11 @@ def merge_heads(x):
     return ops.reshape(x, (-1, hidden_dim))
 
 
+def join_heads(x):
+    """(B, N, M, H) -> (B * N, M, H)."""
+    return ops.reshape(x, (-1, *x.shape[2:]))
+
+
 def as_axes(sizes):
     """Return the sizes of axes as a tuple: of one size, of several, or of None for none."""
     if sizes is None:
