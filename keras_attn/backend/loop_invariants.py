@@ -14,9 +14,11 @@ class LoopScope(threading.local):
     Attributes:
         values: dict of the values by owner and name; None outside of `loop_invariants`. Callers
             read it to skip `loop_invariant` where no loop is open.
+        prepared: `PreparedWeights` of the export that is written, whose `scope` reads variables and
+            whose `read` gives the value of a `weights_invariant`; None outside of the writing.
     """
 
-    values = None
+    values = prepared = None
 
 
 loop_scope = LoopScope()
@@ -30,13 +32,20 @@ def loop_invariants(variables=()):
     the values are computed from must not change inside the context.
     """
     outer, loop_scope.values = loop_scope.values, {}
-    values = [(variable, read(variable)) for variable in variables]
     try:
-        # Without variables it would only keep layers from making theirs.
-        with keras.StatelessScope(values) if values else contextlib.nullcontext():
+        with _scope(variables):
             yield
     finally:
         loop_scope.values = outer
+
+
+def _scope(variables):
+    """Return a context in which the variables have the values that they have now."""
+    if not variables:  # a scope would only keep layers from making theirs
+        return contextlib.nullcontext()
+    if loop_scope.prepared is not None:
+        return loop_scope.prepared.scope(variables)
+    return keras.StatelessScope([(variable, read(variable)) for variable in variables])
 
 
 def in_loop_invariants():
@@ -58,3 +67,13 @@ def loop_invariant(owner, name, compute):
     if key not in values:
         values[key] = owner, compute()  # the owner too: another object could get its id
     return values[key][1]
+
+
+def weights_invariant(layer, name, compute):
+    """Return a `loop_invariant` that follows from the weights of a layer, whatever the inputs are.
+
+    That of an export is a variable, which is computed when the export is loaded.
+    """
+    prepared = loop_scope.prepared
+    read = compute if prepared is None else lambda: prepared.read(layer, name, compute)
+    return loop_invariant(layer, name, read)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops, tree
 
+from keras_attn.backend.loop_invariants import loop_scope
 from keras_attn.backend.operations import is_symbolic, read
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.generation.loop import (
@@ -213,7 +214,8 @@ class CompiledTasks(NamedTuple):
             kind = len(options.eos_ids), options.grows, capacity
         key = task, strategy, kind, self.jit_compile, len(inputs), changes
         with _lock:
-            functions = _functions_of.setdefault(model, {})
+            # Those of an export read its own variables.
+            functions = _functions_of.setdefault(loop_scope.prepared or model, {})
             function = functions.pop(key, None)
             if function is None:
                 function = self._compile(task, inputs, signature, donates)

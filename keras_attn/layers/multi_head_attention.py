@@ -23,7 +23,7 @@ from keras_attn.attention.inputs import (
 from keras_attn.attention.linear import attend_linear, can_attend_linear, extend_sums
 from keras_attn.attention.segments import Segments
 from keras_attn.attention.softmax import attend_dense, attend_dense_with_sinks, share_of_keys
-from keras_attn.backend.loop_invariants import loop_invariant, loop_scope
+from keras_attn.backend.loop_invariants import loop_invariant, loop_scope, weights_invariant
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.low_rank_kernels import LowRankKernels
 from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape, check_sizes
@@ -203,8 +203,9 @@ class HeadProjections(LowRankKernels, registry.KernelLayer):
             (query,) = self.project(query, "query")
             return query, None, None
         key = value if key is None else key
-        # Each step of decoding would join the kernels again; within a loop they are joined once.
-        joins = not decoding or loop_scope.values is not None
+        # Steps of decoding would each join the kernels again; within a loop they are joined once.
+        # Its encoder is called once: to copy a kernel costs more than a product of few rows.
+        joins = decoding == (loop_scope.values is not None)
         sources, heads = {"query": query, "key": key, "value": value}, {}
         is_shared = self.shares_query and key is query
         if is_shared:  # queries and keys stay one tensor, which LSH then sorts once
@@ -253,9 +254,10 @@ class HeadProjections(LowRankKernels, registry.KernelLayer):
 
         With a `position` keys are cached at `key_positions` (S,) or (B, S), by default 0 .. S-1.
         """
-        if key is None:
+        if key is None and loop_scope.values is None:
             key, value = self.project(value, "key", "value")
         else:
+            key = value if key is None else key
             (key,), (value,) = self.project(key, "key"), self.project(value, "value")
         if self.position is not None:
             key = self.position(key, key_positions)
@@ -273,38 +275,31 @@ class HeadProjections(LowRankKernels, registry.KernelLayer):
     def _multiply(self, x, *names):
         """Multiply rows (B * T, D) by the joined kernels as one matrix, and add the biases."""
         if loop_scope.values is None:
-            kernel, bias = self._join(names)
+            kernel, bias = self._join(names), self._join(names, "bias")
         else:
-            kernel, bias = loop_invariant(self, names, lambda: self._join(names))
+            kernel = weights_invariant(self, names, lambda: self._join(names))
+            bias = loop_invariant(self, (*names, "bias"), lambda: self._join(names, "bias"))
         rows = x if len(x.shape) == 2 else ops.reshape(x, (-1, x.shape[-1]))
         y = ops.matmul(rows, kernel)
         return y if bias is None else ops.add(y, bias)
 
-    def _join(self, names):
-        """Return the kernels as one matrix, and the biases or None, in the compute dtype.
+    def _join(self, names, kind="kernel"):
+        """Return the kernels as one matrix, or the biases or None, in the compute dtype.
 
         The columns of several kernels are interleaved by the groups of heads that `rows_to_heads`
         cuts, so that each device joins only the heads that it holds.
         """
-        kernels = [self.kernel_of(name) for name in names]
-        biases = [self.kernel_of(name, "bias") for name in names] if self.use_bias else []
-        scale = self.query_scale() if "query" in names else None
-        if scale is not None:
-            first = names.index("query")
-            kernels[first] = kernels[first] * scale
-            if biases:
-                biases[first] = biases[first] * scale
-        inputs, _ = self.axes[names[0]]
-        width, groups = math.prod(inputs), math.gcd(*(self.axes[name][1][0] for name in names))
-        kernel = self._join_columns(kernels, (width,), groups)
-        return kernel, self._join_columns(biases, (), groups) if biases else None
-
-    def _join_columns(self, weights, rows, groups):
-        """Return weights (*rows, N, H) as one of axes (*rows, columns), of so many groups."""
+        if kind == "bias" and not self.use_bias:
+            return None
+        weights = [ops.cast(self.kernel_of(name, kind), self.compute_dtype) for name in names]
+        if "query" in names and self.query_scale() is not None:
+            weights[names.index("query")] *= self.query_scale()
+        rows = (math.prod(self.axes[names[0]][0]),) if kind == "kernel" else ()
         if len(weights) > 1:
+            groups = math.gcd(*(self.axes[name][1][0] for name in names))
             weights = [ops.reshape(weight, (*rows, groups, -1)) for weight in weights]
             weights = [ops.concatenate(weights, axis=-1)]
-        return ops.cast(ops.reshape(weights[0], (*rows, -1)), self.compute_dtype)
+        return ops.reshape(weights[0], (*rows, -1))
 
 
 @registry.register

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
+from keras_attn.backend.loop_invariants import in_loop_invariants, weights_invariant
 from keras_attn.backend.operations import take_rows
 from keras_attn.backend.replicas import keep_rows
 from keras_attn.initializers import redraw
@@ -117,8 +117,11 @@ class TokenEmbedding(IdReader, registry.MaskedLayer):
     def _columns(self):
         """Return the transposed table, which a loop makes once."""
         if in_loop_invariants():
-            return loop_invariant(self, "columns", lambda: ops.transpose(self.table))
-        return ops.transpose(self.table)
+            return weights_invariant(self, "columns", self._transposed)
+        return self._transposed()
+
+    def _transposed(self):
+        return ops.transpose(ops.cast(self.table, self.compute_dtype))
 
     def compute_mask(self, inputs, previous_mask=None):
         if keras.backend.is_float_dtype(inputs.dtype) or self.pad_id is None:

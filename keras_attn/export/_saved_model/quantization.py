@@ -1,7 +1,7 @@
 """Quantisation of an export's large weights to eight or four bits."""
 
 import contextlib
-import uuid
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.compat.variable_values import replace_value
+from keras_attn.export._saved_model.derived_weights import DerivedWeight
 from keras_attn.export.golden_outputs import first_line
 
 # Smaller weights, such as biases and norms, stay float32.
@@ -46,7 +47,7 @@ def quantized(model, kind):
         if is_large(weight):
             arrays = [tf.Variable(x) for x in to_arrays(ops.convert_to_numpy(weight))]
             variables += arrays
-            matrices.append(DequantizedMatrix(arrays, tuple(weight.shape), restore))
+            matrices.append(DerivedWeight(functools.partial(restore, *arrays, tuple(weight.shape))))
             replace_value(weight, matrices[-1])
     try:
         yield copy, variables
@@ -58,39 +59,6 @@ def quantized(model, kind):
 def is_large(weight):
     """Return True for a float32 array or variable that is stored in fewer bits."""
     return weight.dtype == "float32" and len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE
-
-
-class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
-    """Float32 weight, computed from variables by `restore` when the export is loaded."""
-
-    def __init__(self, variables, shape, restore):
-        super().__init__()
-        self._variables, self._restore = variables, restore
-        self.shape, self.dtype = tf.TensorShape(shape), tf.float32
-        # A process has one weight of a name, however often it loads the export, so the weight is
-        # not destroyed with what was loaded. A session, as in a server, destroys its own.
-        self._shared_name = f"keras_attn.{uuid.uuid4()}"
-        self._initialize()
-
-    def _create_resource(self):
-        name = self._shared_name
-        return tf.raw_ops.VarHandleOp(dtype=self.dtype, shape=self.shape, shared_name=name)
-
-    def _initialize(self):
-        weight = self._restore(*self._variables, tuple(self.shape))
-        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=weight)
-
-    def __tf_tensor__(self, dtype=None, name=None):
-        weight = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=self.dtype)
-        weight.set_shape(self.shape)
-        return weight if dtype is None else tf.cast(weight, dtype)
-
-    def __getitem__(self, index):
-        return tf.convert_to_tensor(self)[index]
-
-    def free(self):
-        """Free the memory of the weight in this process."""
-        tf.raw_ops.DestroyResourceOp(resource=self.resource_handle)
 
 
 # Weights that share a scale, one after another in memory.

@@ -5,6 +5,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from keras_attn.export._saved_model.derived_weights import prepared_weights
 from keras_attn.export._saved_model.quantization import FORMATS, quantized
 from keras_attn.export.checks import check_backend
 from keras_attn.export.decoding_record import Decoding, write_decoding
@@ -225,7 +226,7 @@ def saved_model(
     copied = contextlib.nullcontext((model, ()))
     if quantize is not None:
         copied = quantized(model, quantize)
-    with copied as (model, variables):
+    with copied as (model, variables), prepared_weights() as prepared:
         options = ExportOptions(
             tokenizer,
             strategy,
@@ -256,6 +257,7 @@ def saved_model(
                 name: f if default_inputs(f) else f.get_concrete_function()
                 for name, f in functions.signatures.items()
             }
+            resources.prepared = prepared.weights
             # A server computes no gradients, whose functions can be half the file.
             without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
             tf.saved_model.save(resources, temporary, traced, without_gradients)
