@@ -1,5 +1,6 @@
 """Decoding: 64 tokens from 32, greedy and with 4 beams, ours and the peers', in turn."""
 
+import dataclasses
 import itertools
 
 from ..common.machine import cores, restrict_cores
@@ -13,7 +14,7 @@ from .card import (
 )
 from .harness import Contender, beside, compare, compare_twins, measure
 
-SOURCE_LENGTH, NEW_TOKENS = 32, 64
+SOURCE_LENGTH, NEW_TOKENS, FEW_TOKENS = 32, 64, 8
 OURS = {
     "keras_attn, XLA in process": "xla",
     "keras_attn, plain graph": "graph",
@@ -37,8 +38,9 @@ METHOD = (
     "impossible: by a minimum length for CTranslate2 and Hugging Face, by zero rows of the "
     "embedding table for keras_attn. A rate counts written tokens. CTranslate2, and for one "
     "sentence keras_attn and Hugging Face, count with their fastest number of threads, which for "
-    "these two is that of an operation. Each contender is a process of its own and all are asked "
-    "in turn, {repetitions} times at least 0.15 s."
+    f"these two is that of an operation. **fixed ms** and **us a step** are the line through the "
+    f"processor time of {FEW_TOKENS} and of {NEW_TOKENS} tokens. Each contender is a process of "
+    "its own and all are asked in turn, {repetitions} times at least 0.15 s."
 )
 
 
@@ -78,6 +80,51 @@ def _peers(batch):
     return {name: setting for name, setting in HUGGING_FACE.items() if not setting or has_several}
 
 
+def with_few_tokens(contenders):
+    """Return each contender, followed by the one that writes few tokens."""
+    few = {"new_tokens": FEW_TOKENS}
+    return [
+        each
+        for own in contenders
+        for each in (
+            own,
+            dataclasses.replace(own, name=_name_of_few(own.name), options=own.options | few),
+        )
+    ]
+
+
+def _name_of_few(name):
+    return f"{name}, {FEW_TOKENS} tokens"
+
+
+def fixed_and_steps(rows):
+    """Return the rows of `NEW_TOKENS`, with the fixed cost of a call and that of a step.
+
+        cost(n) = fixed + n step,   by processor time
+
+    Each row is compared with that of the same contender for few tokens, if that has run.
+    """
+    few = {row["name"]: row for row in rows}
+    own = [row for row in rows if not row["name"].endswith(_name_of_few(""))]
+    for row in own:
+        shorter = few.get(_name_of_few(row["name"]))
+        if shorter is not None:
+            difference = row["cpu_seconds"] - shorter["cpu_seconds"]
+            row["step_seconds"] = difference / (NEW_TOKENS - FEW_TOKENS)
+            row["fixed_seconds"] = row["cpu_seconds"] - NEW_TOKENS * row["step_seconds"]
+    return own
+
+
+COLUMNS = {
+    "fixed ms": lambda row: _number(row, "fixed_seconds", 1e3),
+    "us a step": lambda row: _number(row, "step_seconds", 1e6),
+}
+
+
+def _number(row, name, factor):
+    return f"{factor * row[name]:.1f}" if name in row else "-"
+
+
 def comparisons(rows, beams):
     """Return the comparisons of each of our decoders with its peers, and of the two exports."""
     plain_asked = 0.7 if beams == 1 else 0.8
@@ -109,15 +156,18 @@ def main():
     add_cores_argument(parser)
     arguments = parser.parse_args()
     restrict_cores(arguments.cores)
-    card = new_card(arguments, "Decoding speed", METHOD, "tokens")
+    columns = None if arguments.against else COLUMNS
+    card = new_card(arguments, "Decoding speed", METHOD, "tokens", columns)
     cases = itertools.product(arguments.sizes, arguments.batches, arguments.beams)
     for size, batch, beams in cases:
         strategy = "greedy" if beams == 1 else f"{beams} beams"
         group = f"transformer_{size}, batch {batch}, {strategy}"
         print(group, flush=True)
         against = arguments.against
-        chosen = beside(contenders(size, batch, beams, arguments.contenders), against)
+        chosen = contenders(size, batch, beams, arguments.contenders)
+        chosen = beside(chosen, against) if against else with_few_tokens(chosen)
         rows, skipped = measure(chosen, arguments.repetitions)
+        rows = fixed_and_steps(rows)
         compared = compare_twins(rows, chosen) if against else comparisons(rows, beams)
         card.add(group, rows, skipped, compared)
         card.write(arguments.out)
