@@ -29,7 +29,8 @@ class Deferred:
 
 
 def _preset(builder, sizes=(), **more):
-    return builder, {**dict(zip(_SIZES, sizes)), **more}
+    named = {k: v for k, v in zip(_SIZES, sizes) if v is not None}  # None for no vocabulary
+    return builder, {**named, **more}
 
 
 # Bytes and words are the papers', and one more token, 0, for padding. Where a paper evaluates with
@@ -183,6 +184,11 @@ SIZES = {
     "chronos_t5_small": _preset("chronos_t5", (4096, 6, 8, 512, 2048, 0.1)),
     "chronos_t5_base": _preset("chronos_t5", (4096, 12, 12, 768, 3072, 0.1)),
     "chronos_t5_large": _preset("chronos_t5", (4096, 24, 16, 1024, 4096, 0.1)),
+    # The same sizes, by the authors' published checkpoints.
+    "chronos_bolt_tiny": _preset("chronos_bolt", (None, 4, 4, 256, 1024, 0.1)),
+    "chronos_bolt_mini": _preset("chronos_bolt", (None, 4, 8, 384, 1536, 0.1), key_dim=64),
+    "chronos_bolt_small": _preset("chronos_bolt", (None, 6, 8, 512, 2048, 0.1)),
+    "chronos_bolt_base": _preset("chronos_bolt", (None, 12, 12, 768, 3072, 0.1)),
     # Fedus et al. 2021, table 9; the published small one, of 8 experts, has no gates.
     "switch_base_8": _preset(
         "switch_transformer", (32128, 12, 12, 768, 3072, 0.1), num_experts=8, gated=False

@@ -25,6 +25,10 @@ def sample_inputs(config):
         return {"images": random.standard_normal(shape).astype("float32")}
     if config.model_type == "patchtst":
         return sample_series(config, random)
+    if reads_values(config):
+        values = random.standard_normal((2, LENGTH)).cumsum(1)
+        values[1, :5] = values[1, 9] = np.nan
+        return {"values": values.astype("float32")}
     if config.model_type == "decision_transformer":
         return sample_trajectories(config, random)
     limit = getattr(config, "max_position_embeddings", -1)  # which is no limit
@@ -51,6 +55,11 @@ def sample_inputs(config):
         segments = random.randint(0, config.type_vocab_size, ids.shape)
         return {"token_ids": ids, "segment_ids": segments}
     return {"token_ids": ids}
+
+
+def reads_values(config):
+    """Return True for a Chronos-Bolt, whose configuration is one of T5."""
+    return "input_patch_size" in getattr(config, "chronos_config", {})
 
 
 def sample_series(config, random):
@@ -166,6 +175,8 @@ def their_inputs(inputs, config):
     """Return the arguments of transformers for our inputs."""
     if "images" in inputs:
         return {"pixel_values": inputs["images"].transpose(0, 3, 1, 2).copy()}
+    if reads_values(config):
+        return {"context": inputs["values"]}
     if "values" in inputs:
         return fill_gaps(inputs["values"], config)
     if "returns" in inputs:
@@ -236,6 +247,8 @@ def main_output(outputs, last=None, config=None):
     """
     import torch
 
+    if "quantile_preds" in outputs:
+        return outputs["quantile_preds"].transpose(1, 2)
     if "prediction_outputs" in outputs:
         return forecast(outputs, config)
     if "start_logits" in outputs:
@@ -250,13 +263,24 @@ def main_output(outputs, last=None, config=None):
     return outputs.last_hidden_state[:, 0] if pooled is None else pooled
 
 
+def class_of(name):
+    """Return a class of transformers, or of chronos-forecasting, by its name."""
+    import transformers
+
+    if hasattr(transformers, name):
+        return getattr(transformers, name)
+    import chronos.chronos_bolt
+
+    return getattr(chronos.chronos_bolt, name)
+
+
 def load(folder):
     """Return the model of a folder in float32, and its configuration."""
     import torch
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(folder)
-    kind = getattr(transformers, (config.architectures or ["AutoModel"])[0])
+    kind = class_of((config.architectures or ["AutoModel"])[0])
     model, report = kind.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )

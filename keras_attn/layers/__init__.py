@@ -22,6 +22,7 @@ from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.pooling import Pool, Projection, Truncate
 from keras_attn.layers.positioned_block import PositionedBlock
+from keras_attn.layers.residual_projection import ResidualProjection
 from keras_attn.layers.series import SeriesEmbedding, SeriesPatches, SeriesPool, SeriesScaler
 from keras_attn.layers.series_bins import SeriesBins
 from keras_attn.layers.series_block import SeriesBlock
@@ -58,6 +59,7 @@ __all__ = [
     "Pool",
     "PositionedBlock",
     "Projection",
+    "ResidualProjection",
     "SegmentEmbedding",
     "SeparableConvTransition",
     "SeriesBins",

@@ -12,6 +12,7 @@ from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_tra
 from keras_attn.models.papers.bert import bert
 from keras_attn.models.papers.big_bird import big_bird
 from keras_attn.models.papers.chronos import chronos_t5
+from keras_attn.models.papers.chronos_bolt import chronos_bolt
 from keras_attn.models.papers.compressive_transformer import compressive_transformer
 from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
@@ -38,6 +39,7 @@ from keras_attn.models.papers.transformer import transformer
 from keras_attn.models.papers.transformer_xl import transformer_xl
 from keras_attn.models.papers.universal_transformer import universal_transformer
 from keras_attn.models.papers.vit import vit
+from keras_attn.models.patch_forecaster import PatchForecaster
 from keras_attn.models.state_models import SequenceModel, TrajectoryModel
 from keras_attn.models.token_forecaster import TokenForecaster
 
@@ -50,12 +52,14 @@ __all__ = [
     "ImageTokens",
     "MaskedLanguageModel",
     "Part",
+    "PatchForecaster",
     "SequenceModel",
     "TokenForecaster",
     "TrajectoryModel",
     "adaptive_span_transformer",
     "bert",
     "big_bird",
+    "chronos_bolt",
     "chronos_t5",
     "compressive_transformer",
     "create",

@@ -7,6 +7,7 @@ from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_tra
 from keras_attn.models.papers.bert import bert
 from keras_attn.models.papers.big_bird import big_bird
 from keras_attn.models.papers.chronos import chronos_t5
+from keras_attn.models.papers.chronos_bolt import chronos_bolt
 from keras_attn.models.papers.compressive_transformer import compressive_transformer
 from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
@@ -40,6 +41,7 @@ _BUILDERS = {
         adaptive_span_transformer,
         bert,
         big_bird,
+        chronos_bolt,
         chronos_t5,
         compressive_transformer,
         decision_transformer,

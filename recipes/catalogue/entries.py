@@ -44,6 +44,7 @@ NOT_VALUES = {
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
     *(
         "models.Part",
+        "models.PatchForecaster",
         "models.TokenForecaster",
         "models.TrajectoryModel",
         "models.create",

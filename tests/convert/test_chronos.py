@@ -17,6 +17,7 @@ def folder_of(path, name, **options):
     return checkpoint_folders.write_folder(path, config, weights), config
 
 
+@pytest.mark.slow
 def test_a_forecaster_comes_with_its_bins_and_its_sampling(tmp_path):
     inner = {"top_p": 0.9, "top_k": 0, "temperature": 0.5, "use_eos_token": False}
     folder, config = folder_of(tmp_path / "in", "chronos", inner=inner)
@@ -30,16 +31,39 @@ def test_a_forecaster_comes_with_its_bins_and_its_sampling(tmp_path):
     assert written["chronos_config"] == config["chronos_config"]
 
 
+@pytest.mark.slow
+def test_a_bolt_comes_back_with_its_levels_and_patches(tmp_path):
+    folder, config = folder_of(tmp_path / "in", "chronos_bolt")
+    model, tokenizer = from_hugging_face(folder)
+    assert type(model) is models.PatchForecaster and tokenizer is None
+    assert model.quantiles == (0.1, 0.5, 0.7) and model.patches.stride == 2
+    assert to_hugging_face(model, tmp_path / "out") == "t5"
+    written = json.loads((tmp_path / "out/config.json").read_text())
+    for name in ("chronos_config", "chronos_pipeline_class", "architectures"):
+        assert written[name] == config[name]
+
+
 @pytest.mark.parametrize(
-    "options, message",
+    "name, options, message",
     [
-        ({"inner": {"model_type": "causal"}}, "model_type='causal' is not converted"),
-        ({"inner": {"tokenizer_class": "Words"}}, "tokenizer_class='Words' is not converted"),
-        ({"inner": {"tokenizer_kwargs": {"low_limit": -1}}}, "`high_limit`.* must be a number"),
-        ({"pad_token_id": 2}, "of missing values, 0, not pad_token_id=2"),
+        ("chronos", {"inner": {"model_type": "causal"}}, "model_type='causal' is not converted"),
+        (
+            "chronos",
+            {"inner": {"tokenizer_class": "Words"}},
+            "tokenizer_class='Words' is not",
+        ),
+        (
+            "chronos",
+            {"inner": {"tokenizer_kwargs": {"low_limit": -1}}},
+            "`high_limit`.* a number",
+        ),
+        ("chronos", {"pad_token_id": 2}, "of missing values, 0, not pad_token_id=2"),
+        ("chronos_bolt", {"inner": {"input_patch_stride": 3}}, "must divide input_patch_size"),
+        ("chronos_bolt", {"inner": {"quantiles": [0.5, 2]}}, "`quantiles`.* list of levels"),
+        ("chronos_bolt", {"decoder_start_token_id": 1}, "must start with the id 0, not 1"),
     ],
 )
-def test_other_options_are_refused(options, message, tmp_path):
-    folder, _ = folder_of(tmp_path, "chronos", **options)
+def test_other_options_are_refused(name, options, message, tmp_path):
+    folder, _ = folder_of(tmp_path, name, **options)
     with pytest.raises(ValueError, match=message):
         from_hugging_face(folder)

@@ -66,6 +66,14 @@ def t5(s, feed_forward=None):
     return shapes + ([] if s.get("tied", True) else [(d, s["vocabulary_size"])])
 
 
+def chronos_bolt(s, levels=9, horizon=64, patch=16):
+    d, f = s["hidden_dim"], s["intermediate_dim"]
+    shapes = t5({**s, "vocabulary_size": 2})
+    for inputs, outputs in (2 * patch, d), (d, levels * horizon):
+        shapes += [(inputs, f), (f,), (f, outputs), (inputs, outputs), (outputs,), (outputs,)]
+    return shapes
+
+
 def switch_transformer(s):
     def feed_forward(d, f, index):
         kernels = gated(d, f) if s.get("gated", True) else [(d, f), (f, d)]
@@ -148,5 +156,6 @@ SHAPES = {
     "gemma": gemma,
     "t5": t5,
     "chronos_t5": t5,
+    "chronos_bolt": chronos_bolt,
     "switch_transformer": switch_transformer,
 }

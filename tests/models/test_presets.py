@@ -192,6 +192,10 @@ PUBLISHED = {
     "chronos_t5_small": (46e6, 0.5e6, None),
     "chronos_t5_base": (200e6, 2e6, None),
     "chronos_t5_large": (710e6, 2e6, None),
+    "chronos_bolt_tiny": (9e6, 0.5e6, None),
+    "chronos_bolt_mini": (21e6, 0.5e6, None),
+    "chronos_bolt_small": (48e6, 0.5e6, None),
+    "chronos_bolt_base": (205e6, 1e6, None),
     # One table of biases for all layers of a side. Ours has one a layer.
     **{
         name: (published, 0, lambda s: -2 * (s[L] - 1) * 32 * s[N])

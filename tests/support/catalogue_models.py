@@ -179,6 +179,9 @@ MODELS = {
     ),
     "models.bert": lambda: models.bert(V, **SIZES, max_length=16),
     "models.big_bird": lambda: models.big_bird(V, **SIZES, max_length=16, block_length=2),
+    "models.chronos_bolt": lambda: models.chronos_bolt(
+        **SIZES, context_length=LENGTH, prediction_length=5, patch_length=4
+    ),
     "models.chronos_t5": lambda: models.chronos_t5(**SIZES, bins=layers.SeriesBins(V)),
     "models.compressive_transformer": lambda: models.compressive_transformer(
         V, **SIZES, memory_length=6, rate=2
@@ -299,7 +302,8 @@ def inputs_of(model):
         shape = 2, LENGTH, 4, 1
         inputs = {"images": np.random.default_rng(0).normal(size=shape).astype("float32")}
     elif "values" in names:
-        inputs = {"values": np.random.default_rng(0).normal(size=(2, LENGTH, 4)).astype("float32")}
+        shape = (2, LENGTH, 4)[: len(model.input["values"].shape)]
+        inputs = {"values": np.random.default_rng(0).normal(size=shape).astype("float32")}
     elif "states" in names:
         inputs = {"states": np.random.default_rng(0).normal(size=(2, LENGTH, 4)).astype("float32")}
         if "returns" in names:

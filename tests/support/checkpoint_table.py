@@ -53,6 +53,7 @@ HEADS = {
     "ForRegression": "values",
     "ForPretraining": "hidden patches",
     "ForQuestionAnswering": "answers",
+    "ModelForForecasting": "quantiles",
     "Model": "features",
 }
 # The folder of `golden_ids` with a tokenizer of the family's kind, where it has one.

@@ -125,6 +125,14 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be a list of integers, not {value!r}.")
         return value
 
+    def levels(self, name):
+        """Return an option that is a list of numbers between 0 and 1; refuse its absence."""
+        value = self.get(name)
+        is_list = isinstance(value, list) and len(value) > 0
+        if not is_list or not all(isinstance(x, float) and 0 < x < 1 for x in value):
+            self.refuse(f"`{name}` in {FILE} must be a list of levels in (0, 1), not {value!r}.")
+        return value
+
     def strings(self, name):
         """Return an option that is a list of strings; None where it is absent or null."""
         value = self.get(name)

@@ -150,7 +150,10 @@ def family_of(folder, model_type=None):
 
 def forecaster_type(config):
     """Return the family of a forecaster, whose `model_type` is that of T5; None for others."""
-    return None if config.options("chronos_config") is None else "chronos"
+    options = config.options("chronos_config")
+    if options is None:
+        return None
+    return "chronos_bolt" if "input_patch_size" in options else "chronos"
 
 
 def _type_by_names(config):

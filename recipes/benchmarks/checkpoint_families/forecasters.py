@@ -24,6 +24,15 @@ def causal(size):
     return {**BINS[0](size), "model_type": "causal"}
 
 
+def patched(patch_length, context_length, end, stride=None):
+    """Return the options of Chronos-Bolt for patches."""
+    return {
+        **{"input_patch_size": patch_length, "input_patch_stride": stride or patch_length},
+        **{"context_length": context_length, "prediction_length": 7, "use_reg_token": end},
+        "quantiles": [0.1, 0.35, 0.5, 0.8],
+    }
+
+
 BINS = binned(31, 15.0, True), binned(13, 3.5, False), binned(64, 7.0, True, more_tokens=5)
 FAMILIES = {
     "chronos": Family(
@@ -40,5 +49,19 @@ FAMILIES = {
         },
         needed={"chronos_config": BINS[0], "decoder_start_token_id": 0},
         refused=(("model_type", {"chronos_config": causal}),),
+    ),
+    "chronos_bolt": Family(
+        classes=("ChronosBoltModelForForecasting",),
+        sizes=T5_SIZES,
+        options={
+            "chronos_config": (patched(4, 31, True), patched(6, 13, False, 3)),
+            "num_decoder_layers": (None, 2),
+            "feed_forward_proj": ("relu", "gated-gelu", "gated-silu"),
+            "layer_norm_epsilon": (1e-6, 1e-2),
+            "relative_attention_num_buckets": (32, 6),
+            "decoder_start_token_id": (0,),
+        },
+        needed={"chronos_config": patched(5, 17, True), "decoder_start_token_id": 0},
+        refused=(("input_patch_stride", {"chronos_config": patched(6, 13, True, 4)}),),
     ),
 }

@@ -33,7 +33,7 @@ def make(folder, class_name, options, is_bare):
     A bare one has a `config.json` of the given options alone.
     """
     folder = pathlib.Path(folder)
-    kind = getattr(transformers, class_name)
+    kind = golden_writer.class_of(class_name)
     torch.manual_seed(int(folder.name, 16) % 2**31)
     model = kind(kind.config_class(**options))
     add_noise(model)

@@ -37,6 +37,7 @@ FAMILIES = {
     "perceiver": perceiver.Perceiver(),
     # Forecasters, whose files are of the type "t5".
     "chronos": chronos.ChronosT5(),
+    "chronos_bolt": chronos.ChronosBolt(),
     # T5 and its kin, encoders with decoders or alone.
     "switch_transformers": t5.SwitchTransformer(),
     "umt5": t5.UMT5(),

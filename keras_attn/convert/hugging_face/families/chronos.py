@@ -1,9 +1,10 @@
-"""Chronos: T5 on the binned values of a series."""
+"""Chronos and Chronos-Bolt: T5 on the binned values, and on the patches, of a series."""
 
 from keras_attn import layers, models
 from keras_attn.convert.hugging_face.config import Config
-from keras_attn.convert.hugging_face.families.family import build
+from keras_attn.convert.hugging_face.families.family import SIDES, build, read_options
 from keras_attn.convert.hugging_face.families.t5 import T5
+from keras_attn.convert.hugging_face.weights import copy_part
 
 _NAME = "MeanScaleUniformBins"  # the only class of tokenizers that chronos-forecasting has
 
@@ -20,6 +21,7 @@ class ChronosT5(T5):
         return True
 
     def build_sides(self, config, tied, overrides):
+        inner = Config(config.folder, config.options("chronos_config"))
         has_gates, activation = self.feed_forward_of(config)
         arguments = {
             **self.arguments(config),
@@ -27,7 +29,7 @@ class ChronosT5(T5):
             "gated": has_gates,
             "activation": activation,
             "tied": tied,
-            **_forecast_arguments(Config(config.folder, config.options("chronos_config"))),
+            **_sampling_arguments(inner),
         }
         pad_id = arguments.pop("pad_id")
         if pad_id != arguments["bins"].pad_id:
@@ -63,7 +65,7 @@ class ChronosT5(T5):
         }
 
 
-def _forecast_arguments(config):
+def _sampling_arguments(config):
     """Return the arguments of `models.chronos_t5` of the options in `chronos_config`."""
     config.require(tokenizer_class=_NAME, model_type="seq2seq")
     limits = Config(config.folder, config.options("tokenizer_kwargs") or {})
@@ -86,3 +88,90 @@ def _forecast_arguments(config):
         "top_k": config.index("top_k", 0) or None,  # 0 for all tokens
         "top_p": top_p if 0 < top_p < 1 else None,  # as transformers reads it
     }
+
+
+class ChronosBolt(T5):
+    """Chronos-Bolt, of T5's blocks without its embeddings of texts and its head."""
+
+    model_classes = (models.PatchForecaster,)
+    heads = ()
+    side_head_names = {}
+    projections = {"input_projection": "input_patch_embedding", "head": "output_patch_embedding"}
+
+    def convert(self, checkpoint, overrides):
+        for side in SIDES:
+            checkpoint.drop_copy(f"{side}.embed_tokens.weight", self.table)
+        checkpoint.ignore("lm_head.weight")
+        cross = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+        checkpoint.ignore(cross)
+        model = self.build_bolt(checkpoint.config, overrides)
+        self.copy_weights(checkpoint, model)
+        return model
+
+    def fits(self, model):
+        return True
+
+    def build(self, config, model):
+        return self.build_bolt(config, {})
+
+    def build_bolt(self, config, overrides):
+        """Return the model of a configuration."""
+        inner = Config(config.folder, config.options("chronos_config"))
+        has_gates, activation = self.feed_forward_of(config)
+        patch_length = inner.size("input_patch_size")
+        stride = inner.size("input_patch_stride")
+        if patch_length % stride:
+            config.refuse(
+                "The option input_patch_stride must divide input_patch_size, since others leave "
+                f"the last values out. It is {stride}."
+            )
+        start_id = config.index("decoder_start_token_id", 0)
+        if start_id != 0:
+            config.refuse(f"The decoder must start with the id 0, not {start_id}.")
+        arguments = self.arguments(config)
+        for name in ("vocabulary_size", "pad_id", "start_id"):
+            del arguments[name]
+        arguments |= {
+            "intermediate_dim": config.size("d_ff"),
+            "gated": has_gates,
+            "activation": activation,
+            "context_length": inner.size("context_length"),
+            "prediction_length": inner.size("prediction_length"),
+            "patch_length": patch_length,
+            "stride": stride,
+            "quantiles": inner.levels("quantiles"),
+            "end_token": inner.flag("use_reg_token"),
+        }
+        return build(models.chronos_bolt, arguments, overrides)
+
+    def copy_weights(self, checkpoint, model):
+        self.copy_embedding(checkpoint, model.embedding)
+        for part, prefix in self.projections.items():
+            for layer in ("hidden", "output", "residual"):
+                path = f"{part}.{layer}_dense"
+                copy_part(checkpoint, model, path, f"{prefix}.{layer}_layer")
+        for side in SIDES:
+            copy_part(checkpoint, model, f"{side}.norm", f"{side}.final_layer_norm")
+        self.copy_sides(checkpoint, model)
+
+    def shared_options(self, model):
+        return read_options(model, self.paths)
+
+    def options(self, model):
+        return {
+            **super().options(model),
+            "model_type": "t5",
+            "architectures": ["ChronosBoltModelForForecasting"],
+            "chronos_pipeline_class": "ChronosBoltPipeline",
+            "is_encoder_decoder": True,
+            "pad_token_id": 0,
+            "decoder_start_token_id": 0,
+            "chronos_config": {
+                "context_length": model.context_length,
+                "prediction_length": model.prediction_length,
+                "input_patch_size": model.patches.patch_length,
+                "input_patch_stride": model.patches.stride,
+                "quantiles": list(model.quantiles),
+                "use_reg_token": model.embedding.vocabulary_size > 1,
+            },
+        }

@@ -225,11 +225,7 @@ class T5(Family):
 
     def copy_weights(self, checkpoint, model):
         sides = sides_of(model)
-        table = sides.embedding.table
-        # Our embedding multiplies the rows of its table by the root of the width, T5's does not.
-        # Tied logits then agree too: T5 divides by the root before the product with its table.
-        root = math.sqrt(sides.embedding.hidden_dim)
-        checkpoint.transfer(self.table, Fold([table], tuple(table.shape), scales=(1 / root,)))
+        root = self.copy_embedding(checkpoint, sides.embedding)
         if sides is not model:
             copy_side_head(checkpoint, model)
             copy_part(checkpoint, sides, "decoder.norm", "decoder.final_layer_norm")
@@ -238,6 +234,20 @@ class T5(Family):
         else:
             copy_table(checkpoint, model, self.head_names.get(head_of(model), {}))
         copy_part(checkpoint, sides, "encoder.norm", "encoder.final_layer_norm")
+        self.copy_sides(checkpoint, sides)
+
+    def copy_embedding(self, checkpoint, embedding):
+        """Copy the token table; return the root of its width.
+
+        Our embedding multiplies the rows of its table by the root of the width, T5's does not. Tied
+        logits then agree too: T5 divides by the root before the product with its table.
+        """
+        table, root = embedding.table, math.sqrt(embedding.hidden_dim)
+        checkpoint.transfer(self.table, Fold([table], tuple(table.shape), scales=(1 / root,)))
+        return root
+
+    def copy_sides(self, checkpoint, sides):
+        """Copy the blocks of the sides that a model has, and their tables of distances."""
         for side in _names_of_sides(sides):
             self.copy_distances(checkpoint, _tables_of(sides, side), side)
             self._copy_blocks(checkpoint, getattr(sides, side).blocks, side)
