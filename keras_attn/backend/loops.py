@@ -99,3 +99,24 @@ def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
         tile = [x[n] for x in tiles]
         results.append(compute(*tile, *seen, *shared))
     return tuple(ops.stack(parts) for parts in zip(*results, strict=True))
+
+
+@per_backend
+def attend_causal(query, key, value, key_mask, block, num_doublings, most_scores):
+    """Compute causal attention of as many queries as keys, exactly, in squares of scores.
+
+    Memory holds the inputs, the outputs, and a few squares. The backward pass computes weights
+    again.
+
+    Args:
+        query: (B, N, T, H), scaled. key, value: (B, N, T, .). T is known, the dtype not float16.
+        key_mask: bool (B or 1, N or 1, T), False for padding; None if all keys are real.
+        block: int. Length of the blocks whose scores are masked.
+        num_doublings: int. T is at most `block` times two to this power.
+        most_scores: int. Scores of the squares that are computed at once.
+
+    Returns:
+        Output (B, N, T, .) and log weight (B, N, T, 1), as `Plan.attend` has them. None where a
+        loop over tiles is needed: on other backends than TensorFlow, and under XLA.
+    """
+    return None

@@ -114,7 +114,8 @@ def _of_attention(call):
         products = linear_products(inputs, prepared.pattern)
         return own + Products(products, 2 * products)
     (_, num_heads, _, head_dim), width = inputs.query.shape, inputs.value.shape[3]
-    own += Products(*prepared.pattern.plan.extra_products(inputs))
+    if prepared.implementation == "blockwise" or not prepared.pattern.is_of_positions:
+        own += Products(*prepared.pattern.plan.extra_products(inputs))
     counts = attention_tiles(prepared)
     if first := _num_first(call):
         first = prepared.replace(inputs=resize(inputs, length=first), implementation="dense")

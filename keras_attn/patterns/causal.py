@@ -2,7 +2,7 @@
 
 import functools
 
-from keras_attn.attention.plans import AllKeys
+from keras_attn.attention.causal import CausalKeys
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -37,7 +37,7 @@ class Causal(Pattern):
 
     @functools.cached_property
     def plan(self):
-        return AllKeys(self.mask_mod, causal=True)
+        return CausalKeys(self.mask_mod)
 
 
 def make_causal(pattern):

@@ -140,7 +140,8 @@ class Intersection(Plan):
     attend_documents = attend_row  # the plans of the parts keep documents apart
 
     def tiles(self, inputs):
-        return self.sparser_first(inputs.key.shape[2])[0].plan.tiles(inputs)
+        sparse, other = self.sparser_first(inputs.key.shape[2])
+        return sparse.plan.tiles(inputs.restricted(other.mask_mod))
 
     def keys_per_query(self, num_keys):
         return min(p.keys_per_query(num_keys) for p in (self.first, self.second))
@@ -229,7 +230,15 @@ class Union(Plan):
     def tiles(self, inputs):
         if self._is_all(inputs.key.shape[2]):
             return Chunked(self.mask_mod).tiles(inputs)
-        return self.first.plan.tiles(inputs) + self.second.plan.tiles(inputs)
+        rest = inputs.restricted(self.first.mask_mod)
+        return self.first.plan.tiles(inputs) + self.second.plan.tiles(rest)
+
+    def extra_products(self, inputs):
+        if self._is_all(inputs.key.shape[2]):
+            return super().extra_products(inputs)
+        rest = inputs.restricted(self.first.mask_mod)
+        parts = self.first.plan.extra_products(inputs), self.second.plan.extra_products(rest)
+        return tuple(map(sum, zip(*parts, strict=True)))
 
     def keys_per_query(self, num_keys):
         return min(num_keys, sum(p.keys_per_query(num_keys) for p in (self.first, self.second)))
@@ -340,6 +349,13 @@ class ByHead(Plan):
             part = inputs if inputs.score.has_weights else inputs.heads(range(len(heads)))
             counts += pattern.plan.tiles(part)
         return counts
+
+    def extra_products(self, inputs):
+        parts = [(0, 0)]
+        for pattern, heads in self._heads_of_patterns():
+            part = inputs if inputs.score.has_weights else inputs.heads(range(len(heads)))
+            parts.append(pattern.plan.extra_products(part))
+        return tuple(map(sum, zip(*parts, strict=True)))
 
     def keys_per_query(self, num_keys):
         return max(pattern.keys_per_query(num_keys) for pattern in self.patterns)
