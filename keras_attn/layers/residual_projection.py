@@ -25,10 +25,10 @@ class ResidualProjection(registry.MaskedLayer):
         dropout: float. Dropout rate of the hidden layer's output.
 
     Call arguments:
-        x: (..., D).
+        x: (B, D) or (B, T, D).
 
     Returns:
-        (..., units).
+        (B, units) or (B, T, units).
 
     Raises:
         ValueError: if a size is below 1, or `dropout` is outside [0, 1).

@@ -52,8 +52,8 @@ def chronos_t5(
         context_length, prediction_length, num_samples, temperature, top_k, top_p: as
             `keras_attn.models.TokenForecaster`.
         vocabulary_size: int. By default the number of ids of `bins`.
-        num_buckets, max_distance, gated, tied, start_id, pattern, num_decoder_layers, activation,
-            epsilon: as `t5`.
+        num_buckets, max_distance, gated, tied, start_id, pattern, num_decoder_layers: as `t5`.
+        activation, epsilon: as `t5`.
 
     Returns:
         A `TokenForecaster`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
