@@ -118,7 +118,8 @@ class SeriesScaler(registry.MaskedLayer):
         added = tuple(range(len(loc.shape), len(y.shape)))
         if added:
             loc, scale = ops.expand_dims(loc, added), ops.expand_dims(scale, added)
-        return ops.cast(y, scale.dtype) * scale + loc
+        # Keras on TensorFlow takes a second summand (B, 1, 1) for the bias of an axis of B numbers.
+        return loc + ops.cast(y, scale.dtype) * scale
 
     def compute_mask(self, values, previous_mask=None):
         return None  # Padding is NaN in the output.

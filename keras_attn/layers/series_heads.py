@@ -195,9 +195,9 @@ def scale_parameters(distribution, parameters, loc, scale):
     """
     parts = dict(zip(DISTRIBUTIONS[distribution], ops.unstack(parameters, axis=-1), strict=True))
     if "logits" in parts:
-        parts["logits"] = parts["logits"] + ops.log(scale)
+        parts["logits"] = ops.log(scale) + parts["logits"]
     else:
-        parts["loc"] = parts["loc"] * scale + loc
+        parts["loc"] = loc + parts["loc"] * scale  # in this order: see `SeriesScaler.inverse`
         parts["scale"] = parts["scale"] * scale
     return ops.stack(list(parts.values()), axis=-1)
 

@@ -46,6 +46,16 @@ def test_heads_have_their_shape_and_are_finite(name):
     np.testing.assert_allclose(model(series()[:1])[0], output[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("distribution", [None, "normal", "negative_binomial"])
+def test_as_many_rows_as_steps_keep_their_own_scale(distribution):
+    """Keras on TensorFlow would take (B, 1, 1) for the bias of the axis of H = B steps."""
+    model = models.patch_tst(T, 1, H, distribution=distribution, **SIZES)
+    oracles.scramble(model)
+    values = (oracles.random(H, T, 1) + 10 * np.arange(H)[:, None, None]).astype("float32")
+    alone = np.concatenate([model(values[i : i + 1]) for i in range(H)])
+    np.testing.assert_allclose(model(values), alone, rtol=1e-4, atol=1e-4)
+
+
 def test_forecasts_follow_the_scale_of_the_series():
     model = models.patch_tst(T, C, H, scaler=layers.SeriesScaler(epsilon=0.0), **SIZES)
     oracles.scramble(model)
