@@ -27,6 +27,14 @@ def test_missing_patches_in_front_change_nothing(model):
     np.testing.assert_allclose(model(padded), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [3, H])
+def test_as_many_rows_as_levels_or_values_are_rows_alone(count, model):
+    """Keras takes a second term (B, 1, 1) for a bias where B is another axis too."""
+    rows = np.random.default_rng(1).normal(size=(count, T)) + 9.0 * np.arange(count)[:, None]
+    alone = [np.array(model(row[None]))[0] for row in rows]
+    np.testing.assert_allclose(model(rows), alone, rtol=1e-5, atol=1e-5)
+
+
 def test_the_last_part_of_a_longer_series_is_read(model):
     longer = np.concatenate([9 * VALUES[:, :6], VALUES], axis=1)
     np.testing.assert_allclose(model(longer), model(VALUES), atol=1e-6)
