@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from marks import slow_but
 
 from keras_attn import depth, layers, models
 from keras_attn.losses import DistributionLoss, Quantile
@@ -90,6 +91,7 @@ def test_training_lowers_each_loss():
         assert np.isfinite(losses).all() and losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.slow
 def test_samples_follow_the_distribution():
     model = models.patch_tst(T, C, 2, distribution="negative_binomial", **SIZES)
     values = np.abs(series())
@@ -103,7 +105,7 @@ def test_samples_follow_the_distribution():
         models.patch_tst(T, C, H, **SIZES).sample(values)
 
 
-@pytest.mark.parametrize("name", ["student_t", "classes", "hidden"])
+@pytest.mark.parametrize("name", slow_but(["classes"], ["student_t", "classes", "hidden"]))
 def test_files_and_clones_give_the_same_numbers(name, tmp_path):
     policy = "mixed_bfloat16" if name == "classes" else "float32"
     keras.config.set_dtype_policy(policy)

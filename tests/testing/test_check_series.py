@@ -29,7 +29,9 @@ OURS = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(n, marks=[pytest.mark.slow] if n in ("classifier", "distribution") else [])
+        pytest.param(
+            n, marks=[pytest.mark.slow] if n in ("classifier", "distribution", "forecaster") else []
+        )
         for n in OURS
     ],
 )
