@@ -53,8 +53,8 @@ def _sigterm_as_exit():
 def _parser():
     parser = argparse.ArgumentParser(prog="keras-attn export", description=__doc__)
     subparsers = parser.add_subparsers(required=True)
-    model, tokenizer, lengths, source_length, beams, kind = (
-        argparse.ArgumentParser(add_help=False) for _ in range(6)
+    model, tokenizer, lengths, source_length, beams, kind, horizon = (
+        argparse.ArgumentParser(add_help=False) for _ in range(7)
     )
     model.add_argument("model", help="the model's .keras file")
     tokenizer.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
@@ -72,15 +72,18 @@ def _parser():
     )
     beams.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     beams.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
+    horizon.add_argument(
+        "--horizon", type=int, help="values that a forecaster gives (default: as many as it has)"
+    )
     kind.add_argument(
         "--kind",
-        choices=["classify", "regress", "embed", "tag"],
+        choices=["classify", "regress", "embed", "tag", "forecast"],
         help="the output of a model of your own (default: by its shape and the labels)",
     )
 
     command = subparsers.add_parser(
         "saved_model",
-        parents=[model, tokenizer, lengths, beams, kind],
+        parents=[model, tokenizer, lengths, beams, kind, horizon],
         help="a SavedModel from text to text, for TensorFlow Serving",
         description="Write PATH/VERSION/, complete or not at all.",
     )
@@ -124,7 +127,7 @@ def _parser():
 
     command = subparsers.add_parser(
         "onnx",
-        parents=[model, lengths, source_length],
+        parents=[model, lengths, source_length, horizon],
         help="an ONNX file of a model or a part of it, from ids to ids",
         description="Write PATH if ONNX Runtime gives the model's outputs with it.",
     )
@@ -132,7 +135,7 @@ def _parser():
     command.add_argument("path", help="the file to write")
     command.add_argument(
         "--what",
-        choices=["greedy", "step", "encoder", "classify", "regress", "embed", "tag"],
+        choices=["greedy", "step", "encoder", "classify", "regress", "embed", "tag", "forecast"],
         help="the whole decoding loop, a decoder's step with its caches, the encoder, or the kind "
         "of a classifier or of a model of your own (default: the first that the model has)",
     )
@@ -140,7 +143,7 @@ def _parser():
 
     command = subparsers.add_parser(
         "litert",
-        parents=[model, lengths, source_length, beams, kind],
+        parents=[model, lengths, source_length, beams, kind, horizon],
         help="a LiteRT file of several signatures, from ids to ids, for phones",
         description="Write PATH if LiteRT's interpreter gives the model's outputs with it, and "
         "print what the precision of the weights costs.",

@@ -5,18 +5,21 @@ only `tf2onnx.convert`. Holds for tf2onnx 1.17, which keras_attn requires.
 Upstream: https://github.com/onnx/tensorflow-onnx/blob/main/tf2onnx/convert.py
 Remove `convert_graph` when `tf2onnx.convert.from_function` can leave its optimisations out: one of
 them changes the results of Transformer-XL, and they take four fifths of the time. Remove the
-handlers when tf2onnx converts floor division of negative integers, padded booleans and new axes.
+handlers when tf2onnx converts floor division of negative integers, padded booleans, new axes and
+choices between NaN and a number.
 """
 
 import contextlib
 import importlib
 import logging
+import operator
 
 _CONVERTERS = {
-    "FloorDiv": ("math", "version_6"),
-    "FloorMod": ("math", "version_7"),
-    "Pad": ("nn", "version_11"),
-    "StridedSlice": ("tensor", "version_13"),
+    "FloorDiv": ("math", "FloorDiv.version_6"),
+    "FloorMod": ("math", "FloorMod.version_7"),
+    "Pad": ("nn", "Pad.version_11"),
+    "SelectV2": ("controlflow", "Select.version_9"),
+    "StridedSlice": ("tensor", "StridedSlice.version_13"),
 }
 
 
@@ -50,8 +53,8 @@ def convert_graph(concrete_function, inputs, outputs, *, opset, handlers):
 def convert_node(graph, node):
     """Convert a node of a type in `_CONVERTERS` as tf2onnx does."""
     module, method = _CONVERTERS[node.type]
-    converter = getattr(importlib.import_module(f"tf2onnx.onnx_opset.{module}"), node.type)
-    getattr(converter, method)(graph, node)
+    convert = operator.attrgetter(method)(importlib.import_module(f"tf2onnx.onnx_opset.{module}"))
+    convert(graph, node)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from keras_attn.export.signatures.encoders import (
 )
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.question_answerer import QuestionAnswerer
+from keras_attn.export.signatures.series import SeriesForecaster, SeriesModel
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.text_model import TextModel
@@ -44,6 +45,8 @@ __all__ = [
     "QuestionAnswerer",
     "SegmentSteps",
     "SentenceEmbedder",
+    "SeriesForecaster",
+    "SeriesModel",
     "TextClassifier",
     "TextGenerator",
     "TextModel",

@@ -14,14 +14,17 @@ def example_input(spec, batch, length, num_tokens, random):
 
     Returns:
         An array. Lengths differ, the first is `length`, and those of prompts are half of them; a
-        scalar is 1, but for "batch_size".
+        scalar is 1, but for "batch_size". Series have gaps.
     """
     sizes = [batch, *(length if n is None else n for n in spec.shape[1:])][: spec.shape.rank]
     if spec.name == "noise":
         sizes = [batch if n is None else n for n in spec.shape]
         return random.uniform(0.0, 1.0, sizes).astype("float32")
     if spec.dtype.is_floating:
-        return random.normal(0.0, 0.5, sizes).astype(spec.dtype.as_numpy_dtype)
+        numbers = random.normal(0.0, 0.5, sizes).astype(spec.dtype.as_numpy_dtype)
+        if spec.name == "values":
+            numbers[random.uniform(size=sizes) < 0.2] = np.nan
+        return numbers
     if spec.shape.rank == 0:
         return np.array(batch if spec.name == "batch_size" else 1, "int32")
     if spec.shape.rank == 1:

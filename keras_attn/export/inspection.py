@@ -15,6 +15,7 @@ from keras_attn.export.saved_model_files import (
     has_own_variables,
     read_compilation,
     read_saved_model,
+    read_series,
 )
 from keras_attn.export.servable_ops import (
     MUST_COMPILE,
@@ -51,6 +52,8 @@ class Inspection:
         compiled: dict of what is compiled at load, or None: "compiler", "batches", "lengths" and
             "parallel" of the `Buckets`, and "plain_names", the plain twin of each compiled
             signature.
+        series: dict of how series are read, or None: "context_length", the values that count, and
+            "horizon", those that are forecast, or None.
     """
 
     directory: str
@@ -66,6 +69,7 @@ class Inspection:
     outcomes: dict
     has_own_variables: bool
     compiled: dict | None
+    series: dict | None = None
 
     @property
     def faults(self):
@@ -99,7 +103,8 @@ class Inspection:
             f"needs        TensorFlow Serving {self.serving_version} or later "
             f"(written by TensorFlow {self.written_by})",
             *_format_compilation(self.compiled),
-            f"tokenizer    {self.tokenizer or 'none: ids go in and out'}",
+            *_format_series(self.series),
+            f"tokenizer    {self.tokenizer or _without_tokenizer(self.series)}",
             f"weights      {self.num_weights:,} in {format_size(self.weight_bytes)}" + mismatch,
             f"files        {format_size(self.file_bytes)}",
             f"outputs      {format_outcomes(self.outcomes)}",
@@ -163,6 +168,7 @@ def inspect(path):
         outcomes=replay(directory, uses_text=not all(map(is_core, ops))),
         has_own_variables=has_own_variables(directory),
         compiled=compiled,
+        series=read_series(directory),
     )
 
 
@@ -231,3 +237,22 @@ def _format_compilation(compiled):
         "             TensorFlow Serving needs --xla_cpu_compilation_enabled; without it "
         f"--enable_model_warmup=false, and {', '.join(names.values())} in their place",
     ]
+
+
+def _without_tokenizer(series):
+    return f"none: {'ids' if series is None else 'numbers'} go in and out"
+
+
+def _format_series(series):
+    if series is None:
+        return []
+    read = "all values are read"
+    if series["context_length"] is not None:
+        read = f"the last {series['context_length']} values are read, of a shorter one NaN in front"
+    lines = [
+        f"series       {read}",
+        "             NaN is a missing value; infinite ones are refused",
+    ]
+    if series["horizon"] is not None:
+        lines.append(f"             {series['horizon']} values are forecast")
+    return lines

@@ -11,6 +11,8 @@ from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 
 # The facts of a compiled export; a server reads nothing of it.
 COMPILATION_FILE = os.path.join("assets.extra", "compilation.json")
+# How the values of series are read.
+SERIES_FILE = os.path.join("assets.extra", "series.json")
 
 
 def read_saved_model(path):
@@ -63,25 +65,34 @@ def has_own_variables(directory):
     return int.from_bytes(digest.tobytes(), "little") == expected
 
 
-def write_compilation(directory, facts):
-    """Record in a SavedModel's directory what is compiled when it is loaded, a dict."""
-    with open(os.path.join(directory, COMPILATION_FILE), "w", encoding="utf-8") as file:
+def write_facts(directory, name, facts):
+    """Write a record of facts, a dict, into a SavedModel's directory."""
+    with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
         json.dump(facts, file)
 
 
 def read_compilation(directory):
     """Return the recorded facts of the compilation, or None for an export without one."""
-    file = os.path.join(directory, COMPILATION_FILE)
+    wanted = {"compiler", "batches", "lengths", "plain_names"}
+    return _read_facts(directory, COMPILATION_FILE, "compilation", wanted)
+
+
+def read_series(directory):
+    """Return how an export reads series, a dict, or None for one of other models."""
+    return _read_facts(directory, SERIES_FILE, "series", {"context_length", "horizon"})
+
+
+def _read_facts(directory, name, title, wanted):
+    file = os.path.join(directory, name)
     if not os.path.exists(file):
         return None
     try:
         facts = json.loads(_read_bytes(file))
-        wanted = {"compiler", "batches", "lengths", "plain_names"}
         if wanted <= set(facts):
             return facts
     except (TypeError, ValueError):
         pass
-    raise ValueError(f"The record of the compilation is damaged. Received: {file}.")
+    raise ValueError(f"The record of the {title} is damaged. Received: {file}.")
 
 
 def _read_bytes(path):

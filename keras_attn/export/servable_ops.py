@@ -37,7 +37,7 @@ _OPS_BY_VERSION = {
     # TensorFlow 2.21 writes DisableCopyOnRead into every SavedModel, to save variables again.
     (2, 10): """
         DisableCopyOnRead FastWordpieceTokenizeWithOffsets RegexSplitWithOffsets
-        TFText>WhitespaceTokenizeWithOffsetsV2
+        StatelessRandomGetKeyCounter TFText>WhitespaceTokenizeWithOffsetsV2
     """,
     (2, 12): """
         FastBertNormalize PhraseTokenize TFText>FastSentencepieceDetokenize

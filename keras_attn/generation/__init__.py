@@ -3,6 +3,7 @@
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.constrained import Constrained, Forbidden, Forced, NoRepeat
 from keras_attn.generation.decoding import generate
+from keras_attn.generation.forecasting import forecast
 from keras_attn.generation.sampled_paths import sample_paths
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 from keras_attn.generation.speculative import Speculative
@@ -21,6 +22,7 @@ __all__ = [
     "Speculative",
     "allow_texts",
     "complete",
+    "forecast",
     "generate",
     "sample_paths",
     "stream",

@@ -12,7 +12,6 @@ import datetime
 import json
 import pathlib
 import statistics
-import subprocess
 import tempfile
 import time
 import urllib.request
@@ -26,9 +25,9 @@ from keras_attn.convert import from_hugging_face, to_hugging_face
 from ..common import files
 from ..common.machine import hardware, versions
 from .card import card_parser, execute, positive
+from .oracle_process import OracleProcess
 from .serving_process import serving
 
-ROOT = pathlib.Path(__file__).parents[2]
 ORACLE = f"{__package__}.contenders.sentence_vectors_torch"
 TOLERANCE = 2e-6
 BATCH, PROMPTED = 32, 40
@@ -116,23 +115,8 @@ METHOD = (
 )
 
 
-class Oracle:
+class Oracle(OracleProcess):
     """The process with sentence-transformers."""
-
-    def __init__(self, python):
-        command = [python, "-m", ORACLE]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, **pipes)
-
-    def __call__(self, action, **request):
-        """Return the answer to a request."""
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{json.dumps({'action': action, **request})}\n")
-            self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise ValueError(f"The process with sentence-transformers failed at {action!r}.")
-        return json.loads(answer)
 
     def encode(self, folder, texts, file):
         """Return the vectors of texts, a dict of arrays."""
@@ -140,10 +124,6 @@ class Oracle:
         self("encode", folder=str(folder), **options)
         with np.load(file) as arrays:
             return dict(arrays)
-
-    def close(self):
-        self._process.stdin.close()
-        self._process.wait()
 
 
 def lines(count, most, seed=5):
@@ -233,7 +213,7 @@ def main():
     parser.add_argument("--sentences", type=positive, default=400, help="default: %(default)s")
     parser.add_argument("--timed", type=positive, default=256, help="default: %(default)s")
     arguments = parser.parse_args()
-    oracle, rows, served = Oracle(arguments.oracle), {}, {}
+    oracle, rows, served = Oracle(arguments.oracle, ORACLE), {}, {}
     texts = lines(arguments.sentences, 2000)
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(oracle):
         scratch = pathlib.Path(folder)

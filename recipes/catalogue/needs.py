@@ -111,7 +111,7 @@ NEEDS = (
     ("let a small model help a large one to generate", "generation.Speculative"),
     (
         "forecast series of numbers, or classify them",
-        "models.chronos_bolt models.chronos_t5 generation.sample_paths "
+        "models.chronos_bolt models.chronos_t5 generation.forecast generation.sample_paths "
         "models.patch_tst norms.BatchNorm losses.Quantile losses.DistributionLoss",
     ),
     ("learn vectors of pairs", "losses.ContrastiveLoss"),

@@ -16,7 +16,13 @@ WITH_PYTHON = [
 ]
 FAST = {pages.ROOT / "serving/clients.md"}  # the others train, export or convert
 ANSWERS = {
-    "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},
+    "serving_default": {
+        "translation": ["Ein Mann"],
+        "continuation": [" rides"],
+        "score": [-1.0],
+        "quantiles": [[[7.0]]],
+        "levels": [[0.5]],
+    },
     "ids": {"ids": [[5, 7], [9, 0]], "score": [-1.0, -2.0]},
     "initial_memory": {"memory": [[0.0]], "memory_length": [0]},
     "step": {"logits": [[[0.5, 0.5]]], "memory": [[1.0]], "memory_length": [1]},

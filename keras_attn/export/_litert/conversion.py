@@ -41,6 +41,7 @@ def litert(
     kind=None,
     inputs=None,
     from_logits=None,
+    horizon=None,
 ):
     """Write `path`, a LiteRT file with signatures from ids to ids, for phones and small machines.
 
@@ -64,7 +65,8 @@ def litert(
 
     Other models have the signatures of their SavedModel that read no text: "encode" and "logits" of
     a masked language model, "classify", "regress" or "embed" of a classifier, "initial_memory" and
-    "step" of a model with a memory, "act" of a `decision_transformer`.
+    "step" of a model with a memory, "act" of a `decision_transformer`, "forecast" of a
+    forecaster of series, which reads noise (float32, [B, N, H]) if it draws paths.
 
     A Keras model of your own that reads ids has one signature: "classify", "regress", "embed" or
     "tag", or "predict" with several outputs.
@@ -94,6 +96,7 @@ def litert(
         bos_id: int. The token before the first target token of an encoder-decoder, by default that
             of the model, or 2.
         kind, inputs, from_logits: of a model of your own, as `TextModel` takes them.
+        horizon: int. Number H of values that a forecaster gives, as in `saved_model`.
 
     Returns:
         `path`, a string.
@@ -134,6 +137,7 @@ def litert(
         kind=kind,
         inputs=inputs,
         from_logits=from_logits,
+        horizon=horizon,
     )
     with without_tile_loops():  # LiteRT has no lists of tensors of unknown shapes
         available = signatures_of(model, options)

@@ -8,6 +8,7 @@ from keras_attn.export.signatures.cached_steps import CachedSteps
 from keras_attn.export.signatures.compiled_decoding import at_least_one
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.selection import functions_of
+from keras_attn.export.signatures.series import SeriesForecaster
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.generation.loop import DecodingOptions, decode
 from keras_attn.generation.tokens import ends_of, start_of
@@ -44,6 +45,8 @@ def signatures_of(model, options):
     if functions.decodes:
         named = dict(CachedSteps(model, options.bos_id).signatures)
         named["generate"] = _decoding_function(functions, model, options)
+    elif isinstance(functions, SeriesForecaster):
+        named = {"forecast": functions.by_noise or functions.forecast}
     elif isinstance(functions, (ImageGenerator, ImageEnlarger)):
         noise = _noise_specs(functions.strategy, functions.tokens.length)
         images = [spec for spec in functions.generate.input_signature if spec.name == "images"]

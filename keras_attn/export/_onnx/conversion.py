@@ -38,6 +38,7 @@ def onnx(
     bos_id=None,
     inputs=None,
     from_logits=None,
+    horizon=None,
 ):
     """Write `path`, an ONNX file of a model or of a part of it.
 
@@ -78,6 +79,12 @@ def onnx(
         returns (float32, [B, T]), states (float32, [B, T, S]), actions (float32, [B, T, A]),
             lengths -> next_actions (float32, [B, T, A])
 
+    That of a forecaster of series is `what="forecast"`; if it draws paths, it also reads noise
+    (float32, [B, N, H]), uniform numbers in [0, 1), and gives samples (float32, [B, N, H]):
+
+        values (float32, [B, T]) -> quantiles (float32, [B, H, Q]), levels (float32, [B, Q]), mean
+            (float32, [B, H])
+
     A functional or subclassed model of your own that reads ids has these too, or "tag" or
     "predict", as `TextModel` says; `what` is its kind.
 
@@ -102,6 +109,7 @@ def onnx(
         eos_id: int, or a list of several. The token that ends a sequence of "greedy", by default 3.
         bos_id: int. The token before the first target token of "greedy", by default 2.
         inputs, from_logits: of a model of your own, as `TextModel` takes them.
+        horizon: int. Number H of values that a forecaster gives, as in `saved_model`.
 
     Returns:
         `path`, a string.
@@ -127,7 +135,7 @@ def onnx(
         model = model.model
     check_paths(path=path)
     check_sizes(max_length=max_length, max_source_length=max_source_length)
-    functions = functions_of_ids(model, max_source_length, what, inputs, from_logits)
+    functions = functions_of_ids(model, max_source_length, what, inputs, from_logits, horizon)
     parts = parts_of(model, functions)
     what = next(iter(parts)) if what is None else what
     check_choice(parts, what=what)

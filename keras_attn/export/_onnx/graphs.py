@@ -16,7 +16,9 @@ from keras_attn.export.signatures.model_functions import (
     mask_ids,
     nearest_ids,
 )
+from keras_attn.export.signatures.model_reader import reads_series
 from keras_attn.export.signatures.selection import check_own_options, functions_of
+from keras_attn.export.signatures.series import SeriesForecaster
 from keras_attn.export.signatures.steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.text_model import KINDS, TextModel
@@ -25,20 +27,25 @@ from keras_attn.generation import Greedy
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.state_models import TrajectoryModel
+from keras_attn.ops.checks import check_that
 from keras_attn.positions import ImageCoordinates
 
 
-def functions_of_ids(model, max_length, what=None, inputs=None, from_logits=None):
+def functions_of_ids(model, max_length, what=None, inputs=None, from_logits=None, horizon=None):
     """Return the `ModelFunctions` of a model whose only part they are; None for others.
 
-    That is a classifier, a model of episodes or one of one's own.
+    That is a classifier, a forecaster, a model of episodes or one of one's own.
     """
-    options = ExportOptions(max_source_length=max_length, inputs=inputs, from_logits=from_logits)
+    options = ExportOptions(
+        max_source_length=max_length, inputs=inputs, from_logits=from_logits, horizon=horizon
+    )
     check_own_options(model, options)
     if TextModel.fits(model, options):
         kind = what if what in KINDS else None
         return functions_of(model, dataclasses.replace(options, kind=kind))
     is_whole = isinstance(model, (Classifier, TrajectoryModel))
+    is_whole = is_whole or SeriesForecaster.fits(model, options) or reads_series(model)
+    check_that(is_whole or horizon is None, "None, but for a forecaster", horizon=horizon)
     return functions_of(model, options) if is_whole else None
 
 
@@ -51,6 +58,8 @@ def parts_of(model, functions=None):
     """
     if isinstance(model, TrajectoryModel):
         return {"act": lambda *_: _act(functions.act)}
+    if isinstance(functions, SeriesForecaster):
+        return {functions.kind: lambda *_: functions.by_noise or functions.forecast}
     if functions is not None:
         return {functions.kind: lambda *_: functions.signatures["serving_default"]}
     if has_memory(model):

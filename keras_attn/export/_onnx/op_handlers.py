@@ -12,6 +12,7 @@ def handlers():
         "FloorDiv": (_floor_div, []),
         "FloorMod": (_floor_mod, []),
         "PadV2": (_pad, []),
+        "SelectV2": (_select, []),
         "StridedSlice": (_strided_slice, []),
     }
 
@@ -78,6 +79,13 @@ def _pad(graph, node, name, arguments):
 def _cast(graph, x, dtype):
     shape = graph.get_shape(x)
     return graph.make_node("Cast", [x], {"to": dtype}, shapes=[shape], dtypes=[dtype]).output[0]
+
+
+def _select(graph, node, name, arguments):
+    """Convert SelectV2 to Where in a graph that looks for NaN; tf2onnx multiplies NaN by 0."""
+    if any(each.type in ("IsNan", "IsNaN") for each in graph.get_nodes()):
+        node.set_attr("handles_nan", True)
+    convert_node(graph, node)
 
 
 def _strided_slice(graph, node, name, arguments):

@@ -10,7 +10,7 @@ from keras_attn.export._saved_model.quantization import FORMATS, quantized
 from keras_attn.export.checks import check_backend
 from keras_attn.export.decoding_record import Decoding, write_decoding
 from keras_attn.export.golden_outputs import default_inputs, prediction_log, write_warmup_records
-from keras_attn.export.saved_model_files import write_compilation
+from keras_attn.export.saved_model_files import COMPILATION_FILE, SERIES_FILE, write_facts
 from keras_attn.export.servable_ops import MUST_COMPILE, unservable_ops
 from keras_attn.export.signatures.compiled_decoding import (
     CompiledDecoding,
@@ -46,6 +46,7 @@ def saved_model(
     kind=None,
     inputs=None,
     from_logits=None,
+    horizon=None,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -67,10 +68,10 @@ def saved_model(
         encode: token_ids (int32, [B, T]), lengths (int32, [B]) -> features (float32, [B, T, D])
         logits: token_ids, lengths -> logits (float32, [B, T, V])
 
-    Classifier of images, or of ids in their place:
+    Classifier of images, or of series or ids in their place:
 
-        classify: images (float32, [B, H, W, C]), or token_ids and lengths -> probabilities
-            (float32, [B, K]), class (int32, [B])
+        classify: images (float32, [B, H, W, C]), series of values (float32, [B, T, C]), or
+            token_ids and lengths -> probabilities (float32, [B, K]), class (int32, [B])
 
     Classifier of texts, with a tokenizer:
 
@@ -126,6 +127,13 @@ def saved_model(
         act: returns (float32, [B, T]), states (float32, [B, T, S]), actions (float32, [B, T, A]),
             lengths (int32, [B]) -> actions
 
+    Forecaster of series, whose missing values are NaN, or (B, T, C) and (B, H, C, Q) of channels:
+
+        forecast: values (float32, [B, T]) -> quantiles (float32, [B, H, Q]), levels (float32,
+            [B, Q]), mean (float32, [B, H]); of a model of points or a distribution `mean` alone
+        sample: values, seed (int32, [B]) -> samples (float32, [B, N, H]), quantiles, levels, mean;
+            if the model draws paths, as `chronos_t5`
+
     Model of images:
 
         generate: batch_size (int32, []), seed (int32, []) -> images (int32, [B, H, W, C]),
@@ -148,7 +156,7 @@ def saved_model(
     Batch and length are dynamic. Without a tokenizer the default signature is `ids`, `score` reads
     ids and lengths, and a model with a memory has no `tokenize` and `detokenize`. The default is
     `step` with a memory, `logits` of a masked language model, `classify` of a classifier, `act` of
-    episodes and `generate` of images.
+    episodes, `forecast` of series and `generate` of images.
 
     With `compile="xla"` the signatures that decode, `ids` and the default one, are compiled for the
     shapes in `buckets` when the export is loaded. Their plain twins for servers without XLA are
@@ -192,6 +200,8 @@ def saved_model(
             `Buckets()`.
         kind, inputs, from_logits: of a model of your own, as `TextModel` takes them. By default
             what it returns and the names of its inputs decide.
+        horizon: int. Number H of values that a forecaster gives, by default its own
+            `prediction_length`; beyond it by the rule of `generation.forecast`.
 
     Returns:
         The directory of the version, a string.
@@ -239,6 +249,7 @@ def saved_model(
             kind=kind,
             inputs=inputs,
             from_logits=from_logits,
+            horizon=horizon,
         )
         _check_tokenizer(model, options)
         functions = functions_of(model, options)
@@ -269,7 +280,9 @@ def saved_model(
                 )
             write_warmup_records(temporary, functions.signatures, model, tokenizer, requests)
             if buckets is not None:
-                write_compilation(temporary, functions.facts)
+                write_facts(temporary, COMPILATION_FILE, functions.facts)
+            if functions.series is not None:
+                write_facts(temporary, SERIES_FILE, functions.series)
             if decodes:
                 strategy, max_length, *_ = options.decoding
                 write_decoding(temporary, Decoding.of(get_strategy(strategy), max_length))

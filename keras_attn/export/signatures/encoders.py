@@ -11,14 +11,17 @@ from keras_attn.export.signatures.model_functions import (
     GraphMethod,
     ModelFunctions,
     call_masked,
+    checked_series,
     halting_of_ids,
     ids_function,
     ids_method,
     ids_signature,
     mask_ids,
+    series_spec,
     text_function,
     text_method,
 )
+from keras_attn.generation.forecasting import read_context
 from keras_attn.models.encoder_models import Classifier, MaskedLanguageModel
 from keras_attn.text import SentenceTokenizer
 from keras_attn.text.tokenizers.operations import valid
@@ -74,7 +77,15 @@ class ClassPredictor(ModelFunctions):
         self.predict = classify
         self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
         self.kind = "classify" if model.multi_label else self.kind
-        if model.image_shape is None:
+        if "values" in model.input:
+            shape = model.input["values"].shape
+            self.series = {"context_length": shape[1], "horizon": None}
+            self.classify = tf.function(
+                lambda values: classify({"values": read_context(checked_series(values), shape)}),
+                [series_spec(model)],
+                autograph=False,
+            )
+        elif model.image_shape is None:
             read = self.reader(model)
             if _reads_prompt_lengths(model):
                 specs = [*ids_signature(), tf.TensorSpec([None], tf.int32, "prompt_lengths")]
@@ -146,7 +157,7 @@ class TextClassifier(ClassPredictor):
 
     @classmethod
     def fits(cls, model, options):
-        is_of_texts = isinstance(model, Classifier) and model.image_shape is None
+        is_of_texts = isinstance(model, Classifier) and "token_ids" in model.input
         return is_of_texts and options.tokenizer is not None
 
     @classmethod

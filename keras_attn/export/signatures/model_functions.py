@@ -70,6 +70,7 @@ class ExportOptions:
     kind: str | dict | None = None
     inputs: dict | None = None
     from_logits: bool | dict | None = None
+    horizon: int | None = None
 
     @property
     def decoding(self):
@@ -101,10 +102,12 @@ class ModelFunctions:
     Attributes:
         decodes: bool. True if `ids` generates with a strategy, which XLA can compile.
         has_labels: bool. True if the functions give the names of classes.
+        series: dict of how series are read, `context_length` and `horizon`, or None.
+        has_horizon: bool. True if they forecast as many values as are asked for.
     """
 
-    halting = tokenizer = None
-    decodes = has_labels = False
+    halting = tokenizer = series = None
+    decodes = has_labels = has_horizon = False
 
     def __init__(self, model, *others):
         check_backend()
@@ -188,6 +191,22 @@ def nearest_ids(token_ids, embedding):
     """Return ids clipped to those of an embedding, which may have any number of them."""
     count = getattr(embedding, "vocabulary_size", None)
     return token_ids if count is None else nearest(token_ids, count)
+
+
+def series_spec(model):
+    """Return the `TensorSpec` of the series that a model reads, of any length."""
+    return tf.TensorSpec([None, None, *model.inputs[0].shape[2:]], tf.float32, "values")
+
+
+def checked_series(values):
+    """Return series (B, T, ...); infinite values and rows without values are an error."""
+    message = "values must be finite, or NaN where one is missing. Received: least and greatest"
+    known = tf.where(tf.math.is_nan(values), 0.0, values)
+    extremes = tf.reduce_min(known), tf.reduce_max(known)
+    values = require(values, tf.reduce_all(tf.abs(known) < float("inf")), message, *extremes)
+    shape = tf.shape(values)
+    message = "values must have one time at least. Received: shape"
+    return require(values, shape[1] > 0, message, shape)
 
 
 def length_mask(rows, lengths):

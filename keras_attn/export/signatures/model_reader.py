@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.export.checks import check_is_tokenizer, length_beyond_windows
 from keras_attn.export.signatures.model_functions import length_mask
-from keras_attn.models.model import num_ids
+from keras_attn.models.model import Model, num_ids
 from keras_attn.ops.checks import check_that
 
 # The names of the inputs of models, by what a text gives for them.
@@ -38,6 +38,14 @@ def is_functional(model):
     """Return True for a model of a graph of layers, with its own inputs and outputs."""
     has_graph = hasattr(model, "operations") and hasattr(model, "inputs")
     return has_graph and not isinstance(model, keras.Sequential)
+
+
+def reads_series(model):
+    """Return True for a model of one's own with one input, of floats and named "values"."""
+    if not isinstance(model, keras.Model) or isinstance(model, Model):
+        return False
+    inputs = keras.tree.flatten(getattr(model, "inputs", None) or [])
+    return [x.name for x in inputs] == ["values"] and "float" in inputs[0].dtype
 
 
 def named_outputs(model, outputs):

@@ -9,6 +9,7 @@ from keras_attn.export.signatures.encoders import (
 )
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.question_answerer import QuestionAnswerer
+from keras_attn.export.signatures.series import SeriesForecaster, SeriesModel
 from keras_attn.export.signatures.steps import SegmentSteps, TextStream, TokenStream
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.text_model import TextModel
@@ -24,6 +25,8 @@ SIGNATURES = (
     TextClassifier,
     QuestionAnswerer,
     TextTagger,
+    SeriesForecaster,
+    SeriesModel,
     TokenStream,
     TextStream,
     SegmentSteps,
@@ -46,19 +49,22 @@ def functions_of(model, options):
     if kind is None:
         raise ValueError(
             "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a "
-            "`MaskedLanguageModel`, a `Classifier` or a `TrajectoryModel`, have their methods of "
-            "decoding, or be a `keras.Model` of your own that reads token ids. "
+            "`MaskedLanguageModel`, a `Classifier`, a `Forecaster` or a `TrajectoryModel`, have "
+            "their methods of decoding, or be a `keras.Model` of your own that reads token ids. "
             f"Received: {type(model).__name__}."
         )
     if kind.decodes:
         check_model(model)
     wanted = "None, but for classes of texts or words with a `tokenizer`"
     check_that(options.labels is None or kind.has_labels, wanted, labels=options.labels)
+    wanted = "None, but for a forecaster of series"
+    check_that(options.horizon is None or kind.has_horizon, wanted, horizon=options.horizon)
     return kind.from_options(model, options)
 
 
 def check_own_options(model, options):
     """Refuse `kind`, `inputs` and `from_logits` for a model that is not the user's own."""
-    for name in () if TextModel.fits(model, options) else ("kind", "inputs", "from_logits"):
+    refused = () if TextModel.fits(model, options) else ("kind", "inputs", "from_logits")
+    for name in ("inputs",) if SeriesModel.fits(model, options) else refused:
         wanted = "None, but for a `keras.Model` of your own"
         check_that(getattr(options, name) is None, wanted, **{name: getattr(options, name)})

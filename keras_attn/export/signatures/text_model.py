@@ -17,6 +17,7 @@ from keras_attn.export.signatures.model_reader import (
     describe_output,
     is_functional,
     named_outputs,
+    reads_series,
 )
 from keras_attn.models.model import LENGTH, Model
 from keras_attn.ops.checks import check_sizes, check_that
@@ -87,7 +88,8 @@ class TextModel(ModelFunctions):
     @classmethod
     def fits(cls, model, options):
         decodes = hasattr(model, "reads_prompt")  # with `start` and `step`, as `generate` takes it
-        return isinstance(model, keras.Model) and not isinstance(model, Model) and not decodes
+        is_own = isinstance(model, keras.Model) and not isinstance(model, Model)
+        return is_own and not decodes and not reads_series(model)
 
     @classmethod
     def from_options(cls, model, options):
