@@ -126,6 +126,26 @@ class CommandOptions:
             OptionError: if two options do not fit.
         """
 
+    def check_without(self, names, reason):
+        """Refuse options that differ from their defaults.
+
+        Args:
+            names: of the options.
+            reason: str. What they do not fit, for the error.
+
+        Raises:
+            OptionError: if one has been given.
+        """
+        fields = {field.name: field for field in option_fields(type(self))}
+        for name in names:
+            cases = fields[name].metadata["cases"]
+            default = cases.get(self.case, cases.get("", fields[name].default))
+            if getattr(self, name) != default:
+                flag = f"--{name.replace('_', '-')}"
+                raise OptionError(
+                    f"{flag} does not fit {reason}. Received: {flag} {getattr(self, name)}."
+                )
+
     def check_files(self):
         """Find the files that the options name, without Keras.
 

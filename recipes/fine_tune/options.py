@@ -135,16 +135,16 @@ class RecipeOptions(
     def check(self):
         super().check()
         if self.model:
-            self._check_without(_NEW, "--model, which has sizes and a tokenizer of its own")
+            self.check_without(_NEW, "--model, which has sizes and a tokenizer of its own")
         else:
-            self._check_without(("tokenizer",), "a new model; give --model")
+            self.check_without(("tokenizer",), "a new model; give --model")
         if not self.train:
             own = ("valid", "test", "second_column", "text_column", "label_column")
-            self._check_without(own, "the data that the recipe makes; give --train")
+            self.check_without(own, "the data that the recipe makes; give --train")
         if self.valid:
-            self._check_without(("valid_share",), "--valid, which has the rows for validation")
+            self.check_without(("valid_share",), "--valid, which has the rows for validation")
         if self.task == "language_model":
-            self._check_without(("label_column",), "--task language_model, which has no labels")
+            self.check_without(("label_column",), "--task language_model, which has no labels")
         if (self.pattern == "local") != (self.window is not None):
             raise OptionError(
                 "--pattern local and --window need each other. "
@@ -154,21 +154,13 @@ class RecipeOptions(
             raise OptionError("--from-scratch is for --model. Received: no --model.")
         if self.task in ("tokens", "language_model", "translation"):
             reason = f"--task {self.task}, which reads one text"
-            self._check_without(("second_column", "pooling"), reason)
+            self.check_without(("second_column", "pooling"), reason)
         if self.task == "answers":
-            self._check_without(("pooling",), "--task answers, which reads each token")
+            self.check_without(("pooling",), "--task answers, which reads each token")
         if self.task == "translation":
             reason = "--task translation, whose model has an encoder and a decoder"
-            self._check_without(("pattern", "depth"), reason)
+            self.check_without(("pattern", "depth"), reason)
         if self.class_weights and self.task != "classification":
             raise OptionError(
                 f"--class-weights is for --task classification. Received: --task {self.task}."
             )
-
-    def _check_without(self, names, reason):
-        for name in names:
-            if getattr(self, name) != getattr(type(self), name):
-                flag = f"--{name.replace('_', '-')}"
-                raise OptionError(
-                    f"{flag} does not fit {reason}. Received: {flag} {getattr(self, name)}."
-                )

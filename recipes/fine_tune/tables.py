@@ -17,7 +17,23 @@ def read_columns(path, *columns):
     return [values for _, values in read_rows(path, *columns)]
 
 
-def read_rows(path, *columns):
+def read_names(path):
+    """Return the names of the columns of a `.csv` or `.tsv` file.
+
+    Raises:
+        ValueError: as for `read_rows`.
+    """
+    kind = _kind_of(path)
+    if kind not in _DELIMITERS:
+        raise ValueError(f"A table with a row of names must be a .csv or .tsv file: {path}.")
+    lines = next(text_blocks(path)).split("\n")
+    for fields in csv.reader(lines, delimiter=_DELIMITERS[kind]):
+        if fields:
+            return fields
+    raise ValueError(f"The file {path} has no row with the names of its columns.")
+
+
+def read_rows(path, *columns, may_be_empty=()):
     """Read some columns of a table in UTF-8.
 
     A `.csv` or `.tsv` file begins with a row of names, and its fields may be quoted; each line of a
@@ -26,6 +42,7 @@ def read_rows(path, *columns):
     Args:
         path: str.
         *columns: names.
+        may_be_empty: those of them whose values may be missing: "", or in `.jsonl` None.
 
     Returns:
         list of rows, each the number of its first line and a list of the columns' values: str, or
@@ -35,16 +52,21 @@ def read_rows(path, *columns):
         ValueError: if the file is missing, empty, damaged, not UTF-8 or of another kind, a column
             or a value is missing, or a quotation holds whole rows.
     """
-    name = Path(str(path).removesuffix(".gz"))
-    kind = name.suffix
-    if kind not in (*_DELIMITERS, ".jsonl"):
-        raise ValueError(f"A table must be a .csv, .tsv or .jsonl file, or a .gz of one: {path}.")
+    kind = _kind_of(path)
     text = "".join(text_blocks(path))
     rows = _read_lines(text, path) if kind == ".jsonl" else _read_fields(text, path, kind, columns)
-    picked = [(line, _pick(row, columns, path, line)) for line, row in rows]
+    may_be_empty = {*may_be_empty}
+    picked = [(line, _pick(row, columns, path, line, may_be_empty)) for line, row in rows]
     if not picked:
         raise ValueError(f"The file {path} has no row after the names of its columns.")
     return picked
+
+
+def _kind_of(path):
+    kind = Path(str(path).removesuffix(".gz")).suffix
+    if kind not in (*_DELIMITERS, ".jsonl"):
+        raise ValueError(f"A table must be a .csv, .tsv or .jsonl file, or a .gz of one: {path}.")
+    return kind
 
 
 def _read_lines(text, path):
@@ -137,7 +159,7 @@ class _PlainRows:
         return len(fields) == self._width and all(map(str.strip, fields)) and not is_text
 
 
-def _pick(row, columns, path, line):
+def _pick(row, columns, path, line, may_be_empty):
     for name in columns:
         if name not in row:
             raise ValueError(
@@ -145,6 +167,8 @@ def _pick(row, columns, path, line):
                 f"{', '.join(map(repr, row))}."
             )
         value = row[name]
+        if name in may_be_empty:
+            continue
         if value is None or isinstance(value, str) and is_blank(value):
             raise ValueError(f"The column {name!r} is empty in line {line} of the file {path}.")
     values = (row[name] for name in columns)
