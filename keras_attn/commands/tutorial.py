@@ -10,6 +10,7 @@ from keras_attn import programs, startup
 TUTORIALS = {
     "first-transformer": "classify sentences by the order of their words",
     "own-pattern": "a pattern of your own, proven and trained",
+    "my-time-series": "forecast and classify series of numbers",
     "long-text": "thousands of positions in little memory",
     "memory-across-calls": "a model that reads a text in segments",
     "served-translator": "train, export, serve and ask a translator",

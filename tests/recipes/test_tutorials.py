@@ -72,6 +72,10 @@ SHORTER = {
         **{"date_pairs(10_000, 1, 500": "date_pairs(500, 1, 50", "epochs=8": "epochs=1"},
         "num_layers=2": "num_layers=1",
     },
+    "my_time_series": {
+        **{"24 * 80": "24 * 40", '"num_layers": 2': '"num_layers": 1'},
+        **{"epochs=12": "epochs=1", "epochs=15": "epochs=1"},
+    },
     "memory_across_calls": {
         **{"train, test = manual[:-20_000]": "train, test = manual[:200_000]"},
         **{"epochs=2": "epochs=1", "hidden_dim=128": "hidden_dim=64", "dim=512": "dim=128"},
@@ -173,3 +177,14 @@ def test_a_memory_across_calls_makes_a_text_more_likely(tmp_path):
     assert remembered < forgotten - (0.1 if IS_WHOLE else 0)
     ((apart,),) = numbers(r"differ by at most (\S+)\n", text)
     assert apart < 1e-4
+
+
+@pytest.mark.slow
+def test_a_forecast_is_better_than_the_day_before_and_classes_of_series_are_told_apart(tmp_path):
+    text = run("my_time_series", tmp_path)
+    ((mase, naive),) = numbers(r"MASE ([\d.]+); of the same hour of the day before: ([\d.]+)", text)
+    ((inside,),) = numbers(r"(\d+)% of the values are in the band", text)
+    ((accuracy, linear),) = numbers(r"unseen series: ([\d.]+); of a linear model: ([\d.]+)", text)
+    assert naive < 1.3 and 0 <= inside <= 100 and linear < 0.6
+    if IS_WHOLE:
+        assert mase < 0.9 * naive and 70 < inside < 92 and accuracy > 0.9
