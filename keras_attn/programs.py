@@ -37,6 +37,7 @@ GROUPS = {
         "fine-tune": Program(
             "recipes.fine_tune", "a model of Hugging Face or your own, on texts with labels"
         ),
+        "series": Program("recipes.series", "forecasts or classes of time series, of your own too"),
         "image": Program("recipes.image", "a model that draws, enlarges or classifies images"),
         "algorithmic": Program(
             "recipes.algorithmic", "a model that copies, reverses or adds digits"
@@ -46,6 +47,11 @@ GROUPS = {
     },
     "Texts": {
         "prepare": Program("recipes.prepare", "clean, divide and tokenize a corpus"),
+    },
+    "Time series": {
+        "series table": Program(
+            "recipes.series.archive", "a table of a .ts file of the UCR and UEA archives"
+        ),
     },
     "Finished runs": {
         "results": Program("recipes.results", "a table of runs, and their curves"),

@@ -44,6 +44,7 @@ NEEDED = {
     "masked-language-model nearest": ["a", "b"],
     "measure": ["a", "--lines", "b"],
     "results": ["a"],
+    "series table": ["a", "b"],
     "translate alignment": ["a"],
     "tutorial": ["own-pattern"],
 }

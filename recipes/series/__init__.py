@@ -1,0 +1,1 @@
+"""Forecasts and classes of the user's time series."""
