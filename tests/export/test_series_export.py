@@ -45,18 +45,6 @@ def check(outputs, expected, atol=1e-5):
         np.testing.assert_allclose(outputs[name], wanted, atol=atol)
 
 
-@pytest.mark.slow
-def test_a_forecast_is_that_of_python_for_rows_with_missing_values_in_front():
-    model, values = chronos_bolt(), series(5, 41)
-    run = export.SeriesForecaster(model, horizon=7).forecast
-    outputs = run(values)
-    check(outputs, generation.forecast(model, values, 7))
-    np.testing.assert_allclose(outputs["levels"], np.tile(np.arange(1, 10) / 10, (5, 1)))
-    alone = {name: x[:1] for name, x in outputs.items()}
-    check(run(values[:1, 20:]), alone)  # the values before are missing
-    check(run(np.full((1, 1), np.nan)), generation.forecast(model, np.full((1, 1), np.nan), 7))
-
-
 @pytest.mark.parametrize(
     "values, message",
     [
@@ -88,15 +76,24 @@ def test_the_samples_of_a_row_are_those_of_its_seed():
 
 @pytest.mark.slow
 def test_a_served_forecast_is_that_of_python(tmp_path):
-    model, values = chronos_bolt(), series(5, 9)
-    directory = export.saved_model(model, tmp_path, horizon=7)
+    model, values = chronos_bolt(), series(5, 41)
+    directory = export.saved_model(model, tmp_path, horizon=H + 1)
     inspection = export.inspect(directory)
     assert not inspection.faults and inspection.outcomes["forecast"] == "same"
-    assert inspection.series == {"context_length": 32, "horizon": 7}
+    assert inspection.series == {"context_length": 32, "horizon": H + 1}
     report = "\n".join(inspection.report())
-    assert "the last 32 values are read" in report and "7 values are forecast" in report
-    served = tf.saved_model.load(directory).signatures["forecast"](values=tf.constant(values))
-    check(served, generation.forecast(model, values, 7))
+    assert "the last 32 values are read" in report and f"{H + 1} values are forecast" in report
+    loaded = tf.saved_model.load(directory)
+
+    def served(values):
+        return loaded.signatures["forecast"](values=tf.constant(values, tf.float32))
+
+    outputs = served(values)
+    check(outputs, generation.forecast(model, values, H + 1))
+    np.testing.assert_allclose(outputs["levels"], np.tile(np.arange(1, 10) / 10, (5, 1)))
+    check(served(values[:1, 20:]), {name: x[:1] for name, x in outputs.items()})
+    nothing = np.full((1, 1), np.nan)
+    check(served(nothing), generation.forecast(model, nothing, H + 1))
 
 
 @pytest.mark.slow
