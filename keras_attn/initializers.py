@@ -55,7 +55,7 @@ class SinusoidTable(keras.initializers.Initializer):
         P = stddev (S - mean(S)) / std(S)
 
     Args:
-        stddev: float. Standard deviation of all numbers, whose number less one divides.
+        stddev: float. Standard deviation of the table, with Bessel's correction.
     """
 
     def __init__(self, stddev=0.1):

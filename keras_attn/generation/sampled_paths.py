@@ -44,8 +44,8 @@ def sample_paths(
     Args:
         model: a `keras_attn.models.TokenForecaster`.
         values: float (B, T), NaN where a value is missing. The last `context_length` are read.
-        horizon: int. Number of values to draw; by default the model's `prediction_length`. Above
-            it, the median of the paths so far is read as if it were observed.
+        horizon: int. Number of values to draw; by default the model's `prediction_length`. After
+            each `prediction_length` values, the median of their paths is read as if observed.
         num_samples: int. Number N of paths; by default the model's.
         seed: int. None gives different paths at every call.
         noise: float (B, N, horizon), uniform numbers in [0, 1) in place of a seed: each decides one
@@ -53,7 +53,7 @@ def sample_paths(
         temperature, top_k, top_p: as of `Sample`; by default the model's.
 
     Returns:
-        float32 (B, N, horizon).
+        Float32 (B, N, horizon).
 
     Raises:
         ValueError: if a size is below 1, `values` are no series, or the model is of another class.
@@ -90,7 +90,7 @@ def sample_paths(
     parts = []
     for first in range(0, horizon, model.prediction_length):
         if parts:
-            # The lower one of two medians, as PyTorch has it.
+            # Of an even number the lower middle one, as in PyTorch.
             median = ops.sort(parts[-1], axis=1)[:, (num_samples - 1) // 2]
             values = ops.concatenate([values, median], axis=1)
         drawn = noise[:, :, first : first + model.prediction_length]

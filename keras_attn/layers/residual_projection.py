@@ -22,7 +22,7 @@ class ResidualProjection(registry.MaskedLayer):
         units: int. Width of the output.
         intermediate_dim: int. Width F of the hidden layer.
         activation: name or function.
-        dropout: float. Dropout rate of the hidden layer's output.
+        dropout: float. Dropout rate of the hidden layer's projection, before the sum.
 
     Call arguments:
         x: (B, D) or (B, T, D).
@@ -45,9 +45,12 @@ class ResidualProjection(registry.MaskedLayer):
     """
 
     weight_axes = {
-        **{"hidden/kernel": (None, "model"), "hidden/bias": ("model",)},
-        **{"output/kernel": ("model",), "output/bias": ()},
-        **{"residual/kernel": (), "residual/bias": ()},
+        "hidden/kernel": (None, "model"),
+        "hidden/bias": ("model",),
+        "output/kernel": ("model",),
+        "output/bias": (),
+        "residual/kernel": (),
+        "residual/bias": (),
     }
 
     def __init__(self, units, intermediate_dim, activation="relu", dropout=0.0, **kwargs):

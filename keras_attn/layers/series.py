@@ -35,11 +35,11 @@ class SeriesScaler(registry.MaskedLayer):
     Use it for forecasts and classes of series whose levels differ.
 
     Args:
-        kind: "std", "mean", "none" or "fixed", for levels that tell series apart.
+        kind: "std", "mean", "none", or "fixed", which keeps levels that tell series apart.
         epsilon: float. Added to the variance.
-        zero_scale: float. Scale in place of one that is 0, of a series of one value. Without an
+        zero_scale: float. Scale in place of 0, such as that of a constant series. Without an
             observed value loc is 0, and a scale of 0 becomes 1.
-        loc, scale: lists of C floats for "fixed", such as those of the training part; None else.
+        loc, scale: lists of C floats for "fixed", such as those of the training part; else None.
 
     Call arguments:
         values: float (B, T, C), or (B, T) for one channel; NaN where a value is missing.
@@ -51,7 +51,7 @@ class SeriesScaler(registry.MaskedLayer):
 
     Raises:
         ValueError: if `kind` is unknown, `epsilon` is below 0, `zero_scale` or a `scale` is not
-            above 0, or `loc` and `scale` are not those of "fixed".
+            above 0, or `loc` and `scale` are not two lists of one length for "fixed" and else None.
 
     Example:
         >>> import keras, keras_attn
@@ -60,10 +60,11 @@ class SeriesScaler(registry.MaskedLayer):
         >>> [float(x) for x in (y[0, 0], loc[0, 0], scale[0, 0])]
         [-1.0, 2.0, 1.0]
 
-    Differs from the paper: missing values are left out, `epsilon`, and the scale by mean size.
+    Differs from the paper: missing values are left out, there are no learned factors, and kinds
+        other than "std".
 
     Reference: [Kim et al., 2022](https://openreview.net/forum?id=cGDAkQo1C0p), section 3.1, eq. 1
-        and 2, without learned factors.
+        and 2.
     """
 
     def __init__(self, kind="std", epsilon=1e-5, zero_scale=1e-10, loc=None, scale=None, **kwargs):
@@ -141,9 +142,8 @@ class SeriesPatches(registry.MaskedLayer):
         patch_i = x_{s + S i} .. x_{s + S i + P - 1},   i = 0 .. n - 1
 
     The last patch ends at the last value. There are n = (T - P) // S + 1 patches, and the first
-    s = T - P - S (n - 1) values are in none; with `pad` the series is first filled in front, by
-    missing values, up to a multiple of P. Channels have patches of their own. Time and memory
-    O(n P C).
+    s = T - P - S (n - 1) values are in none. With `pad` missing values are first put in front of
+    the series, up to a multiple of P. Channels have patches of their own. Time and memory O(n P C).
 
     Use it for attention to a long series, whose patches are its tokens.
 
@@ -151,8 +151,8 @@ class SeriesPatches(registry.MaskedLayer):
         patch_length: int. Values P of a patch.
         stride: int. Values S between the starts of neighbouring patches; by default P.
         pad: bool. If True, a series of any length is filled in front.
-        join_mask: bool. If True, a patch also has P numbers that are 1 where a value is observed
-            and else 0, after its values.
+        join_mask: bool. If True, P numbers follow the values of a patch: 1 where a value is
+            observed, else 0.
         mask_empty: bool. If True, patches without an observed value are masked for later layers,
             as padding is.
 
@@ -220,7 +220,7 @@ class SeriesPatches(registry.MaskedLayer):
             missing = ops.shape(x)[0], -length % width, *ops.shape(x)[2:]
             x = ops.concatenate([ops.zeros(missing, x.dtype), x], axis=1)
             length = length + -length % width
-        count = (length - width) // self.stride + 1 if self.pad else self.num_patches(length)
+        count = self.num_patches(length)
         start = length - width - self.stride * (count - 1)
         if self.stride == width:
             x = ops.reshape(x[:, start:], (-1, count, width, *x.shape[2:]))  # (B, n, P, C)
@@ -265,10 +265,10 @@ class SeriesEmbedding(registry.MaskedLayer):
 
     Args:
         hidden_dim: int. Width D.
-        patches: a `SeriesPatches`, or the length of patches that also say which values are
-            observed; 1 for a vector at each time.
+        patches: a `SeriesPatches`; or int P, for a `SeriesPatches(P, pad=True, join_mask=True)`: 1
+            for a vector at each time.
         scaler: a `SeriesScaler` that values pass first; None for none.
-        separate_channels: bool. If True, each channel is a row of its own.
+        separate_channels: bool. If True, each channel is a row of its own (channel independence).
         shared: bool. If False, separate channels have a W and b each.
         class_token: bool. If True, c is the first vector of each row.
         kernel_initializer: of W.
@@ -309,7 +309,7 @@ class SeriesEmbedding(registry.MaskedLayer):
         kernel_initializer="lecun_normal",
         **kwargs,
     ):
-        super().__init__(autocast=False, **kwargs)  # of values before the scaler
+        super().__init__(autocast=False, **kwargs)  # the scaler reads float32 values
         check_sizes(hidden_dim=hidden_dim)
         self.hidden_dim = hidden_dim
         patches = registry.revive(patches)

@@ -14,10 +14,10 @@ class SeriesBins(registry.Composite, keras.layers.Layer):
 
         scale = mean |x_t| over observed t,   id_t = number of boundaries <= x_t / scale, + specials
 
-    Bins have equal widths, but the first and the last one, which are open. A missing value, NaN,
-    has the id of padding; the number 0 has a bin like others. The scale is 1 where the mean is not
-    above 0 and where nothing is observed. All is computed in float32 under any policy, since a
-    value at a boundary has the id of the original only if it is rounded alike. Time O(T).
+    Bins have equal widths, except the first and the last one, which are open. A missing value, NaN,
+    has the id of padding; the value 0 has a bin. The scale is 1 where the mean is 0 or nothing is
+    observed. All is computed in float32 under any policy: rounded otherwise, a value at a boundary
+    would have another id than in the original. Time O(T).
 
     Use it for forecasters that read and write a series as tokens, such as Chronos.
 
@@ -36,8 +36,8 @@ class SeriesBins(registry.Composite, keras.layers.Layer):
         Ids int32 (B, T), or (B, T + 1) with the end token, and the scale float32 (B,).
 
     Raises:
-        ValueError: if a size is too small, `low` is not below `high`, or a special id is not below
-            `num_special`.
+        ValueError: if a size is too small, `low` is not below `high`, a special id is not below
+            `num_special`, or `pad_id` and `end_id` are equal.
 
     Example:
         >>> import keras_attn, numpy as np

@@ -24,8 +24,8 @@ class SeriesBlock(TransformerBlock):
 
     Args:
         attention, feed_forward, residual, dropout: as `TransformerBlock`.
-        num_channels: int. Number C of channels, whose rows follow each other, that attend to each
-            other at the same patch; None for channels that do not see each other.
+        num_channels: int. Number C of channels, which attend to each other at each patch; their
+            rows are neighbours. None for channels that do not attend to each other.
 
     Call arguments and returns:
         As `keras_attn.layers.Block`, for x (B C, n, D), without a context, a memory or a cache.
@@ -40,7 +40,7 @@ class SeriesBlock(TransformerBlock):
         >>> block(keras.ops.ones((2 * 3, 5, 16))).shape
         TensorShape([6, 5, 16])
 
-    Differs from the paper: attention over channels, which transformers has.
+    Differs from the paper: attention over channels, as in transformers.
 
     Reference: [Nie et al., 2023](https://arxiv.org/abs/2211.14730), section 3.1.
     """

@@ -9,6 +9,7 @@ from keras_attn.initializers import MatrixInitializer
 from keras_attn.layers.series import SeriesPool
 from keras_attn.ops.checks import check_choice, check_rates, check_sizes, check_that
 from keras_attn.ops.dropout import Dropout
+from keras_attn.ops.quantiles import checked_levels
 from keras_attn.ops.random import replica_generator
 
 # The parameters of each distribution, in the order of an output's last axis.
@@ -98,9 +99,7 @@ class ForecastHead(SeriesHead):
         check_sizes(prediction_length=prediction_length, num_channels=num_channels)
         check_rates(dropout=dropout)
         if quantiles is not None:
-            quantiles = tuple(quantiles)
-            are_levels = len(quantiles) > 0 and all(0 < level < 1 for level in quantiles)
-            check_that(are_levels, "numbers between 0 and 1", quantiles=quantiles)
+            quantiles = checked_levels(quantiles, "quantiles")
             check_that(distribution is None, "None beside `quantiles`", distribution=distribution)
         if distribution is not None:
             check_choice(tuple(DISTRIBUTIONS), distribution=distribution)
@@ -179,9 +178,10 @@ def _parameters(distribution, x):
     """Return the parameters (..., K) of a distribution for any numbers (..., K)."""
     parts = dict(zip(DISTRIBUTIONS[distribution], ops.unstack(x, axis=-1), strict=True))
     if "df" in parts:
-        parts["df"] = 2.0 + _squareplus(parts["df"])  # a variance exists above 2
+        parts["df"] = 2.0 + _squareplus(parts["df"])  # only above 2 there is a variance
     if "scale" in parts:
-        least = 1.1920929e-07  # the distance from 1 to the next float32
+        # Far below 0 the squareplus rounds to 0, by which the likelihood would divide.
+        least = float(np.finfo("float32").eps)
         parts["scale"] = ops.maximum(_squareplus(parts["scale"]), least)
     if "total_count" in parts:
         parts["total_count"] = _squareplus(parts["total_count"])
@@ -191,7 +191,7 @@ def _parameters(distribution, x):
 def scale_parameters(distribution, parameters, loc, scale):
     """Return the parameters (B, H, C, K) of y scale + loc for those of y.
 
-    Counts stay counts: their mean is multiplied by the scale, and loc has no effect.
+    The mean of counts is multiplied by the scale; loc has no effect, so that they stay counts.
     """
     parts = dict(zip(DISTRIBUTIONS[distribution], ops.unstack(parameters, axis=-1), strict=True))
     if "logits" in parts:
@@ -334,8 +334,7 @@ class HiddenPatches(registry.MaskedLayer):
         else:
             fixed = np.random.default_rng(0).random(rows[1:], "float32")
             noise = ops.broadcast_to(fixed, rows)
-        # The rank of each patch, by sorting twice.
-        rank = ops.argsort(ops.argsort(noise, axis=-1), axis=-1)
+        rank = ops.argsort(ops.argsort(noise, axis=-1), axis=-1)  # the inverse permutation
         hidden = rank >= int(count * (1 - self.ratio))
         return ops.broadcast_to(hidden, (batch, channels, count))
 

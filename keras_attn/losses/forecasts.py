@@ -47,7 +47,7 @@ class Quantile(ForecastLoss):
     At level 0.5 it is the absolute error. Targets that are NaN are left out, and means divide by
     the number of the others, over all replicas. All is in float32. Time and memory O(B H C Q).
 
-    Use it for forecasts with bands, and for points whose errors count alike.
+    Use it for forecasts with bands; with the level 0.5 alone for medians.
 
     Args:
         levels: tuple of floats between 0 and 1.
@@ -154,7 +154,7 @@ def _log_student_t(y, df, loc, scale):
 
 
 def _log_negative_binomial(y, total_count, logits):
-    # -softplus(x) and x - softplus(x) are the logarithms of 1 - p and of p.
+    # -softplus(logits) and -softplus(-logits) are the logarithms of 1 - p and of p.
     likelihood = total_count * -ops.softplus(logits) - y * ops.softplus(-logits)
     choices = log_gamma(total_count + y) - log_gamma(1.0 + y) - log_gamma(total_count)
     return likelihood + choices

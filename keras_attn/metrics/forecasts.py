@@ -48,19 +48,24 @@ def seasonal_naive_error(values, season=1):
 class ForecastMetric(Configurable, keras.metrics.Mean):
     """Base class of the ratio of two sums over the targets that are not NaN.
 
-    Both sums are kept apart over batches and replicas, so that the result is that of all targets
-    seen at once; it is 0 before the first.
+    Numerator and denominator are summed over batches and replicas, so that the result is that of
+    all targets seen at once; it is 0 before the first.
     """
 
-    def add(self, y_true, y_pred, sample_weight, sums):
-        """Add what `sums(y, prediction)` returns: two tensors in the shape of the targets."""
+    def add(self, y_true, y_pred, sample_weight, terms):
+        """Add the terms of both sums, in the shape of the targets.
+
+        Args:
+            y_true, y_pred, sample_weight: as of `update_state`.
+            terms: function of targets and predictions; it returns a numerator and a denominator.
+        """
         y, predictions = ops.cast(y_true, self.dtype), ops.cast(y_pred, self.dtype)
         missing = ops.isnan(y)
         y = ops.where(missing, 0.0, y)
         weights = ops.where(missing, 0.0, element_weights(y, sample_weight, self.dtype))
-        above, below = sums(y, predictions)
-        self.total.assign_add(ops.sum(above * weights))
-        self.count.assign_add(ops.sum(below * weights))
+        numerator, denominator = terms(y, predictions)
+        self.total.assign_add(ops.sum(numerator * weights))
+        self.count.assign_add(ops.sum(denominator * weights))
 
 
 @register
@@ -69,8 +74,8 @@ class MASE(ForecastMetric):
 
         mean of |y - forecast| / naive error
 
-    Below 1, the forecast is better than repeating the last season. Of quantiles the median is the
-    forecast.
+    Below 1, the forecast is better than repeating the last season. Among quantiles the median is
+    the forecast.
 
     Args:
         naive_error: float, or one for each channel: `seasonal_naive_error` of the training part.
@@ -107,18 +112,18 @@ class MASE(ForecastMetric):
         check_that(has_median, "quantiles with 0.5 among them", levels=levels)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        def sums(y, forecast):
+        def terms(y, forecast):
             if self.levels is not None:
                 forecast = ops.take(forecast, self.levels.index(0.5), axis=-1)
             errors = ops.abs(y - forecast) / ops.convert_to_tensor(self.naive_error, self.dtype)
             return errors, ops.ones_like(errors)
 
-        self.add(y_true, y_pred, sample_weight, sums)
+        self.add(y_true, y_pred, sample_weight, terms)
 
 
 @register
 class WeightedQuantileLoss(ForecastMetric):
-    """Pinball losses of all targets over the sum of their sizes, as a mean over the levels.
+    """Pinball losses of all targets over the sum of their absolute values, mean over the levels.
 
         mean over i of sum 2 |(y - q_i) ((y <= q_i) - level_i)| / sum |y|
 
@@ -150,10 +155,10 @@ class WeightedQuantileLoss(ForecastMetric):
         self.levels = checked_levels(levels)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        def sums(y, quantiles):
+        def terms(y, quantiles):
             return ops.mean(pinball(y, quantiles, self.levels), axis=-1), ops.abs(y)
 
-        self.add(y_true, y_pred, sample_weight, sums)
+        self.add(y_true, y_pred, sample_weight, terms)
 
 
 @register
@@ -197,9 +202,9 @@ class Coverage(ForecastMetric):
         self.band = band
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        def sums(y, quantiles):
+        def terms(y, quantiles):
             low, high = (ops.take(quantiles, self.levels.index(x), axis=-1) for x in self.band)
             inside = ops.cast(ops.logical_and(low <= y, y <= high), self.dtype)
             return inside, ops.ones_like(inside)
 
-        self.add(y_true, y_pred, sample_weight, sums)
+        self.add(y_true, y_pred, sample_weight, terms)

@@ -14,7 +14,7 @@ from keras_attn.ops.dropout import Dropout
 
 @registry.register
 class Forecaster(Model):
-    """Predict the next values of series of numbers from the last ones, missing values among them.
+    """Predict the next values of series of numbers, some of whose last values may be missing.
 
         y = rescale(Head(Encoder(E[scale(x)] + P)))
 
@@ -159,9 +159,9 @@ class Forecaster(Model):
         parts = dict(zip(names, np.moveaxis(parameters, -1, 0), strict=True))
         draws, generator = (num_samples, *parameters.shape[:-1]), np.random.default_rng(seed)
         if self.distribution == "negative_binomial":
-            # The chance of a success, after `total_count` of which counting ends.
-            stops = 1 / (1 + np.exp(np.clip(parts["logits"], -700, 30)))
-            samples = generator.negative_binomial(parts["total_count"], stops, draws)
+            # NumPy takes the probability of the other outcome, which must not round to 0.
+            others = 1 / (1 + np.exp(np.clip(parts["logits"], -700, 30)))
+            samples = generator.negative_binomial(parts["total_count"], others, draws)
         else:
             noise = (
                 generator.standard_t(parts["df"], draws)

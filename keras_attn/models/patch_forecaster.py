@@ -5,9 +5,12 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.layers.residual_projection import ResidualProjection
+from keras_attn.layers.series import SeriesPatches, SeriesScaler
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.ops.dropout import Dropout
+from keras_attn.ops.quantiles import checked_levels
 
 
 @registry.register
@@ -18,8 +21,8 @@ class PatchForecaster(Model):
         quantiles = Head(Decoder(E[0], c)) scale + loc
 
     The decoder reads one token, and its state gives all quantiles of all values. A functional
-    `keras.Model`, called with a dict of its input or with the input alone. Values of series of
-    several channels are rows of their own.
+    `keras.Model`, called with a dict of its input or with the input alone. Each channel of a series
+    is a row of its own.
 
     Args:
         embedding: a `TokenEmbedding` of the decoder's token, with id 0, and of that which ends the
@@ -31,14 +34,14 @@ class PatchForecaster(Model):
         prediction_length: int. Number H of values that are forecast.
         quantiles: levels of the quantiles, floats in (0, 1).
         intermediate_dim: int. Width of the hidden layers of `Input` and `Head`.
-        activation: name or function, of the same.
-        dropout: float. Dropout rate of the same, and of what both stacks read.
+        activation: name or function, of `Input` and `Head`.
+        dropout: float. Dropout rate in `Input` and `Head`, and of what both stacks read.
 
     Call arguments:
         values: float (B, T), NaN where a value is missing.
 
     Returns:
-        float32 (B, H, Q), one for each level.
+        Float32 (B, H, Q), one for each level.
 
     Raises:
         ValueError: if a part is not as described, or a size is below 1.
@@ -68,8 +71,7 @@ class PatchForecaster(Model):
         "activation",
         "dropout",
     )
-    # What a forecaster of several channels, or of a distribution, has.
-    num_channels = distribution = None
+    distribution = None  # as of a `Forecaster` of quantiles
 
     def __init__(
         self,
@@ -89,11 +91,10 @@ class PatchForecaster(Model):
         assembly.check_layers(embedding=embedding, encoder=encoder, decoder=decoder)
         assembly.check_causal(decoder)
         check_sizes(context_length=context_length, prediction_length=prediction_length)
-        quantiles = tuple(quantiles)  # a file holds a list
-        are_levels = quantiles and all(0 < level < 1 for level in quantiles)
-        check_that(are_levels, "levels between 0 and 1", quantiles=quantiles)
-        fits = patches.pad and patches.join_mask
+        quantiles = checked_levels(quantiles, "quantiles")
+        fits = isinstance(patches, SeriesPatches) and patches.pad and patches.join_mask
         check_that(fits, "a `SeriesPatches` with `pad` and `join_mask`", patches=patches)
+        check_that(isinstance(scaler, SeriesScaler), "a `SeriesScaler`", scaler=scaler)
         check_that(embedding.pad_id is None, "one without padding", embedding=embedding)
         policy, width = embedding.dtype_policy, embedding.hidden_dim
         sizes = intermediate_dim, activation, dropout
@@ -101,19 +102,20 @@ class PatchForecaster(Model):
         # Outputs of a model are float32 under any policy.
         count = len(quantiles) * prediction_length
         head = ResidualProjection(count, *sizes, dtype="float32", name="head")
+        drop = Dropout(dropout, dtype=policy, name="drop")
         values = keras.Input((None,), name="values")
         scaled, loc, scale = scaler(values[:, -context_length:])
         x = patches(scaled)  # (B, n, 2 P)
         mask = ops.any(x[..., patches.patch_length :] > 0, axis=-1)
         x = read(x)
         first = ops.zeros_like(loc, dtype="int32")  # (B, 1)
+        start = assembly.drop_symbolic(drop, embedding(first))
         if embedding.vocabulary_size > 1:
             x = ops.concatenate([x, embedding(first + 1)], axis=1)
             mask = ops.concatenate([mask, ops.equal(first, 0)], axis=1)
-        states = decoder(
-            embedding(first), encoder(x, padding_mask=mask), context_padding_mask=mask
-        )  # (B, 1, D)
-        # The quantiles of one level are neighbours.
+        context = encoder(assembly.drop_symbolic(drop, x), padding_mask=mask)
+        states = decoder(start, context, context_padding_mask=mask)  # (B, 1, D)
+        # In the original's order, by which its weights can be copied.
         outputs = ops.reshape(head(states), (-1, len(quantiles), prediction_length))
         outputs = scaler.inverse(ops.transpose(outputs, (0, 2, 1)), loc, scale)
         super().__init__(inputs={"values": values}, outputs=outputs, **kwargs)
@@ -121,5 +123,5 @@ class PatchForecaster(Model):
         self.patches, self.scaler = patches, scaler
         self.context_length, self.prediction_length = context_length, prediction_length
         self.quantiles, self.intermediate_dim = quantiles, intermediate_dim
-        self.activation, self.dropout = activation, dropout
+        self.activation, self.dropout, self.drop = activation, dropout, drop
         self.input_projection, self.head = read, head

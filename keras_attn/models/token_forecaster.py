@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.layers.series_bins import SeriesBins
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.checks import check_positive, check_sizes, check_that
 
@@ -26,7 +27,7 @@ class TokenForecaster(EncoderDecoder):
         parts: as of `EncoderDecoder`.
 
     Call arguments:
-        source_ids: int32 (B, S), ids of values; padded, also in front and inside, where values are
+        source_ids: int32 (B, S), ids of values; padding, also in front and inside, where values are
             missing.
         target_ids: int32 (B, T).
 
@@ -34,7 +35,8 @@ class TokenForecaster(EncoderDecoder):
         Logits (B, T, V), float32.
 
     Raises:
-        ValueError: if the model reads another id as padding than `bins`, or has too few ids.
+        ValueError: if a size is below 1, `temperature` is not above 0, `bins` has another `pad_id`
+            than the model, or it has more tokens.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -76,10 +78,10 @@ class TokenForecaster(EncoderDecoder):
         check_sizes(**sizes, num_samples=num_samples)
         check_positive(temperature=temperature)
         super().__init__(**parts)
-        ids = f"of the same padding as the model, {self.pad_id}, and of as many ids at most"
-        fits = bins.pad_id == self.pad_id
-        fits = fits and bins.num_tokens <= self.target_embedding.vocabulary_size
-        check_that(fits, ids, bins=bins)
+        most = self.target_embedding.vocabulary_size
+        fits = isinstance(bins, SeriesBins) and bins.pad_id == self.pad_id
+        wanted = f"a `SeriesBins` with pad_id={self.pad_id} and at most {most} tokens"
+        check_that(fits and bins.num_tokens <= most, wanted, bins=bins)
         self.bins = bins
         self.context_length, self.prediction_length = context_length, prediction_length
         self.num_samples, self.temperature = num_samples, temperature

@@ -10,22 +10,22 @@ from keras_attn.registry import register
 
 @register
 class BatchNorm(Norm):
-    """Normalise each channel to mean 0 and variance 1 over the batch, then scale and shift it.
+    """Normalise each feature to mean 0 and variance 1 over the batch, then scale and shift it.
 
         training:   BatchNorm(x) = g (x - mean(x)) / sqrt(var(x) + epsilon) + b,
                     m <- r m + (1 - r) mean(x),   v <- r v + (1 - r) var'(x),   r = momentum
         inference:  BatchNorm(x) = g (x - m) / sqrt(v + epsilon) + b
 
-    Mean and variance of a channel are over all rows and positions that Keras's mask does not leave
-    out; var' divides by their number less one. The averages m and v (D,) are no trainable weights;
-    g and b (D,) are learned. A frozen layer computes as in inference and keeps its averages. All is
-    in float32. Time and memory O(T D).
+    Mean and variance of a feature are over all rows and positions that Keras's mask does not leave
+    out; var' divides by their number less one. The averages m and v (D,) are not trainable; g and b
+    (D,) are learned. A frozen layer computes as in inference and keeps its averages. All is in
+    float32. Time and memory O(T D).
 
-    A row depends on the other rows of its batch in training, and on padding nowhere. Replicas of a
-    strategy have the statistics of their own rows. Depths that run a block several times, or undo
-    it, refuse this norm.
+    In training a row depends on the other rows of its batch, never on padding. Each replica of a
+    strategy has the statistics of its own rows. Depths that run a block several times, or
+    backwards, refuse this norm.
 
-    Use it for encoders of series, as PatchTST; not for small batches.
+    Use it for encoders of series, such as PatchTST; not for small batches.
 
     Args:
         momentum: float in [0, 1]. Weight of the old averages.

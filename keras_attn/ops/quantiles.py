@@ -12,9 +12,13 @@ def pinball(y, quantiles, levels):
     return 2.0 * ops.abs((y - quantiles) * (is_below - levels))
 
 
-def checked_levels(levels):
-    """Return levels of quantiles as a tuple; refuse others."""
+def checked_levels(levels, name="levels"):
+    """Return the levels of quantiles as a tuple of floats.
+
+    Raises:
+        ValueError: if there is none, or one is not between 0 and 1; `name` is that of the argument.
+    """
     levels = tuple(levels) if isinstance(levels, (list, tuple)) else (levels,)
     fit = len(levels) > 0 and all(isinstance(x, (int, float)) and 0 < x < 1 for x in levels)
-    check_that(fit, "numbers between 0 and 1", levels=levels)
+    check_that(fit, "numbers between 0 and 1", **{name: levels})
     return tuple(map(float, levels))

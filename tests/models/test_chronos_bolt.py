@@ -52,10 +52,24 @@ def test_a_series_of_one_value_or_none_has_finite_quantiles(model):
     assert np.abs(outputs[1] - 3).max() < 1e-2  # in units of 1e-5
 
 
+def test_what_both_stacks_read_is_dropped_in_training():
+    model = models.chronos_bolt(**SIZES, dropout=0.0)
+    oracles.scramble(model)
+    # Projections of zeros leave no effect to the dropout inside of them.
+    for projection in (model.input_projection, model.head):
+        projection.output_dense.set_weights([0 * w for w in projection.output_dense.get_weights()])
+    np.testing.assert_array_equal(model(VALUES, training=True), model(VALUES))
+    parts = {part: getattr(model, part) for part in model.parts}
+    dropped = models.PatchForecaster(**{**parts, "dropout": 0.5})
+    dropped.set_weights(model.get_weights())
+    np.testing.assert_allclose(dropped(VALUES), model(VALUES), rtol=1e-6)
+    assert np.abs(dropped(VALUES, training=True) - np.array(model(VALUES))).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"quantiles": (0.5, 1.0)}, "`quantiles` must be levels between 0 and 1"),
+        ({"quantiles": (0.5, 1.0)}, "`quantiles` must be numbers between 0 and 1"),
         ({"prediction_length": 0}, "`prediction_length`"),
         ({"patch_length": 0}, "`patch_length`"),
     ],

@@ -168,8 +168,8 @@ def test_channels_may_have_embeddings_of_their_own():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({}, "One of prediction_length, num_classes, num_values, hidden must be given"),
-        ({"prediction_length": 3, "num_classes": 2}, "One of"),
+        ({}, "Exactly one of prediction_length, num_classes, num_values, hidden must be"),
+        ({"prediction_length": 3, "num_classes": 2}, "Exactly one of"),
         ({"prediction_length": 0}, "`prediction_length` must be"),
         ({"prediction_length": 3, "quantiles": (1.5,)}, "`quantiles` must be numbers between"),
         ({"num_values": 1, "value_range": (2, 1)}, "`value_range` must be .low, high."),

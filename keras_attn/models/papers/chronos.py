@@ -44,7 +44,7 @@ def chronos_t5(
     Cost: that of `t5` for the last `context_length` values, and a step of the decoder for each
     value that is forecast.
 
-    Use it for forecasts of one series of numbers, also of kinds that the training had not.
+    Use it for forecasts of one series of numbers, also without training on it (zero-shot).
 
     Args:
         num_layers, num_heads, hidden_dim, intermediate_dim, dropout, key_dim: as `t5`.

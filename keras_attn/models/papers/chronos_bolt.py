@@ -38,7 +38,7 @@ def chronos_bolt(
 
     Cost: that of `t5` for `context_length` / `patch_length` tokens, and one step of the decoder.
 
-    Use it for fast forecasts of one series, also of kinds that the training had not.
+    Use it for fast forecasts of one series, also without training on it (zero-shot).
 
     Args:
         num_layers, num_heads, hidden_dim, intermediate_dim, dropout, key_dim: as `t5`.

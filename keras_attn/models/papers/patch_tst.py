@@ -88,7 +88,7 @@ def patch_tst(
         residual: name or object of the residual axis.
         position: "learned", "sinusoidal" for fixed ones, or an object of the position axis.
         pooling: "flatten", a name of `layers.Pool` or a list of those; None for "flatten" in
-            forecasts and "mean" else.
+            forecasts, else "mean".
         scaler: a `SeriesScaler`, or "std", "mean" or "none" for one.
         channel_attention: bool. If True, the channels attend to each other at each patch.
         shared: bool. If False, each channel has an embedding of its own.
@@ -97,7 +97,7 @@ def patch_tst(
         mask_empty: bool. If True, patches without an observed value are padding.
         use_bias: bool. If False, the feed-forward layers have no biases.
         attention_dropout: float. Dropout rate of the attention weights.
-        embedding_dropout, feed_forward_dropout: float. Other rates than `dropout`.
+        embedding_dropout, feed_forward_dropout: float. By default `dropout`.
         head_dropout: float. Dropout rate of the pooled vectors.
 
     Returns:
@@ -105,7 +105,7 @@ def patch_tst(
         with `num_classes` a `Classifier`.
 
     Raises:
-        ValueError: if not one of the four heads is chosen.
+        ValueError: if not exactly one of the four is given.
 
     Example:
         >>> import keras_attn
@@ -128,9 +128,11 @@ def patch_tst(
     chosen = [name for name, value in heads.items() if value is not None]
     if len(chosen) != 1:
         received = ", ".join(f"{name}={value}" for name, value in heads.items())
-        raise ValueError(f"One of {', '.join(heads)} must be given. Received: {received}.")
+        names = ", ".join(heads)
+        raise ValueError(f"Exactly one of {names} must be given. Received: {received}.")
     check_sizes(context_length=context_length, num_channels=num_channels)
     norm = BatchNorm() if norm is None else norm
+    scaler = layers.SeriesScaler(scaler) if isinstance(scaler, str) else scaler
     embedding_dropout = dropout if embedding_dropout is None else embedding_dropout
     feed_forward_dropout = dropout if feed_forward_dropout is None else feed_forward_dropout
 
@@ -151,7 +153,7 @@ def patch_tst(
     embedding = layers.SeriesEmbedding(
         hidden_dim,
         patches,
-        scaler=None if num_classes is None else _scaler(scaler),
+        scaler=None if num_classes is None else scaler,
         separate_channels=True,
         shared=shared,
         class_token=class_token,
@@ -200,12 +202,8 @@ def patch_tst(
     )
 
 
-def _scaler(scaler):
-    return layers.SeriesScaler(scaler) if isinstance(scaler, str) else scaler
-
-
 def _position(position, count):
-    """Return the position for a name or an object, of so many patches."""
+    """Return the position for a name or an object, of `count` patches."""
     if position == "learned":
         normal = keras.initializers.RandomNormal(stddev=0.02)
         return positions.Learned(count, embeddings_initializer=normal)

@@ -22,12 +22,8 @@ class ChronosT5(T5):
 
     def build_sides(self, config, tied, overrides):
         inner = Config(config.folder, config.options("chronos_config"))
-        has_gates, activation = self.feed_forward_of(config)
         arguments = {
-            **self.arguments(config),
-            "intermediate_dim": config.size("d_ff"),
-            "gated": has_gates,
-            "activation": activation,
+            **self.side_arguments(config),
             "tied": tied,
             **_sampling_arguments(inner),
         }
@@ -117,7 +113,6 @@ class ChronosBolt(T5):
     def build_bolt(self, config, overrides):
         """Return the model of a configuration."""
         inner = Config(config.folder, config.options("chronos_config"))
-        has_gates, activation = self.feed_forward_of(config)
         patch_length = inner.size("input_patch_size")
         stride = inner.size("input_patch_stride")
         if patch_length % stride:
@@ -128,13 +123,10 @@ class ChronosBolt(T5):
         start_id = config.index("decoder_start_token_id", 0)
         if start_id != 0:
             config.refuse(f"The decoder must start with the id 0, not {start_id}.")
-        arguments = self.arguments(config)
+        arguments = self.side_arguments(config)
         for name in ("vocabulary_size", "pad_id", "start_id"):
             del arguments[name]
         arguments |= {
-            "intermediate_dim": config.size("d_ff"),
-            "gated": has_gates,
-            "activation": activation,
             "context_length": inner.size("context_length"),
             "prediction_length": inner.size("prediction_length"),
             "patch_length": patch_length,

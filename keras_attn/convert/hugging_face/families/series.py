@@ -107,17 +107,17 @@ class PatchTST(Family):
     def head_arguments(self, config):
         """Return the arguments of `models.patch_tst` that are of the head."""
         names = config.strings("architectures") or [FORECAST]
-        pooling = config.optional(lambda name, default: config.get(name, default), *_POOLING)
+        pooling = config.values.get("pooling_type", "mean")  # null is a choice of its own
         if config.flag("use_cls_token"):
             pooling = "first"
         elif pooling not in ("mean", "max", None):
             config.refuse(f"The option pooling_type={pooling!r} is not converted.")
-        is_point = config.optional(lambda name, default: config.get(name, default), "loss", "mse")
+        loss = config.values.get("loss", "mse")
         if names[0] == FORECAST:
             choice = _choice(config, "distribution_output", ("student_t", *DISTRIBUTIONS))
             return {
                 "prediction_length": config.size("prediction_length", 24),
-                "distribution": None if is_point == "mse" else choice,
+                "distribution": None if loss == "mse" else choice,
                 "pooling": "flatten" if pooling is None else pooling,
                 "shared_head": config.flag("share_projection", True),
             }
@@ -134,8 +134,8 @@ class PatchTST(Family):
             )
         if names[0] == CLASSES:
             return {"num_classes": config.size("num_targets", 1), "pooling": pooling}
-        if is_point != "mse":
-            config.refuse(f"The option loss={is_point!r} of a {VALUES} is not converted.")
+        if loss != "mse":
+            config.refuse(f"The option loss={loss!r} of a {VALUES} is not converted.")
         bounds = config.get("output_range")
         return {
             "num_values": config.size("num_targets", 1),
@@ -269,9 +269,6 @@ class PatchTST(Family):
 
     def build(self, config, model):
         return models.patch_tst(**self.arguments(config))
-
-
-_POOLING = "pooling_type", "mean"
 
 
 def _pooling_type(pool):

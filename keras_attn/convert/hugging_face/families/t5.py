@@ -144,15 +144,18 @@ class T5(Family):
 
     def build_sides(self, config, tied, overrides):
         """Return the model of a configuration."""
-        has_gates, activation = self.feed_forward_of(config)
-        arguments = {
+        arguments = {**self.side_arguments(config), "tied": tied}
+        return build(models.t5, arguments, overrides)
+
+    def side_arguments(self, config):
+        """Return the arguments of `models.t5` but those of its head."""
+        has_gates, activation = self._feed_forward(config)
+        return {
             **self.arguments(config),
             "intermediate_dim": config.size("d_ff"),
             "gated": has_gates,
             "activation": activation,
-            "tied": tied,
         }
-        return build(models.t5, arguments, overrides)
 
     def arguments(self, config):
         """Return the arguments of `models.t5` but those of its feed-forward layers and its head."""
@@ -172,7 +175,7 @@ class T5(Family):
             "start_id": config.index("decoder_start_token_id", 0),
         }
 
-    def feed_forward_of(self, config):
+    def _feed_forward(self, config):
         """Return whether feed-forward layers have gates, and their activation.
 
         `feed_forward_proj` is such as "relu" or "gated-silu". Where the file has `is_gated_act` and
