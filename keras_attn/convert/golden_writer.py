@@ -297,7 +297,7 @@ def repair(model, config):
     import torch
 
     if config.model_type == "patchtst":
-        sys.modules[type(model).__module__].random_masking = hide_patches
+        sys.modules[type(model).__module__].random_masking = mask_patches
 
     if config.model_type == "reformer":
         model.lm_head.decoder.bias = model.lm_head.bias  # which version 5 forgets to add
@@ -305,18 +305,18 @@ def repair(model, config):
         torch.Tensor.type_as = lambda x, other=None, dtype=None: x.to(dtype or other.dtype)
 
 
-def hide_patches(
+def mask_patches(
     inputs, mask_ratio, unmasked_channel_indices, channel_consistent_masking, mask_value
 ):
-    """Hide the patches that `HiddenPatches` of keras_attn hides outside of training."""
+    """Mask the patches that `PatchMasking` of keras_attn masks outside of training."""
     import torch
 
     channels, count = inputs.shape[1:3]
     rows = 1 if channel_consistent_masking else channels
     noise = np.random.default_rng(0).random((rows, count), "float32")
     rank = noise.argsort(-1).argsort(-1)
-    hidden = torch.tensor(rank >= int(count * (1 - mask_ratio))).expand(*inputs.shape[:3])
-    return inputs.masked_fill(hidden[..., None], mask_value), hidden.float()
+    masked = torch.tensor(rank >= int(count * (1 - mask_ratio))).expand(*inputs.shape[:3])
+    return inputs.masked_fill(masked[..., None], mask_value), masked.float()
 
 
 def write(model, config, file):

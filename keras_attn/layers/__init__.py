@@ -26,7 +26,12 @@ from keras_attn.layers.residual_projection import ResidualProjection
 from keras_attn.layers.series import SeriesEmbedding, SeriesPatches, SeriesPool, SeriesScaler
 from keras_attn.layers.series_bins import SeriesBins
 from keras_attn.layers.series_block import SeriesBlock
-from keras_attn.layers.series_heads import ForecastHead, HiddenPatches, PatchHead, ValuesHead
+from keras_attn.layers.series_heads import (
+    ForecastHead,
+    MaskedPatchHead,
+    PatchMasking,
+    RegressionHead,
+)
 from keras_attn.layers.token_embedding import SegmentEmbedding, TokenEmbedding
 from keras_attn.layers.token_head import AnswerHead, MaskedTokenHead, TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
@@ -47,14 +52,14 @@ __all__ = [
     "GatedFeedForward",
     "GlobalAttention",
     "HeadTransform",
-    "HiddenPatches",
+    "PatchMasking",
     "KNNAttention",
     "MaskedTokenHead",
     "MixtureOfExperts",
     "MultiHeadAttention",
     "ParallelBlock",
     "PatchEmbedding",
-    "PatchHead",
+    "MaskedPatchHead",
     "PixelEmbedding",
     "Pool",
     "PositionedBlock",
@@ -74,7 +79,7 @@ __all__ = [
     "TransformedHead",
     "TransformerBlock",
     "Truncate",
-    "ValuesHead",
+    "RegressionHead",
     "add_lora",
     "load_lora",
     "merge_lora",

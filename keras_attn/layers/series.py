@@ -275,8 +275,8 @@ class SeriesEmbedding(registry.MaskedLayer):
 
     Call arguments:
         values: float (B, T, C); NaN where a value is missing.
-        hidden: optional bool (B, C, n), True at patches that are replaced.
-        hidden_value: float. The values of those.
+        masked: optional bool (B, C, n), True at patches that are replaced.
+        masked_value: float. All values of those patches.
         mask: optional bool (B, T), False at padding.
 
     Returns:
@@ -329,7 +329,7 @@ class SeriesEmbedding(registry.MaskedLayer):
         """Return the number of vectors of a series of a length."""
         return self.patches.num_patches(length) + self.class_token
 
-    def build(self, values_shape, hidden_shape=None):
+    def build(self, values_shape, masked_shape=None):
         channels = values_shape[-1]
         known = len(values_shape) == 3 and channels is not None
         check_that(known, "(B, T, C) of a known C", values_shape=tuple(values_shape))
@@ -345,10 +345,10 @@ class SeriesEmbedding(registry.MaskedLayer):
         if self.class_token:
             self.token = self.add_weight((self.hidden_dim,), "zeros", name="token")
 
-    def call(self, values, hidden=None, hidden_value=0.0, mask=None):
+    def call(self, values, masked=None, masked_value=0.0, mask=None):
         x = self._patches(values, mask)
-        if hidden is not None:
-            x = ops.where(ops.expand_dims(hidden, -1), ops.cast(hidden_value, x.dtype), x)
+        if masked is not None:
+            x = ops.where(ops.expand_dims(masked, -1), ops.cast(masked_value, x.dtype), x)
         x = ops.cast(x, self.compute_dtype)  # (B, C, n, P)
         if not self.separate_channels:
             x = ops.transpose(x, (0, 2, 1, 3))
@@ -378,12 +378,12 @@ class SeriesEmbedding(registry.MaskedLayer):
             mask = ops.any(mask, axis=1)
         return ops.pad(mask, [[0, 0], [1, 0]], constant_values=True) if self.class_token else mask
 
-    def call_products(self, output_shape, values, hidden=None):
+    def call_products(self, output_shape, values, masked=None):
         """Return the multiply-adds of a call."""
         rows, tokens, width = output_shape
         return rows * (tokens - self.class_token) * self.kernel.shape[-2] * width
 
-    def compute_output_shape(self, values_shape, hidden_shape=None):
+    def compute_output_shape(self, values_shape, masked_shape=None):
         batch, length, channels = values_shape
         rows = batch
         if self.separate_channels:

@@ -1,4 +1,4 @@
-"""Heads of models of series: forecasts, values, and patches that were hidden."""
+"""Heads of models of series: forecasts, regression, and masked patches."""
 
 import keras
 import numpy as np
@@ -203,8 +203,8 @@ def scale_parameters(distribution, parameters, loc, scale):
 
 
 @registry.register
-class ValuesHead(SeriesHead):
-    """Predict some numbers of a whole series, with bounds if asked.
+class RegressionHead(SeriesHead):
+    """Predict targets of a whole series, with bounds if asked.
 
         y = Pool(x) W + b,   or   low + (high - low) sigmoid(Pool(x) W + b)
 
@@ -213,9 +213,9 @@ class ValuesHead(SeriesHead):
     Use it for regression, such as a quality or a remaining time.
 
     Args:
-        num_values: int. Number K of values.
+        num_targets: int. Number K of targets.
         num_channels: int. Number C of channels, each a row of x; 1 for joined ones.
-        value_range: (low, high); None for values without bounds.
+        target_range: (low, high); None for targets without bounds.
         pooling: as `SeriesPool`.
         dropout: float. Dropout rate of the pooled vectors.
 
@@ -226,11 +226,11 @@ class ValuesHead(SeriesHead):
         Float32 (B, K).
 
     Raises:
-        ValueError: if a size is below 1, or `value_range` is not increasing.
+        ValueError: if a size is below 1, or `target_range` is not increasing.
 
     Example:
         >>> import keras, keras_attn
-        >>> head = keras_attn.layers.ValuesHead(2, 3, value_range=(0, 10))
+        >>> head = keras_attn.layers.RegressionHead(2, 3, target_range=(0, 10))
         >>> head(keras.ops.ones((4 * 3, 5, 16))).shape
         TensorShape([4, 2])
 
@@ -242,20 +242,24 @@ class ValuesHead(SeriesHead):
     weight_axes = {"dense/kernel": (), "dense/bias": ()}
 
     def __init__(
-        self, num_values, num_channels=1, value_range=None, pooling="mean", dropout=0.0, **kwargs
+        self, num_targets, num_channels=1, target_range=None, pooling="mean", dropout=0.0, **kwargs
     ):
         super().__init__(**kwargs)
-        check_sizes(num_values=num_values, num_channels=num_channels)
+        check_sizes(num_targets=num_targets, num_channels=num_channels)
         check_rates(dropout=dropout)
-        if value_range is not None:
-            value_range = tuple(value_range)
-            rises = len(value_range) == 2 and value_range[0] < value_range[1]
-            check_that(rises, "(low, high) with low < high", value_range=value_range)
-        self.num_values, self.num_channels, self.value_range = num_values, num_channels, value_range
+        if target_range is not None:
+            target_range = tuple(target_range)
+            rises = len(target_range) == 2 and target_range[0] < target_range[1]
+            check_that(rises, "(low, high) with low < high", target_range=target_range)
+        self.num_targets, self.num_channels, self.target_range = (
+            num_targets,
+            num_channels,
+            target_range,
+        )
         self.dropout = dropout
         self.pool = SeriesPool(pooling, num_channels, dtype=self.dtype_policy)
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
-        self.dense = keras.layers.Dense(num_values, dtype="float32", name="dense")
+        self.dense = keras.layers.Dense(num_targets, dtype="float32", name="dense")
 
     @property
     def pooling(self):
@@ -267,43 +271,43 @@ class ValuesHead(SeriesHead):
 
     def call(self, x, mask=None, training=None):
         y = self.dense(self.drop(self.pool(x, mask=mask), training=training))
-        if self.value_range is None:
+        if self.target_range is None:
             return y
-        low, high = self.value_range
+        low, high = self.target_range
         return ops.sigmoid(y) * (high - low) + low
 
     def compute_output_shape(self, x_shape):
-        return self.pool.compute_output_shape(x_shape)[0], self.num_values
+        return self.pool.compute_output_shape(x_shape)[0], self.num_targets
 
 
 @registry.register
-class HiddenPatches(registry.MaskedLayer):
+class PatchMasking(registry.MaskedLayer):
     """Choose the patches that a model has to predict from the others.
 
-    A share of the patches of each row, drawn anew in each step of training and else always the
-    same; or the last ones, as a forecast is. Time O(C n log n).
+    A share of the patches of each row, drawn anew in each step of training and always the same
+    outside of it; or the last ones, as in a forecast. Time O(C n log n).
 
-    Use it for pre-training by hidden patches.
+    Use it for pre-training by masked patches.
 
     Args:
-        ratio: float in [0, 1). Share of the patches that are hidden.
-        last: int. Number of patches at the end that are hidden in place of a share; None for none.
-        channels_alike: bool. If True, the same patches of all channels are hidden.
-        value: float. What a model reads in place of each hidden value.
+        ratio: float in [0, 1). Share of the patches that are masked.
+        num_last: int. Number of patches at the end that are masked in place of a share, or None.
+        channel_consistent: bool. If True, the same patches are masked in all channels.
+        value: float. Number that a model reads in place of each masked value.
         seed: int or None.
 
     Call arguments:
         patches: (B, C, n, P).
 
     Returns:
-        Bool (B, C, n), True at hidden patches: of n, n - int(n (1 - ratio)) in each row.
+        Bool (B, C, n), True at masked patches: of n, n - int(n (1 - ratio)) in each row.
 
     Raises:
-        ValueError: if `ratio` is outside [0, 1), or `last` is below 1.
+        ValueError: if `ratio` is outside [0, 1), `num_last` is below 1, or not below the number n.
 
     Example:
         >>> import keras, keras_attn
-        >>> layer = keras_attn.layers.HiddenPatches(0.4)
+        >>> layer = keras_attn.layers.PatchMasking(0.4)
         >>> int(keras.ops.sum(keras.ops.cast(layer(keras.ops.ones((1, 1, 10, 4))), "int32")))
         4
 
@@ -313,30 +317,36 @@ class HiddenPatches(registry.MaskedLayer):
     Reference: [Nie et al., 2023](https://arxiv.org/abs/2211.14730), section 3.2.
     """
 
-    def __init__(self, ratio=0.4, last=None, channels_alike=False, value=0.0, seed=None, **kwargs):
+    def __init__(
+        self, ratio=0.4, num_last=None, channel_consistent=False, value=0.0, seed=None, **kwargs
+    ):
         super().__init__(**kwargs)
         check_rates(ratio=ratio)
-        if last is not None:
-            check_sizes(last=last)
-        self.ratio, self.last, self.channels_alike = ratio, last, bool(channels_alike)
+        if num_last is not None:
+            check_sizes(num_last=num_last)
+        self.ratio, self.num_last, self.channel_consistent = (
+            ratio,
+            num_last,
+            bool(channel_consistent),
+        )
         self.value, self.seed = float(value), seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def call(self, patches, training=None):
         batch, (_, channels, count, _) = ops.shape(patches)[0], patches.shape
-        if self.last is not None:
-            check_that(self.last < count, f"below the {count} patches", last=self.last)
-            hidden = ops.arange(count) >= count - self.last
-            return ops.broadcast_to(hidden, (batch, channels, count))
-        rows = batch, 1 if self.channels_alike else channels, count
+        if self.num_last is not None:
+            check_that(self.num_last < count, f"below the {count} patches", num_last=self.num_last)
+            masked = ops.arange(count) >= count - self.num_last
+            return ops.broadcast_to(masked, (batch, channels, count))
+        rows = batch, 1 if self.channel_consistent else channels, count
         if training:
             noise = keras.random.uniform(rows, seed=replica_generator(self.seed_generator))
         else:
             fixed = np.random.default_rng(0).random(rows[1:], "float32")
             noise = ops.broadcast_to(fixed, rows)
         rank = ops.argsort(ops.argsort(noise, axis=-1), axis=-1)  # the inverse permutation
-        hidden = rank >= int(count * (1 - self.ratio))
-        return ops.broadcast_to(hidden, (batch, channels, count))
+        masked = rank >= int(count * (1 - self.ratio))
+        return ops.broadcast_to(masked, (batch, channels, count))
 
     def compute_mask(self, patches, previous_mask=None):
         return None
@@ -346,14 +356,14 @@ class HiddenPatches(registry.MaskedLayer):
 
 
 @registry.register
-class PatchHead(SeriesHead):
-    """Predict the values of patches, and learn by the squared error at those that were hidden.
+class MaskedPatchHead(SeriesHead):
+    """Predict the values of patches, and learn by the squared error at those that were masked.
 
-        y = x W + b,   loss = mean over hidden patches of mean((y - patch)^2)
+        y = x W + b,   loss = mean over masked patches of mean((y - patch)^2)
 
     The loss is among the layer's losses, so that `fit` needs no targets. Time O(C n D P).
 
-    Use it for pre-training by hidden patches.
+    Use it for pre-training by masked patches.
 
     Args:
         patch_length: int. Values P of a patch.
@@ -364,7 +374,7 @@ class PatchHead(SeriesHead):
     Call arguments:
         x: (B C, n, D), or one vector more with `class_token`.
         patches: (B, C, n, P), the patches as they were.
-        hidden: bool (B, C, n), True at those that were hidden.
+        masked: bool (B, C, n), True at those that were masked.
 
     Returns:
         Float32 (B, C, n, P).
@@ -374,7 +384,7 @@ class PatchHead(SeriesHead):
 
     Example:
         >>> import keras, keras_attn
-        >>> head, patches = keras_attn.layers.PatchHead(4, 3), keras.ops.ones((2, 3, 5, 4))
+        >>> head, patches = keras_attn.layers.MaskedPatchHead(4, 3), keras.ops.ones((2, 3, 5, 4))
         >>> y = head(keras.ops.ones((2 * 3, 5, 16)), patches, keras.ops.ones((2, 3, 5), "bool"))
         >>> y.shape, len(head.losses)
         (TensorShape([2, 3, 5, 4]), 1)
@@ -395,17 +405,17 @@ class PatchHead(SeriesHead):
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
         self.dense = keras.layers.Dense(patch_length, dtype="float32", name="dense")
 
-    def build(self, x_shape, patches_shape=None, hidden_shape=None):
+    def build(self, x_shape, patches_shape=None, masked_shape=None):
         self.dense.build(x_shape)
 
-    def call(self, x, patches, hidden, training=None):
+    def call(self, x, patches, masked, training=None):
         y = self.dense(self.drop(x, training=training))
         y = y[:, 1:] if self.class_token else y
         y = ops.reshape(y, (-1, *patches.shape[1:]))
         errors = ops.mean(ops.square(y - ops.cast(patches, y.dtype)), axis=-1)
-        errors = ops.where(hidden, errors, 0.0)
-        self.add_loss(ops.sum(errors) / (ops.sum(ops.cast(hidden, y.dtype)) + 1e-10))
+        errors = ops.where(masked, errors, 0.0)
+        self.add_loss(ops.sum(errors) / (ops.sum(ops.cast(masked, y.dtype)) + 1e-10))
         return y
 
-    def compute_output_shape(self, x_shape, patches_shape, hidden_shape=None):
+    def compute_output_shape(self, x_shape, patches_shape, masked_shape=None):
         return tuple(patches_shape)

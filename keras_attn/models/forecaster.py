@@ -1,11 +1,11 @@
-"""Functional model of series of numbers: forecasts, values of a series, and hidden patches."""
+"""Functional model of series of numbers: forecasts, regression, and masked patches."""
 
 import keras
 import numpy as np
 
 from keras_attn import registry
 from keras_attn.layers.series import SeriesEmbedding, SeriesScaler
-from keras_attn.layers.series_heads import DISTRIBUTIONS, HiddenPatches, PatchHead, SeriesHead
+from keras_attn.layers.series_heads import DISTRIBUTIONS, MaskedPatchHead, PatchMasking, SeriesHead
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes, check_that
@@ -20,17 +20,17 @@ class Forecaster(Model):
 
     A functional `keras.Model`, called with a dict of its input or with the input alone. Each
     channel is a row of its own; its outputs are in the scale of the input. The head decides what is
-    predicted: next values, values of a whole series, or patches that were hidden.
+    predicted: next values, targets of a whole series, or masked patches.
 
     Args:
         embedding: a `SeriesEmbedding` with separate channels.
         encoder: of the depth axis.
-        head: a `ForecastHead`, `ValuesHead` or `PatchHead`.
+        head: a `ForecastHead`, `RegressionHead` or `MaskedPatchHead`.
         context_length: int. Number T of values that the model reads.
         num_channels: int. Number C of channels.
         position: name or object of the position axis; None for none.
         scaler: a `SeriesScaler` or a kind of it.
-        hidden: a `HiddenPatches`, which a `PatchHead` needs; None for others.
+        masking: a `PatchMasking`, which a `MaskedPatchHead` needs; None for others.
         dropout: float. Dropout rate of the embeddings.
 
     Call arguments:
@@ -38,8 +38,8 @@ class Forecaster(Model):
 
     Returns:
         Float32. Of a `ForecastHead` (B, H, C), (B, H, C, Q) for quantiles or (B, H, C, K) for the
-        parameters of a distribution; of a `ValuesHead` (B, K); of a `PatchHead` (B, C, n, P), in
-        the scale of the scaled series.
+        parameters of a distribution; of a `RegressionHead` (B, K); of a `MaskedPatchHead`
+        (B, C, n, P), in the scale of the scaled series.
 
     Raises:
         ValueError: if a part is not as described, or a size is below 1.
@@ -63,7 +63,7 @@ class Forecaster(Model):
         "num_channels",
         "position",
         "scaler",
-        "hidden",
+        "masking",
         "dropout",
     )
 
@@ -76,7 +76,7 @@ class Forecaster(Model):
         num_channels,
         position=None,
         scaler="std",
-        hidden=None,
+        masking=None,
         dropout=0.0,
         **kwargs,
     ):
@@ -88,25 +88,25 @@ class Forecaster(Model):
         check_that(
             isinstance(head, SeriesHead), "a head of series, such as `ForecastHead`", head=head
         )
-        is_hidden = isinstance(head, PatchHead)
-        wanted = "a `HiddenPatches` with a `PatchHead`, and else None"
-        check_that(isinstance(hidden, HiddenPatches) is is_hidden, wanted, hidden=hidden)
+        is_masked = isinstance(head, MaskedPatchHead)
+        wanted = "a `PatchMasking` with a `MaskedPatchHead`, and else None"
+        check_that(isinstance(masking, PatchMasking) is is_masked, wanted, masking=masking)
         if isinstance(scaler, str):
             scaler = SeriesScaler(scaler, dtype=embedding.dtype_policy)
         position = assembly.position_of(position, embedding)
         drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         values = keras.Input((context_length, num_channels), name="values")
         scaled, loc, scale = scaler(values)
-        if is_hidden:
+        if is_masked:
             patches = embedding.patches(scaled)
-            are_hidden = hidden(patches, training=None)
-            x = embedding(scaled, hidden=are_hidden, hidden_value=hidden.value)
+            masked = masking(patches, training=None)
+            x = embedding(scaled, masked=masked, masked_value=masking.value)
         else:
             x = embedding(scaled)
         x = x if position is None else position(x, None)
         states = encoder(assembly.drop_symbolic(drop, x))
-        if is_hidden:
-            outputs = head(states, patches, are_hidden, training=None)
+        if is_masked:
+            outputs = head(states, patches, masked, training=None)
         else:
             outputs = head(states, training=None)
         if head.prediction_length is not None:
@@ -115,7 +115,7 @@ class Forecaster(Model):
         self.encoder_output = states
         self.embedding, self.encoder, self.head = embedding, encoder, head
         self.context_length, self.num_channels = context_length, num_channels
-        self.position, self.scaler, self.hidden = position, scaler, hidden
+        self.position, self.scaler, self.masking = position, scaler, masking
         self.dropout, self.drop = dropout, drop
 
     @property

@@ -44,7 +44,7 @@ METHOD = (
     "sinusoids of the positions are frozen, which transformers forgets when it reads a folder. "
     "**largest difference** is that of the losses of {steps} steps, over the loss; {tolerance:.0e} "
     "is allowed. A step's time is the median processor time of the later {timed}; the processes "
-    "run in turn, {repetitions} times."
+    "run in turn; repetitions: {repetitions}."
 )
 
 

@@ -42,7 +42,7 @@ def test_a_projection_of_each_channel_is_that_of_a_shared_one(tmp_path):
         ("patchtst", {"norm_type": "groupnorm"}, "norm_type='groupnorm' is not converted"),
         ("patchtst", {"architectures": ["PatchTSTModel"]}, "A PatchTSTModel is not converted"),
         (
-            "patchtst_hidden",
+            "patchtst_masked",
             {"mask_type": "forecast", "num_forecast_mask_patches": [1, 2]},
             r"num_forecast_mask_patches=\[1, 2\] is not converted",
         ),

@@ -169,4 +169,4 @@ def test_a_horizon_is_refused_for_other_models(tmp_path):
     with pytest.raises(ValueError, match="`horizon` must be an integer of at least 1"):
         export.saved_model(patch_tst(prediction_length=H), tmp_path, horizon=0)
     with pytest.raises(ValueError, match="one of masked patches is for training alone"):
-        export.saved_model(patch_tst(hidden=0.4), tmp_path)
+        export.saved_model(patch_tst(masking=0.4), tmp_path)

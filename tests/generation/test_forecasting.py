@@ -107,6 +107,6 @@ def test_wrong_arguments_are_refused(arguments, message):
         forecast(**{"model": patch_tst(), "values": series(1, T), **arguments})
 
 
-def test_a_model_of_hidden_patches_forecasts_nothing():
+def test_a_model_of_masked_patches_forecasts_nothing():
     with pytest.raises(ValueError, match="`model` must be a model of the next values"):
-        forecast(models.patch_tst(T, C, hidden=0.4, patch_length=5, **SIZES), series(1, T))
+        forecast(models.patch_tst(T, C, masking=0.4, patch_length=5, **SIZES), series(1, T))

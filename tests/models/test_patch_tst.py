@@ -7,7 +7,7 @@ import pytest
 from marks import slow_but
 
 from keras_attn import depth, layers, models
-from keras_attn.losses import DistributionLoss, Quantile
+from keras_attn.losses import DistributionLoss, QuantileLoss
 
 B, T, C, H = 5, 13, 3, 7
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 11, "dropout": 0.0}
@@ -28,8 +28,8 @@ HEADS = {
     "quantiles": ({"prediction_length": H, "quantiles": (0.1, 0.9)}, (H, C, 2)),
     "student_t": ({"prediction_length": H, "distribution": "student_t"}, (H, C, 3)),
     "classes": ({"num_classes": 4}, (4,)),
-    "values": ({"num_values": 2, "value_range": (-1, 3), "class_token": True}, (2,)),
-    "hidden": ({"hidden": 0.4, "channel_attention": True}, (C, 5, 4)),
+    "values": ({"num_targets": 2, "target_range": (-1, 3), "class_token": True}, (2,)),
+    "masked": ({"masking": 0.4, "channel_attention": True}, (C, 5, 4)),
 }
 
 
@@ -83,10 +83,10 @@ def test_training_lowers_each_loss():
     x, y = waves[:, :T], waves[:, T:].copy()
     y[0, 0] = NAN
     quantiles = models.patch_tst(T, C, H, quantiles=(0.1, 0.9), **SIZES)
-    quantiles.compile(keras.optimizers.Adam(0.01), Quantile((0.1, 0.9)))
-    hidden = models.patch_tst(T, C, hidden=0.4, **SIZES)
-    hidden.compile(keras.optimizers.Adam(0.01))
-    for model, targets in ((quantiles, y), (hidden, None)):
+    quantiles.compile(keras.optimizers.Adam(0.01), QuantileLoss((0.1, 0.9)))
+    masking = models.patch_tst(T, C, masking=0.4, **SIZES)
+    masking.compile(keras.optimizers.Adam(0.01))
+    for model, targets in ((quantiles, y), (masking, None)):
         losses = model.fit(x, targets, epochs=4, batch_size=8, verbose=0).history["loss"]
         assert np.isfinite(losses).all() and losses[-1] < 0.9 * losses[0]
 
@@ -105,7 +105,7 @@ def test_samples_follow_the_distribution():
         models.patch_tst(T, C, H, **SIZES).sample(values)
 
 
-@pytest.mark.parametrize("name", slow_but(["classes"], ["student_t", "classes", "hidden"]))
+@pytest.mark.parametrize("name", slow_but(["classes"], ["student_t", "classes", "masked"]))
 def test_files_and_clones_give_the_same_numbers(name, tmp_path):
     policy = "mixed_bfloat16" if name == "classes" else "float32"
     keras.config.set_dtype_policy(policy)
@@ -168,11 +168,11 @@ def test_channels_may_have_embeddings_of_their_own():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        ({}, "Exactly one of prediction_length, num_classes, num_values, hidden must be"),
+        ({}, "Exactly one of prediction_length, num_classes, num_targets, masking must be"),
         ({"prediction_length": 3, "num_classes": 2}, "Exactly one of"),
         ({"prediction_length": 0}, "`prediction_length` must be"),
         ({"prediction_length": 3, "quantiles": (1.5,)}, "`quantiles` must be numbers between"),
-        ({"num_values": 1, "value_range": (2, 1)}, "`value_range` must be .low, high."),
+        ({"num_targets": 1, "target_range": (2, 1)}, "`target_range` must be .low, high."),
     ],
 )
 def test_wrong_arguments_raise(arguments, words):

@@ -51,7 +51,7 @@ HEADS = {
     "ForClassification": "classes",
     "ForPrediction": "next values",
     "ForRegression": "values",
-    "ForPretraining": "hidden patches",
+    "ForPretraining": "masked patches",
     "ForQuestionAnswering": "answers",
     "ModelForForecasting": "quantiles",
     "Model": "features",

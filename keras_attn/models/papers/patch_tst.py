@@ -19,9 +19,9 @@ def patch_tst(
     quantiles=None,
     distribution=None,
     num_classes=None,
-    num_values=None,
-    value_range=None,
-    hidden=None,
+    num_targets=None,
+    target_range=None,
+    masking=None,
     patch_length=16,
     stride=8,
     num_layers=3,
@@ -53,9 +53,10 @@ def patch_tst(
         forecast = rescale([x_1 .. x_n] W_h + b_h)
 
     Each channel is a row of its own, with the weights of all. One of `prediction_length`,
-    `num_classes`, `num_values` and `hidden` chooses the head: forecasts, classes, values of a
-    whole series, or pre-training, whose encoder another model takes over by
-    `model.encoder.set_weights(pretrained.encoder.get_weights())`, as its embedding and position.
+    `num_classes`, `num_targets` and `masking` chooses the head: forecasts, classes, regression,
+    or pre-training by masked patches. Another model takes over the pre-trained encoder by
+    `model.encoder.set_weights(pretrained.encoder.get_weights())`, and likewise the embedding and
+    the position.
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
@@ -74,10 +75,10 @@ def patch_tst(
         distribution: "student_t", "normal" or "negative_binomial", whose parameters are predicted;
             None for none.
         num_classes: int. Number of classes.
-        num_values: int. Number of values of a whole series.
-        value_range: (low, high) of those values; None for values without bounds.
-        hidden: float. Share of the patches that are hidden, and predicted from the others; or a
-            `HiddenPatches`.
+        num_targets: int. Number of targets of a regression, such as a quality of a whole series.
+        target_range: (low, high) of those targets; None for targets without bounds.
+        masking: float. Share of the patches that are masked, and predicted from the others; or a
+            `PatchMasking`.
         patch_length: int. Values of a patch.
         stride: int. Values between the starts of neighbouring patches.
         num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
@@ -122,8 +123,8 @@ def patch_tst(
     heads = {
         "prediction_length": prediction_length,
         "num_classes": num_classes,
-        "num_values": num_values,
-        "hidden": hidden,
+        "num_targets": num_targets,
+        "masking": masking,
     }
     chosen = [name for name, value in heads.items() if value is not None]
     if len(chosen) != 1:
@@ -186,18 +187,18 @@ def patch_tst(
             shared_head,
             head_dropout,
         )
-    elif num_values is not None:
-        head = layers.ValuesHead(num_values, num_channels, value_range, pooling, head_dropout)
+    elif num_targets is not None:
+        head = layers.RegressionHead(num_targets, num_channels, target_range, pooling, head_dropout)
     else:
-        if not isinstance(hidden, layers.HiddenPatches):
-            hidden = layers.HiddenPatches(hidden)
-        head = layers.PatchHead(patch_length, num_channels, class_token, head_dropout)
+        if not isinstance(masking, layers.PatchMasking):
+            masking = layers.PatchMasking(masking)
+        head = layers.MaskedPatchHead(patch_length, num_channels, class_token, head_dropout)
     return Forecaster(
         head=head,
         context_length=context_length,
         num_channels=num_channels,
         scaler=scaler,
-        hidden=hidden,
+        masking=masking,
         **parts,
     )
 

@@ -122,11 +122,11 @@ class PatchTST(Family):
                 "shared_head": config.flag("share_projection", True),
             }
         if names[0] == PATCHES:
-            return {"hidden": self.hidden(config)}
+            return {"masking": self.masking(config)}
         if names[0] not in (CLASSES, VALUES):
             config.refuse(
                 f"A {names[0]} is not converted, only a PatchTST that predicts values, classes, "
-                "next values or hidden patches."
+                "next values or masked patches."
             )
         if pooling is None:
             config.refuse(
@@ -138,13 +138,13 @@ class PatchTST(Family):
             config.refuse(f"The option loss={loss!r} of a {VALUES} is not converted.")
         bounds = config.get("output_range")
         return {
-            "num_values": config.size("num_targets", 1),
-            "value_range": None if bounds is None else tuple(bounds),
+            "num_targets": config.size("num_targets", 1),
+            "target_range": None if bounds is None else tuple(bounds),
             "pooling": pooling,
         }
 
-    def hidden(self, config):
-        """Return the layer that chooses hidden patches."""
+    def masking(self, config):
+        """Return the layer that chooses masked patches."""
         config.require(unmasked_channel_indices=None)
         last = None
         if _choice(config, "mask_type", ("random", "forecast")) == "forecast":
@@ -155,7 +155,7 @@ class PatchTST(Family):
                     f"The option num_forecast_mask_patches={last!r} is not converted, only one "
                     "number for all rows."
                 )
-        return layers.HiddenPatches(
+        return layers.PatchMasking(
             config.number("random_mask_ratio", 0.5),
             last,
             config.flag("channel_consistent_masking"),
@@ -191,9 +191,9 @@ class PatchTST(Family):
         head = model.head
         if isinstance(model, models.Classifier):
             copy_part(checkpoint, model, "head", "head.linear")
-        elif isinstance(head, layers.PatchHead):
+        elif isinstance(head, layers.MaskedPatchHead):
             copy_part(checkpoint, head, "dense", "head.linear")
-        elif isinstance(head, layers.ValuesHead):
+        elif isinstance(head, layers.RegressionHead):
             copy_part(checkpoint, head, "dense", "head.projection")
         else:
             names = ["head.projection"]
@@ -236,22 +236,22 @@ class PatchTST(Family):
             pooling = {"pooling_type": _pooling_type(model.pooling), "head_dropout": rate}
             return {**options, **pooling, **class_options(model)}
         options = {"head_dropout": head.dropout}
-        if isinstance(head, layers.PatchHead):
-            hidden = model.hidden
+        if isinstance(head, layers.MaskedPatchHead):
+            masking = model.masking
             return {
                 **options,
                 "architectures": [PATCHES],
                 "do_mask_input": True,
-                "mask_type": "random" if hidden.last is None else "forecast",
-                "random_mask_ratio": hidden.ratio,
-                "num_forecast_mask_patches": [2] if hidden.last is None else [hidden.last],
-                "channel_consistent_masking": hidden.channels_alike,
-                "mask_value": int(hidden.value),  # transformers takes no other
+                "mask_type": "random" if masking.num_last is None else "forecast",
+                "random_mask_ratio": masking.ratio,
+                "num_forecast_mask_patches": [masking.num_last or 2],
+                "channel_consistent_masking": masking.channel_consistent,
+                "mask_value": int(masking.value),  # transformers takes no other
             }
         options["pooling_type"] = _pooling_type(head.pool)
-        if isinstance(head, layers.ValuesHead):
-            bounds = None if head.value_range is None else list(head.value_range)
-            targets = {"num_targets": head.num_values, "output_range": bounds}
+        if isinstance(head, layers.RegressionHead):
+            bounds = None if head.target_range is None else list(head.target_range)
+            targets = {"num_targets": head.num_targets, "output_range": bounds}
             return {**options, "architectures": [VALUES], **targets}
         if head.quantiles is not None:
             raise ValueError(
