@@ -117,6 +117,6 @@ def attend_causal(query, key, value, key_mask, block, num_doublings, most_scores
 
     Returns:
         Output (B, N, T, .) and log weight (B, N, T, 1), as `Plan.attend` has them. None where a
-        loop over tiles is needed: on other backends than TensorFlow, and under XLA.
+        loop over tiles is needed: on other backends than TensorFlow, under XLA, and for no rows.
     """
     return None

@@ -14,13 +14,14 @@ from keras_attn.backend.tensorflow_loops import repeat, stack_tiles, zeros_in_st
 from keras_attn.compat.tensorflow_control_flow import is_in_xla
 
 FORBIDDEN = -1e30  # as `attention.softmax` has it
-# The exponentials of logits up to this size, their sums and their inverses are far from the bounds
-# of float32 and bfloat16: the greatest logit need not be found and subtracted.
-LARGEST_LOGIT = 60.0
+# The exponentials of logits up to this size, and their sums, are far from the bounds of float32 and
+# bfloat16: the greatest logit need not be found and subtracted. A gradient of 1e-16, divided by a
+# sum of such, is not rounded to zero.
+LARGEST_LOGIT = 40.0
 
 
 def attend_causal(query, key, value, key_mask, block, num_doublings, most_scores):
-    if is_in_xla():
+    if is_in_xla() or query.shape[0] == 0:  # a list of no tiles has no shape
         return None
     _, num_heads, length, _ = query.shape
     padded = block * 2**num_doublings  # no query attends to a key that is added at the end

@@ -104,6 +104,23 @@ def test_padding_weighs_nothing_for_small_and_for_large_logits(factor, loops):
         assert not np.asarray(x)[0, :, :4].any()
 
 
+def test_tiny_gradients_of_large_logits_are_not_lost(loops):
+    """The exponential of a logit of 55 is 1e24: 1e-15, divided by that, rounds to zero."""
+    query, key, value, upstream = arrays(13, 0.1)
+    key *= 0.1
+    query[..., 0], key[..., 0] = 7.0, 7.8 * np.sqrt(H)  # a logit of 54.6
+    given = query, key, value, upstream
+    *heads, upstream = tensors((*given[:3], 1e-15 * upstream))
+    positions = PositionRange(0, 13)
+    with tf.GradientTape() as tape:
+        tape.watch(heads)
+        inputs = AttentionInputs(*heads, positions, positions, DotProduct(), tile_sizes=SMALL)
+        loss = tf.reduce_sum(Causal().plan.attend(inputs)[0] * upstream)
+    none = np.zeros_like(given[3])  # what `expected` has beside the gradient of the output
+    truth = [x - y for x, y in zip(expected(*given)[2:], expected(*given[:3], none)[2:])]
+    check([1e15 * x for x in tape.gradient(loss, heads)], truth, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype, atol", [("float64", 1e-12), ("bfloat16", 0.06)])
 def test_other_precisions(dtype, atol, loops):
     given = *arrays(13), padding(13)
@@ -120,6 +137,13 @@ def test_a_graph_of_any_number_of_sequences(loops):
     specs = [tf.TensorSpec((None, *x.shape[1:]), x.dtype) for x in tensors(given)]
     graph = tf.function(run, specs, autograph=False)
     check(graph(*tensors(given)), expected(*given))
+
+
+def test_no_sequences_have_no_outputs():
+    query, key, value, upstream = (x[:0] for x in arrays(7))
+    output, _, *gradients = run(*tensors((query, key, value, upstream)))
+    shapes = [x.shape for x in (output, *gradients)]
+    assert shapes == [x.shape for x in (value, query, key, value)]
 
 
 @pytest.mark.parametrize("case", ["score", "pattern", "dropout", "half precision"])
