@@ -10,7 +10,7 @@ from keras_attn.ops.shapes import size
 
 # The classes of models that `forecast` takes.
 FORECASTERS = Forecaster, PatchForecaster, TokenForecaster
-# Of the paths that a model draws.
+# Levels of the quantiles of drawn paths.
 LEVELS = tuple(k / 10 for k in range(1, 10))
 
 
@@ -40,7 +40,8 @@ def forecast(model, values, horizon=None, *, num_samples=None, seed=None, noise=
         `TokenForecaster` also `samples` (B, N, horizon).
 
     Raises:
-        ValueError: if `horizon` < 1, or `values` are infinite or of another shape.
+        ValueError: if `model` forecasts nothing, `horizon` < 1, or `values` are infinite or of
+            another shape.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -146,7 +147,7 @@ def _rows_by_level(model, context):
     return ops.moveaxis(predicted, -1, 1)
 
 
-# Of the parameters of distributions, (..., K).
+# Mean of a distribution, by its parameters (..., K).
 _MEANS = {
     "student_t": lambda x: x[..., 1],
     "normal": lambda x: x[..., 0],

@@ -6,7 +6,7 @@ from keras_attn.backend.replicas import whole_values
 
 from .scores import LEVELS, MEDIAN
 
-# Of few values, such as one window's, a factor says little.
+# Bounds of the factor, which few values, such as those of one window, do not determine.
 LEAST, MOST = 1 / 3, 3.0
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-# Of the ridge: multiples of the number of windows.
+# Candidates for the penalty of the ridge, over the number of its rows.
 PENALTIES = tuple(10.0**n for n in range(-4, 3))
 
 
-def last_value(contexts, horizon, season=1):
+def last_value(contexts, horizon):
     """Return the last value of each context for each step, (N, H, C); 0 if there is none."""
     return seasonal_naive(contexts, horizon, 1)
 

@@ -1,4 +1,4 @@
-"""The LSTM that stands beside a model of series."""
+"""LSTM baselines, trained as the model is."""
 
 import keras
 from keras import ops

@@ -34,6 +34,8 @@ def build_classifier(options, values, num_classes):
         arguments = {**_arguments(options), "scaler": scaler}
         return models.patch_tst(options.context, channels, num_classes=num_classes, **arguments)
 
+    hidden_dim = options.hidden_dim
+
     def block(index):
         return layers.SeriesBlock(
             layers.MultiHeadAttention(options.num_heads, head_size(hidden_dim, options.num_heads)),
@@ -42,7 +44,6 @@ def build_classifier(options, values, num_classes):
             dropout=options.dropout,
         )
 
-    hidden_dim = options.hidden_dim
     patches = layers.SeriesPatches(
         options.patch_length, options.stride, join_mask=True, mask_empty=False
     )

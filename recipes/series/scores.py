@@ -22,7 +22,6 @@ def forecast_scores(quantiles, targets, scales, series, points=None):
         series: int (N,), the series of each window.
         points: forecasts (N, H, C), by default the median.
     """
-    observed = np.isfinite(targets)
     points = quantiles[..., MEDIAN] if points is None else points
     observed = np.isfinite(targets)
     errors = np.where(observed, np.abs(targets - points), 0.0)

@@ -59,7 +59,7 @@ class SeriesRun(TrainingRun):
 
 
 class NoValidation:
-    """In place of the `EpochDataset` of a validation: there is none."""
+    """Stand-in for the `EpochDataset` of a validation where there is none."""
 
     @staticmethod
     def data():

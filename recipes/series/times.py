@@ -15,7 +15,7 @@ _NAME_YEAR = re.compile(r"([A-Za-z]{3,9})[-/ ](\d{4})")
 _DAY, _SECOND = 86400 * 10**6, 10**6  # microseconds
 # Steps of a season, by the step in microseconds: of a day, or of a week of days.
 _SEASONS = {_DAY: 7, 7 * _DAY: 52}
-# A step is at most so far from a whole number of steps, as decimal years are.
+# Largest distance from a whole number of steps, in steps: decimal years are rounded.
 _TOLERANCE = 0.2
 
 

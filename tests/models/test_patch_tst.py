@@ -171,6 +171,8 @@ def test_channels_may_have_embeddings_of_their_own():
         ({}, "Exactly one of prediction_length, num_classes, num_targets, masking must be"),
         ({"prediction_length": 3, "num_classes": 2}, "Exactly one of"),
         ({"prediction_length": 0}, "`prediction_length` must be"),
+        ({"num_classes": 2, "quantiles": (0.5,)}, "`quantiles` must be None without `pred"),
+        ({"prediction_length": 3, "target_range": (0, 1)}, "None without `num_targets`"),
         ({"prediction_length": 3, "quantiles": (1.5,)}, "`quantiles` must be numbers between"),
         ({"num_targets": 1, "target_range": (2, 1)}, "`target_range` must be .low, high."),
     ],

@@ -185,7 +185,10 @@ class SeriesModel(ModelFunctions):
 
 
 def _checked_example(call, shape):
-    """Return the outputs of two series, which NaN in front must not change where any may come."""
+    """Return the outputs of two series, and check that a model reads NaN as a missing value.
+
+    NaN in front must leave them finite, and must not change those of a model of any length.
+    """
     length = 5 if shape[1] is None else shape[1]
     series = np.cos(np.arange(2 * length * math.prod(shape[2:]))).reshape(2, length, *shape[2:])
     padded = np.concatenate([np.full_like(series[:, :3], np.nan), series], axis=1).astype("float32")

@@ -8,7 +8,7 @@ from keras_attn.models import assembly
 from keras_attn.models.encoder_models import Classifier
 from keras_attn.models.forecaster import Forecaster
 from keras_attn.norms import BatchNorm
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.ops.shapes import head_size
 
 
@@ -106,7 +106,8 @@ def patch_tst(
         with `num_classes` a `Classifier`.
 
     Raises:
-        ValueError: if not exactly one of the four is given.
+        ValueError: if not exactly one of the four is given, or `quantiles`, `distribution` or
+            `target_range` does not fit it.
 
     Example:
         >>> import keras_attn
@@ -131,6 +132,8 @@ def patch_tst(
         received = ", ".join(f"{name}={value}" for name, value in heads.items())
         names = ", ".join(heads)
         raise ValueError(f"Exactly one of {names} must be given. Received: {received}.")
+    _check_unused("prediction_length", chosen, quantiles=quantiles, distribution=distribution)
+    _check_unused("num_targets", chosen, target_range=target_range)
     check_sizes(context_length=context_length, num_channels=num_channels)
     norm = BatchNorm() if norm is None else norm
     scaler = layers.SeriesScaler(scaler) if isinstance(scaler, str) else scaler
@@ -201,6 +204,12 @@ def patch_tst(
         masking=masking,
         **parts,
     )
+
+
+def _check_unused(head, chosen, **arguments):
+    """Refuse arguments of a head that is not chosen."""
+    for name, value in arguments.items():
+        check_that(value is None or head in chosen, f"None without `{head}`", **{name: value})
 
 
 def _position(position, count):
