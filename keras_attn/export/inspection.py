@@ -248,7 +248,8 @@ def _format_series(series):
         return []
     read = "all values are read"
     if series["context_length"] is not None:
-        read = f"the last {series['context_length']} values are read; a shorter series gets NaN in front"
+        length = series["context_length"]
+        read = f"the last {length} values are read; a shorter series gets NaN in front"
     lines = [
         f"series       {read}",
         "             NaN is a missing value; infinite ones are refused",
