@@ -1,5 +1,8 @@
 """Quantiles of forecasts: their levels, and the pinball loss."""
 
+import numbers
+from collections.abc import Iterable
+
 from keras import ops
 
 from keras_attn.ops.checks import check_that
@@ -18,7 +21,7 @@ def checked_levels(levels, name="levels"):
     Raises:
         ValueError: if there is none, or one is not between 0 and 1; `name` is that of the argument.
     """
-    levels = tuple(levels) if isinstance(levels, (list, tuple)) else (levels,)
-    fit = len(levels) > 0 and all(isinstance(x, (int, float)) and 0 < x < 1 for x in levels)
+    levels = tuple(levels) if isinstance(levels, Iterable) else (levels,)
+    fit = len(levels) > 0 and all(isinstance(x, numbers.Real) and 0 < x < 1 for x in levels)
     check_that(fit, "numbers between 0 and 1", **{name: levels})
     return tuple(map(float, levels))

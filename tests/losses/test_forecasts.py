@@ -41,6 +41,7 @@ def test_quantile_loss_is_that_of_loops():
 def test_the_median_of_points_is_the_absolute_error():
     y, x = targets(missing=False), oracles.random(B, H, C, seed=1)
     np.testing.assert_allclose(QuantileLoss(0.5)(y, x), np.abs(y - x).mean(), rtol=1e-5)
+    assert QuantileLoss(np.array([0.25, 0.5], "float32")).levels == (0.25, 0.5)
 
 
 def log_density(name, y, parameters):
@@ -96,5 +97,7 @@ def test_missing_targets_have_no_gradient(loss):
 def test_wrong_arguments_raise():
     with pytest.raises(ValueError, match="`levels` must be numbers between 0 and 1"):
         QuantileLoss((0.5, 1.0))
+    with pytest.raises(ValueError, match="`levels` must be numbers between 0 and 1"):
+        QuantileLoss(None)
     with pytest.raises(ValueError, match="`distribution` must be one of .*'gaussian'"):
         DistributionLoss("gaussian")
