@@ -39,8 +39,8 @@ class LabelledSeries:
 def hold_out(series, valid_share, test_share, seed):
     """Return a dict of lists of series by split, `valid` empty for a share of 0.
 
-    Series that end at different times are held out by their ends: the test has the latest. Those of
-    the same times are drawn by the seed, the same share of each label.
+    Series that begin at different times are held out by their ends: the test has the latest. Those
+    that begin together are drawn by the seed, the same share of each label.
 
     Args:
         series: list of `Series`.

@@ -142,7 +142,7 @@ class _Reader:
             raise ValueError(
                 f"The column {self._time_column!r} must have numbers, dates or times, such as "
                 f"2026-01-31 or 2026-01-31 12:30. Received: {text!r} in line {line} of the file "
-                f"{self._path}, of which {str(error).lower()}."
+                f"{self._path}: {str(error).lower()}."
             ) from None
 
     def _check_order(self, name, times, lines, line, text):

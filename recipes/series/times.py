@@ -87,7 +87,13 @@ def _parse_date(text):
         return datetime.datetime(int(match[1]), _month(match[2]), 1)
     if match := _NAME_YEAR.fullmatch(text):
         return datetime.datetime(int(match[2]), _month(match[1]), 1)
-    time = datetime.datetime.fromisoformat(text)
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        # It says what is wrong with 2026-02-30, but nothing to a reader about a word.
+        if "isoformat" in str(error):
+            raise ValueError("it is none of them") from None
+        raise
     return time if time.tzinfo is None else time.astimezone(datetime.UTC).replace(tzinfo=None)
 
 

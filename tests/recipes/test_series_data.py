@@ -85,6 +85,8 @@ WRONG = {
     "repeated": ("time,value\n1,1\n1,2\n", "'1' in line 3 of the file"),
     "out of order": ("time,value\n2,1\n1,2\n", "is earlier, after line 2"),
     "no time": ("time,value\nsoon,1\n", "Received: 'soon' in line 2"),
+    "another date": ("time,value\n31.01.2026,1\n", "data.csv: it is none of them."),
+    "no such day": ("time,value\n2026-02-30,1\n", "data.csv: day is out of range"),
     "two kinds": ("time,value\n1,1\n2026-01-01,2\n", "All times must be numbers, or all dates"),
     "irregular": ("time,value\n1,1\n2,2\n99999,3\n", "Times must have a common step"),
     "one value": (rows([1]), "must have two times at least"),
@@ -262,6 +264,10 @@ def test_series_are_held_out_whole_by_label_or_by_their_end():
     later = [one._replace(start=n) for n, one in enumerate(series)]
     parts = hold_out(later, 0.1, 0.2, 5)
     assert [one.name for one in parts["test"]] == [str(n) for n in range(24, 30)]
+    # A longer series that begins with the others is no later one.
+    longer = [one._replace(values=np.zeros((2 + n, 1), "float32")) for n, one in enumerate(series)]
+    names = [one.name for one in hold_out(longer, 0.1, 0.2, 5)["test"]]
+    assert names == [one.name for one in hold_out(series, 0.1, 0.2, 5)["test"]]
     assert not hold_out(series, 0, None, 5)["valid"]
 
 
