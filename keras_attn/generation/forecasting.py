@@ -67,7 +67,11 @@ def forecast(model, values, horizon=None, *, num_samples=None, seed=None, noise=
         samples = sample_paths(model, values, horizon, num_samples, seed=seed, noise=noise)
         quantiles = ops.moveaxis(quantiles_over(samples, LEVELS), 1, -1)
         return {"quantiles": quantiles, "mean": ops.mean(samples, axis=1), "samples": samples}
-    context = read_context(values, model.inputs[0].shape, model.context_length)
+    shape = model.inputs[0].shape
+    if tuple(values.shape[2:]) != tuple(shape[2:]):
+        wanted = ", ".join(["batch", "length", *map(str, shape[2:])])
+        _refuse(f"of shape ({wanted}), as the model reads", values)
+    context = read_context(values, shape, model.context_length)
     levels = levels_of(model) or (0.5,)
     parts = [_rows_by_level(model, context)]  # (B, Q, H, C)
     context = ops.repeat(ops.expand_dims(context, 1), len(levels), axis=1)
@@ -120,15 +124,38 @@ def _read_series(values):
     shaped = "of shape (batch, length) or (batch, length, channels), with a value at least"
     if not ops.is_tensor(values):
         if isinstance(values, (list, tuple)):
-            rows = [np.asarray(row, "float32") for row in values]
-            check_that(all(row.ndim for row in rows), shaped, values=values)
+            rows = [_as_array(row) for row in values]
+            if not all(row.ndim for row in rows) or len({row.shape[1:] for row in rows}) > 1:
+                shapes = [row.shape for row in rows]
+                raise ValueError(f"`values` must be {shaped}. Received: series of {shapes=}.")
             longest = max(map(len, rows), default=0)
             values = [_fill_front(row, longest) for row in rows]
-        values = np.asarray(values, "float32")
-        finite = "finite numbers, or NaN where one is missing"
-        check_that(not np.isinf(values).any(), finite, values=values)
-    check_that(len(values.shape) in (2, 3) and values.shape[1] != 0, shaped, values=values)
+        values = _as_array(values)
+        infinite = np.argwhere(np.isinf(values))
+        if len(infinite):
+            position = tuple(map(int, infinite[0]))
+            raise ValueError(
+                "`values` must be finite numbers, or NaN where one is missing. "
+                f"Received: {values[position]} at {position}."
+            )
+    if len(values.shape) not in (2, 3) or values.shape[1] == 0:
+        _refuse(shaped, values)
     return ops.cast(values, "float32")
+
+
+def _as_array(values):
+    try:
+        return np.asarray(values, "float32")
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`values` must be numbers of one shape, NaN where one is missing. Received: {error}"
+        ) from None
+
+
+def _refuse(wanted, values):
+    # A repeated array would be a page of numbers.
+    shape = tuple(values.shape)
+    raise ValueError(f"`values` must be {wanted}. Received: values of shape {shape}.")
 
 
 def _fill_front(row, length):

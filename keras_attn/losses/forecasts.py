@@ -62,7 +62,7 @@ class QuantileLoss(ForecastLoss):
         Scalar; without a reduction the shape of `y_true`.
 
     Raises:
-        ValueError: if a level is not between 0 and 1.
+        ValueError: if a level is not between 0 and 1, or `y_pred` has not one number for each.
 
     Example:
         >>> import numpy as np
@@ -89,6 +89,14 @@ class QuantileLoss(ForecastLoss):
         """Return the loss of each target."""
         if len(predictions.shape) == len(y.shape) and len(self.levels) == 1:
             predictions = ops.expand_dims(predictions, -1)
+        # Else shapes that happen to broadcast would compare numbers of different times.
+        fit = len(predictions.shape) == len(y.shape) + 1
+        if not fit or predictions.shape[-1] not in (None, len(self.levels)):
+            raise ValueError(
+                "`y_pred` must have the axes of `y_true`, then one of "
+                f"{len(self.levels)} quantiles. Received: shapes {tuple(predictions.shape)} and "
+                f"{tuple(y.shape)}."
+            )
         return ops.sum(pinball(y, predictions, self.levels), axis=-1)
 
 

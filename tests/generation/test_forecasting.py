@@ -98,7 +98,12 @@ def test_the_forecast_of_a_distribution_is_its_mean(name):
         ({"horizon": 0}, "`horizon` must be an integer of at least 1"),
         ({"values": np.full((1, T, C), np.inf)}, "`values` must be finite numbers, or NaN"),
         ({"values": [1.0, 2.0]}, "`values` must be of shape"),
-        ({"values": np.ones((2, 0, C))}, "`values` must be of shape"),
+        ({"values": np.ones((2, 0, C))}, r"`values` must be of shape .* shape \(2, 0, 2\)\.$"),
+        ({"values": np.ones((2, T))}, r"\(batch, length, 2\), as the model reads.* \(2, 11\)\.$"),
+        ({"values": np.ones((1, T, C + 1))}, r"\(batch, length, 2\), as the model reads"),
+        ({"values": [np.ones((3, C)), np.ones(3)]}, "`values` must be of shape .* series of"),
+        ({"values": [["high", "low"]]}, "`values` must be numbers of one shape"),
+        ({"values": [[1.0, 2.0], [3.0, -np.inf]]}, r"finite numbers.* -inf at \(1, 1\)\.$"),
         ({"model": None}, "`model` must be a `Forecaster`"),
     ],
 )

@@ -101,3 +101,11 @@ def test_wrong_arguments_raise():
         QuantileLoss(None)
     with pytest.raises(ValueError, match="`distribution` must be one of .*'gaussian'"):
         DistributionLoss("gaussian")
+
+
+# Rows and times are as many, so that the second would broadcast; so would the first.
+@pytest.mark.parametrize("shape", [(5, 5, 2, 1), (5, 5, 1, 3), (5, 5, 2, 4)])
+def test_predictions_with_other_axes_than_targets_and_levels_are_refused(shape):
+    targets = np.zeros((5, 5) if shape[2] == 1 else (5, 5, 2))
+    with pytest.raises(ValueError, match="then one of 3 quantiles. Received: shapes .5, 5, "):
+        QuantileLoss((0.1, 0.5, 0.9))(targets, np.zeros(shape))
