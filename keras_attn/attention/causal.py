@@ -52,7 +52,7 @@ class CausalKeys(AllKeys):
         return 0, -pairs * inputs.value.shape[3]
 
     def _blocks(self, inputs):
-        """Return the length of a masked block, and how often twice as long ones are made of two.
+        """Return the length of a masked block, and how often it is doubled to hold all positions.
 
         None if the inputs need the loop over tiles.
         """

@@ -119,7 +119,8 @@ def _sum_of_one_query(subscripts, x, y):
     """Return an Einstein sum over axes (B * N, ...) of tensors (B, N, 1, ...) and (B, N, S, H)."""
     if loop_scope.values is None or None in (*x.shape[1:], *y.shape[1:]):
         return einsum(subscripts.replace("b", "bn"), x, y)
-    # The loop of a decoder holds caches of these axes: XLA would keep another of the product's.
+    # The loop of a decoder holds caches of these axes. For a product of other axes, XLA would keep
+    # a second cache.
     z = einsum(subscripts, join_heads(x), join_heads(y))
     return ops.reshape(z, (-1, x.shape[1], *z.shape[1:]))
 

@@ -53,9 +53,11 @@ class DerivedWeight(tf.saved_model.experimental.TrackableResource):
 class PreparedWeights:
     """Variables that a decoder reads in each call of an export: few, made of the model's weights.
 
-    A call costs some microseconds for each variable. So the small weights are one, and another is
-    read only if it is used. What layers make of their weights, such as joined kernels, `generate`
-    computes in each call; here no weight changes any more. The files hold the weights only.
+    A call costs some microseconds for each variable. So the small weights are joined into one
+    variable, and each other weight is read only where it is used. `generate` computes in each call
+    what layers make of their weights, such as joined kernels. Here that is computed when the export
+    is loaded: an assignment to a variable of a loaded export does not change it. The files hold the
+    weights only; in memory are both.
 
     Attributes:
         weights: list of the `DerivedWeight`s.
