@@ -140,7 +140,7 @@ class Classifier(Model):
         Logits (B, K), or features (B, D) without classes, float32.
 
     Raises:
-        ValueError: if `num_classes` < 1, or `pooling` is unknown.
+        ValueError: if `num_classes` < 1, `series_shape` is no pair, or `pooling` is unknown.
 
     Example:
         >>> import keras_attn
@@ -199,6 +199,9 @@ class Classifier(Model):
         drop = Dropout(dropout, dtype=embedding.dtype_policy, name="drop")
         if series_shape is not None:
             check_that(image_shape is None, "None beside `series_shape`", image_shape=image_shape)
+            fit = isinstance(series_shape, (list, tuple)) and len(series_shape) == 2
+            fit = fit and series_shape[0] != 0 and series_shape[1] not in (None, 0)
+            check_that(fit, "(times, channels), times None for any", series_shape=series_shape)
             series_shape = tuple(series_shape)
             inputs = {"values": keras.Input(series_shape, name="values")}
         elif image_shape is None:

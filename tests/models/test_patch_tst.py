@@ -124,11 +124,11 @@ def test_files_and_clones_give_the_same_numbers(name, tmp_path):
         assert flags[0] == flags[1] and not other.position.trainable
 
 
-def joined_classifier(**arguments):
+def joined_classifier(series_shape=(None, C), **arguments):
     block = layers.TransformerBlock(layers.MultiHeadAttention(2, 4), layers.FeedForward(11))
     embedding = layers.SeriesEmbedding(8, 1, scaler=layers.SeriesScaler())
     stack = depth.Stack([block])
-    return models.Classifier(embedding, stack, 4, series_shape=(None, C), **arguments)
+    return models.Classifier(embedding, stack, 4, series_shape=series_shape, **arguments)
 
 
 def test_a_classifier_reads_series_of_any_length(tmp_path):
@@ -141,6 +141,12 @@ def test_a_classifier_reads_series_of_any_length(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded(values), model(values), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [C, (None, 0), (0, C), (T, None), (T,), (T, C, 1)])
+def test_a_wrong_series_shape_is_refused(shape):
+    with pytest.raises(ValueError, match=r"`series_shape` must be \(times, channels\)"):
+        joined_classifier(shape, pooling="mean")
 
 
 def test_a_dense_layer_may_embed_numbers():
