@@ -127,7 +127,8 @@ class TrainingRun:
     def summary(self, card):
         """Yield the printed lines of a completed run."""
         for split, result in card["results"].items():
-            yield f"{split}: {result['metric']} {result['value']:.4g} ({result['signature']})"
+            value = "nan" if result["value"] is None else f"{result['value']:.4g}"
+            yield f"{split}: {result['metric']} {value} ({result['signature']})"
         yield f"Export: {self.exported}"
         yield f"Card:   {self.path('card.json')}"
         yield (

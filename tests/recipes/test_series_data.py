@@ -1,11 +1,13 @@
 """Series of the recipe: tables with their mistakes, times, splits, baselines and measures."""
 
 import datetime
+import types
 
 import numpy as np
 import pytest
 from recipe_runs import error_of, parse
 
+from recipes.common.run import TrainingRun
 from recipes.series import archive, synthetic
 from recipes.series.bands import band_factor
 from recipes.series.baselines import (
@@ -348,3 +350,10 @@ def test_a_damaged_file_of_the_archives_is_refused(text, sentence, tmp_path, cap
     code = archive.main([str(write(tmp_path, text, "x.ts")), str(tmp_path / "x.csv")])
     assert code == 2 and sentence in capsys.readouterr().err
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_run_of_constant_series_ends_without_a_score():
+    test = {"metric": "mase", "value": None, "signature": "3 windows"}
+    card = {"results": {"test": test}, "seconds": 5, "task": "a", "parameters": 7, "steps": 2}
+    run = types.SimpleNamespace(exported="export/1", path=str)
+    assert next(TrainingRun.summary(run, card)) == "test: mase nan (3 windows)"
