@@ -253,7 +253,7 @@ def saved_model(
         )
         _check_tokenizer(model, options)
         functions = functions_of(model, options)
-        decodes, requests = functions.decodes, []
+        decodes, series, requests = functions.decodes, functions.series, []
         if buckets is not None:
             check_decodes(functions)
             compiled = functions_of(model, dataclasses.replace(options, buckets=buckets))
@@ -281,8 +281,8 @@ def saved_model(
             write_warmup_records(temporary, functions.signatures, model, tokenizer, requests)
             if buckets is not None:
                 write_facts(temporary, COMPILATION_FILE, functions.facts)
-            if functions.series is not None:
-                write_facts(temporary, SERIES_FILE, functions.series)
+            if series is not None:
+                write_facts(temporary, SERIES_FILE, series)
             if decodes:
                 strategy, max_length, *_ = options.decoding
                 write_decoding(temporary, Decoding.of(get_strategy(strategy), max_length))
