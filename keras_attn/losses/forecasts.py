@@ -39,7 +39,7 @@ class ForecastLoss(Configurable, keras.losses.Loss):
 
 
 @register
-class QuantileLoss(ForecastLoss):
+class Quantile(ForecastLoss):
     """Pinball loss of quantiles, which makes each predicted number the quantile of its level.
 
         loss(y, q) = sum_i 2 |(y - q_i) ((y <= q_i) - level_i)|
@@ -66,8 +66,8 @@ class QuantileLoss(ForecastLoss):
 
     Example:
         >>> import numpy as np
-        >>> from keras_attn.losses import QuantileLoss
-        >>> loss = QuantileLoss((0.1, 0.9))
+        >>> from keras_attn.losses import Quantile
+        >>> loss = Quantile((0.1, 0.9))
         >>> quantiles = np.array([[[0.0, 2.0]]])  # of one target, which is 1 or missing
         >>> round(float(loss(np.array([[1.0]]), quantiles)), 4)
         0.4

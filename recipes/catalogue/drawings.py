@@ -213,7 +213,7 @@ def draw_pinball():
     x = np.linspace(-2, 2, 41, dtype="float32")
     curves = {}
     for level in (0.1, 0.5, 0.9):
-        loss = losses.QuantileLoss((level,), reduction="none")(x, np.zeros(41, "float32"))
+        loss = losses.Quantile((level,), reduction="none")(x, np.zeros(41, "float32"))
         curves[f"level {level}"] = ops.convert_to_numpy(loss)
     return _draw_curves(x, curves, "target - quantile", "loss")
 
@@ -284,7 +284,7 @@ DRAWINGS = {
     "losses.DistributionLoss": (draw_distributions,),
     "losses.LabelSmoothedCrossentropy": (draw_smoothed,),
     "losses.MixtureOfLogistics": (draw_mixture,),
-    "losses.QuantileLoss": (draw_pinball,),
+    "losses.Quantile": (draw_pinball,),
     "layers.AdaptiveSoftmax": (draw_clusters,),
     **{name: (draw_diagram, *diagram) for name, diagram in DIAGRAMS.items()},
     **_models(),

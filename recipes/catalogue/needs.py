@@ -112,7 +112,7 @@ NEEDS = (
     (
         "forecast series of numbers, or classify them",
         "models.chronos_bolt models.chronos_t5 generation.forecast generation.sample_paths "
-        "models.patch_tst norms.BatchNorm losses.QuantileLoss losses.DistributionLoss",
+        "models.patch_tst norms.BatchNorm losses.Quantile losses.DistributionLoss",
     ),
     ("learn vectors of pairs", "losses.ContrastiveLoss"),
     ("imitate a larger model", "losses.Distillation"),

@@ -53,7 +53,7 @@ class ForecastRun(SeriesRun):
         return build_forecaster(self.sized, len(self.table.columns))
 
     def compile_arguments(self):
-        return {"loss": losses.QuantileLoss(LEVELS)}
+        return {"loss": losses.Quantile(LEVELS)}
 
     def training_data(self):
         return self._training_data(self.options)

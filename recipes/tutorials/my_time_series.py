@@ -65,7 +65,7 @@ sizes, levels = {"num_layers": 2, "num_heads": 4, "hidden_dim": 32}, (0.1, 0.5, 
 forecaster = models.patch_tst(
     context, 1, horizon, quantiles=levels, patch_length=24, stride=12, **sizes
 )
-forecaster.compile(keras.optimizers.Adam(2e-3), losses.QuantileLoss(levels))
+forecaster.compile(keras.optimizers.Adam(2e-3), losses.Quantile(levels))
 forecaster.fit(x[train], y[train], batch_size=64, epochs=12, verbose=2)
 
 low, median, high = np.moveaxis(forecaster.predict(x[test], verbose=0), -1, 0)

@@ -6,7 +6,7 @@ import numpy as np
 import oracles
 import pytest
 
-from keras_attn.losses import DistributionLoss, QuantileLoss
+from keras_attn.losses import DistributionLoss, Quantile
 from keras_attn.losses.forecasts import log_gamma
 
 B, H, C = 2, 3, 5
@@ -28,20 +28,18 @@ def test_quantile_loss_is_that_of_loops():
             error = y[place] - quantile
             if not np.isnan(error):
                 expected[place] += 2 * (level * error if error > 0 else (level - 1) * error)
-    np.testing.assert_allclose(QuantileLoss(LEVELS, "none")(y, q), expected, atol=1e-6)
+    np.testing.assert_allclose(Quantile(LEVELS, "none")(y, q), expected, atol=1e-6)
     observed = np.isfinite(y).sum()
-    np.testing.assert_allclose(QuantileLoss(LEVELS)(y, q), expected.sum() / observed, rtol=1e-5)
+    np.testing.assert_allclose(Quantile(LEVELS)(y, q), expected.sum() / observed, rtol=1e-5)
     weights = np.array([1.0, 3.0])
     weighted = (expected * weights[:, None, None]).sum() / observed
-    np.testing.assert_allclose(
-        QuantileLoss(LEVELS)(y, q, sample_weight=weights), weighted, rtol=1e-5
-    )
+    np.testing.assert_allclose(Quantile(LEVELS)(y, q, sample_weight=weights), weighted, rtol=1e-5)
 
 
 def test_the_median_of_points_is_the_absolute_error():
     y, x = targets(missing=False), oracles.random(B, H, C, seed=1)
-    np.testing.assert_allclose(QuantileLoss(0.5)(y, x), np.abs(y - x).mean(), rtol=1e-5)
-    assert QuantileLoss(np.array([0.25, 0.5], "float32")).levels == (0.25, 0.5)
+    np.testing.assert_allclose(Quantile(0.5)(y, x), np.abs(y - x).mean(), rtol=1e-5)
+    assert Quantile(np.array([0.25, 0.5], "float32")).levels == (0.25, 0.5)
 
 
 def log_density(name, y, parameters):
@@ -80,10 +78,10 @@ def test_log_gamma_of_small_and_large_numbers():
     np.testing.assert_allclose(log_gamma(x), [math.lgamma(v) for v in x], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [QuantileLoss((0.3,)), DistributionLoss("student_t")])
+@pytest.mark.parametrize("loss", [Quantile((0.3,)), DistributionLoss("student_t")])
 def test_missing_targets_have_no_gradient(loss):
     tf = pytest.importorskip("tensorflow")
-    count = 1 if isinstance(loss, QuantileLoss) else 3
+    count = 1 if isinstance(loss, Quantile) else 3
     predictions = tf.constant(1 + np.abs(oracles.random(B, H, C, count)), "float32")
     y = targets()
     with tf.GradientTape() as tape:
@@ -96,9 +94,9 @@ def test_missing_targets_have_no_gradient(loss):
 
 def test_wrong_arguments_raise():
     with pytest.raises(ValueError, match="`levels` must be numbers between 0 and 1"):
-        QuantileLoss((0.5, 1.0))
+        Quantile((0.5, 1.0))
     with pytest.raises(ValueError, match="`levels` must be numbers between 0 and 1"):
-        QuantileLoss(None)
+        Quantile(None)
     with pytest.raises(ValueError, match="`distribution` must be one of .*'gaussian'"):
         DistributionLoss("gaussian")
 
@@ -108,4 +106,4 @@ def test_wrong_arguments_raise():
 def test_predictions_with_other_axes_than_targets_and_levels_are_refused(shape):
     targets = np.zeros((5, 5) if shape[2] == 1 else (5, 5, 2))
     with pytest.raises(ValueError, match="then one of 3 quantiles. Received: shapes .5, 5, "):
-        QuantileLoss((0.1, 0.5, 0.9))(targets, np.zeros(shape))
+        Quantile((0.1, 0.5, 0.9))(targets, np.zeros(shape))

@@ -7,7 +7,7 @@ import pytest
 from marks import slow_but
 
 from keras_attn import depth, layers, models
-from keras_attn.losses import DistributionLoss, QuantileLoss
+from keras_attn.losses import DistributionLoss, Quantile
 
 B, T, C, H = 5, 13, 3, 7
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 11, "dropout": 0.0}
@@ -83,7 +83,7 @@ def test_training_lowers_each_loss():
     x, y = waves[:, :T], waves[:, T:].copy()
     y[0, 0] = NAN
     quantiles = models.patch_tst(T, C, H, quantiles=(0.1, 0.9), **SIZES)
-    quantiles.compile(keras.optimizers.Adam(0.01), QuantileLoss((0.1, 0.9)))
+    quantiles.compile(keras.optimizers.Adam(0.01), Quantile((0.1, 0.9)))
     masking = models.patch_tst(T, C, masking=0.4, **SIZES)
     masking.compile(keras.optimizers.Adam(0.01))
     for model, targets in ((quantiles, y), (masking, None)):

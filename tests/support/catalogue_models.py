@@ -229,7 +229,7 @@ LOSSES = {
     "losses.LabelSmoothedCrossentropy": lambda: losses.LabelSmoothedCrossentropy()(
         token_ids(), keras.random.normal((2, LENGTH, V), seed=0)
     ),
-    "losses.QuantileLoss": lambda: losses.QuantileLoss((0.1, 0.9))(
+    "losses.Quantile": lambda: losses.Quantile((0.1, 0.9))(
         np.zeros((2, LENGTH)), keras.random.normal((2, LENGTH, 2), seed=0)
     ),
     "losses.MixtureOfLogistics": lambda: losses.MixtureOfLogistics(2, num_values=V)(
