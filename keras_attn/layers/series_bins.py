@@ -67,6 +67,7 @@ class SeriesBins(registry.Composite, keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
+        self.built = True  # It has no weights, and its methods need no call before.
         check_sizes(num_special=num_special)
         check_sizes(least=num_special + 3, num_tokens=num_tokens)
         check_numbers(low=low, high=high)
@@ -141,5 +142,5 @@ def _linspace(low, high, count):
     low, high = np.float32(low), np.float32(high)
     step, index = (high - low) / np.float32(count - 1), np.arange(count)
     first = np.float64(low) + np.float64(step) * index
-    second = np.float64(high) - np.float64(step) * (count - 1 - index)
+    second = np.float64(high) - np.float64(step) * index[::-1]
     return np.where(index < count // 2, first, second).astype("float32")

@@ -22,13 +22,15 @@ def test_comparisons_are_of_buckets_first_answers_and_memory():
 
 
 def test_contenders_of_decoding_are_those_that_are_chosen(monkeypatch):
-    monkeypatch.setattr(decoding, "CORES", 2)
-    chosen = decoding.contenders("tiny", 1, 1, ["compiled", "ctranslate2"])
+    def names(*arguments):
+        return {contender.name for contender in decoding.contenders(*arguments)}
+
+    monkeypatch.setattr(decoding, "cores", lambda: 2)
     compiled = {decoding.COMPILED, decoding.ONE_THREAD[decoding.COMPILED]}
-    names = {contender.name for contender in chosen}
-    assert compiled < names and names - compiled <= set(decoding.CTRANSLATE2)
-    everyone = {contender.name for contender in decoding.contenders("tiny", 32, 1)}
-    assert everyone == {*decoding.OURS, *decoding.CTRANSLATE2, "Hugging Face generate"}
-    monkeypatch.setattr(decoding, "CORES", 1)  # further threads would share it
-    alone = [each.name for each in decoding.contenders("tiny", 1, 1, ["compiled", "ctranslate2"])]
-    assert alone == [decoding.COMPILED, "CTranslate2, 1 thread"]
+    engines = {"CTranslate2, 1 thread", "CTranslate2, 2 threads"}
+    assert names("tiny", 1, 1, ["compiled", "ctranslate2"]) == compiled | engines
+    engines |= {"CTranslate2, 2 workers of 1 thread"}
+    assert names("tiny", 32, 1) == {*decoding.OURS, *engines, "Hugging Face generate"}
+    monkeypatch.setattr(decoding, "cores", lambda: 1)  # further threads would share it
+    alone = {decoding.COMPILED, "CTranslate2, 1 thread"}
+    assert names("tiny", 1, 1, ["compiled", "ctranslate2"]) == alone
