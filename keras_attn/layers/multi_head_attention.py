@@ -293,7 +293,8 @@ class HeadProjections(LowRankKernels, registry.KernelLayer):
             return None
         weights = [ops.cast(self.kernel_of(name, kind), self.compute_dtype) for name in names]
         if "query" in names and self.query_scale() is not None:
-            weights[names.index("query")] *= self.query_scale()
+            query = names.index("query")  # not by `*=`, which on torch changes the weight
+            weights[query] = weights[query] * self.query_scale()
         rows = (math.prod(self.axes[names[0]][0]),) if kind == "kernel" else ()
         if len(weights) > 1:
             groups = math.gcd(*(self.axes[name][1][0] for name in names))
