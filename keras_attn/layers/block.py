@@ -49,9 +49,10 @@ class CallContext:
 def carry_mask(x, call, residual):
     """Return x with the padding mask of a call, for a residual whose norm reads Keras's mask.
 
-    Recomputation and masks given by name leave x without one.
+    Recomputation and masks given by name leave x without one. With a cache the mask is that of its
+    slots, and the norm reads its averages.
     """
-    reads_mask = isinstance(residual.norm, BatchNorm)
+    reads_mask = isinstance(residual.norm, BatchNorm) and call.cache is None
     if not reads_mask or call.padding_mask is None or keras_mask(x) is not None:
         return x
     x = ops.copy(x)  # the caller's tensor stays as it is
