@@ -92,7 +92,7 @@ def test_a_batch_is_divided_into_equal_parts_of_which_none_is_empty():
 
 
 def test_no_part_of_a_batch_waits_for_another():
-    """Of the calls in a graph none gets what another one computes."""
+    """No call in a graph reads what another call computes."""
     sign, counts = tf.Variable(1), []
 
     @tf.function(autograph=False)
