@@ -172,15 +172,15 @@ class _Halves:
             parts *= 2
         if parts == 1:
             return compute(*tensors, has_future=True)
-        given = [tf.reshape(x, (parts, -1, *x.shape[1:])) for x in tensors if x is not None]
-        missing = [None] * (len(tensors) - len(given))  # the last: a penalty
+        present = [tf.reshape(x, (parts, -1, *x.shape[1:])) for x in tensors if x is not None]
+        missing = [None] * (len(tensors) - len(present))  # the last: a penalty
         results = stack_tiles(
             lambda *tile: compute(*tile, *missing, has_future=True),
-            given,
-            len(given),
+            present,
+            len(present),
             parts,
             1,
-            [_exact(given[0]).dtype] * len(widths),
+            [_exact(present[0]).dtype] * len(widths),
         )
         shapes = [(count, self.block, width) for width in widths]
         return [tf.reshape(x, shape) for x, shape in zip(results, shapes, strict=True)]

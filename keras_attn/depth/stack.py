@@ -277,8 +277,8 @@ class Stack(Block):
             apply = functools.partial(self._run_block, number, x, call, keep_outputs, scale)
             if not (is_remat and has_batch_norm(self.blocks[number])):
                 return apply()
-            how = {"function": apply, "training": call.training}
-            return _LayerCall(dtype=self.dtype_policy, name="remat")(**how)
+            layer_call = _LayerCall(dtype=self.dtype_policy, name="remat")
+            return layer_call(function=apply, training=call.training)
 
         steps = [functools.partial(run, number) for number in range(len(calls))]
         arguments = list(zip(map(vars, calls), scales, strict=True))

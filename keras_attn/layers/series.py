@@ -127,11 +127,11 @@ class SeriesScaler(registry.MaskedLayer):
 
     def compute_output_spec(self, values, mask=None):
         dtype = keras.backend.result_type(values.dtype, "float32")
-        of_row = (values.shape[0], 1, *values.shape[2:])
+        row_shape = (values.shape[0], 1, *values.shape[2:])
         return (
             keras.KerasTensor(values.shape, self.compute_dtype),
-            keras.KerasTensor(of_row, dtype),
-            keras.KerasTensor(of_row, dtype),
+            keras.KerasTensor(row_shape, dtype),
+            keras.KerasTensor(row_shape, dtype),
         )
 
 

@@ -18,12 +18,12 @@ def missing_values(subject):
     whole, outputs = subject.call(layer, values), subject.call(layer, gaps)
     for training in (False, True):
         condition = " in training" if training else ""
-        found = outputs if not training else subject.call(layer, gaps, training=True)
-        if not all(np.isfinite(x).all() for x in found):
+        with_gaps = outputs if not training else subject.call(layer, gaps, training=True)
+        if not all(np.isfinite(x).all() for x in with_gaps):
             yield f"With missing values an output{condition} is not finite."
             return
         yield from _gradient_defects(subject, layer, gaps, np.isnan(gaps), "missing", training)
-    if not equal(*(_rows(found, values, 2) for found in (outputs, whole))):
+    if not equal(*(_rows(with_gaps, values, 2) for with_gaps in (outputs, whole))):
         yield "Missing values of two rows changed the outputs of the others."
 
 
@@ -69,8 +69,8 @@ def _gradient_defects(subject, layer, values, absent, kind, training, mask=None)
         return weighted_sum(subject.raw_call(layer, _masked(x, mask), training=training))
 
     gradient, *others = compute_gradients(scalar, (values,), layer.trainable_weights)
-    found = [x for x in (gradient, *others) if x is not None]
-    if not all(np.isfinite(x).all() for x in found):
+    with_gaps = [x for x in (gradient, *others) if x is not None]
+    if not all(np.isfinite(x).all() for x in with_gaps):
         yield f"With {kind} values a gradient is not finite."
     elif gradient is not None and np.any(gradient[absent]):
         largest = np.abs(gradient[absent]).max()
