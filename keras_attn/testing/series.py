@@ -23,7 +23,7 @@ def missing_values(subject):
             yield f"With missing values an output{condition} is not finite."
             return
         yield from _gradient_defects(subject, layer, gaps, np.isnan(gaps), "missing", training)
-    if not equal(*(_rows(with_gaps, values, 2) for with_gaps in (outputs, whole))):
+    if not equal(*(_rows(x, values, 2) for x in (outputs, whole))):
         yield "Missing values of two rows changed the outputs of the others."
 
 
@@ -69,8 +69,8 @@ def _gradient_defects(subject, layer, values, absent, kind, training, mask=None)
         return weighted_sum(subject.raw_call(layer, _masked(x, mask), training=training))
 
     gradient, *others = compute_gradients(scalar, (values,), layer.trainable_weights)
-    with_gaps = [x for x in (gradient, *others) if x is not None]
-    if not all(np.isfinite(x).all() for x in with_gaps):
+    gradients = [x for x in (gradient, *others) if x is not None]
+    if not all(np.isfinite(x).all() for x in gradients):
         yield f"With {kind} values a gradient is not finite."
     elif gradient is not None and np.any(gradient[absent]):
         largest = np.abs(gradient[absent]).max()
