@@ -119,8 +119,8 @@ class SeriesScaler(registry.MaskedLayer):
         added = tuple(range(len(loc.shape), len(y.shape)))
         if added:
             loc, scale = ops.expand_dims(loc, added), ops.expand_dims(scale, added)
-        # Keras on TensorFlow takes a second summand (B, 1, 1) for the bias of an axis of B numbers.
-        return loc + ops.cast(y, scale.dtype) * scale
+        # Keras on TensorFlow takes a summand (B, 1, 1) for the bias of an axis of B numbers.
+        return ops.subtract(ops.cast(y, scale.dtype) * scale, -loc)
 
     def compute_mask(self, values, previous_mask=None):
         return None  # Padding is NaN in the output.
@@ -333,6 +333,9 @@ class SeriesEmbedding(registry.MaskedLayer):
         channels = values_shape[-1]
         known = len(values_shape) == 3 and channels is not None
         check_that(known, "(B, T, C) of a known C", values_shape=tuple(values_shape))
+        for part in (self.scaler, self.patches):
+            if part is not None:
+                part.build(values_shape)
         width = self.patches.patch_length * (1 + self.patches.join_mask)
         matrix = width if self.separate_channels else channels * width, self.hidden_dim
         own = () if self.shared else (channels,)

@@ -123,6 +123,7 @@ class ForecastHead(SeriesHead):
         return 1 if self.quantiles is None else len(self.quantiles)
 
     def build(self, x_shape):
+        self.pool.build(x_shape)
         _, width = self.pool.compute_output_shape((None, *x_shape[1:]))
         check_that(width is not None, "of a known number of patches", x_shape=tuple(x_shape))
         # A matrix for each number of a next value, of each channel if they do not share them.
@@ -197,7 +198,7 @@ def scale_parameters(distribution, parameters, loc, scale):
     if "logits" in parts:
         parts["logits"] = ops.log(scale) + parts["logits"]
     else:
-        parts["loc"] = loc + parts["loc"] * scale  # in this order: see `SeriesScaler.inverse`
+        parts["loc"] = ops.subtract(parts["loc"] * scale, -loc)  # see `SeriesScaler.inverse`
         parts["scale"] = parts["scale"] * scale
     return ops.stack(list(parts.values()), axis=-1)
 
@@ -267,6 +268,7 @@ class RegressionHead(SeriesHead):
         return self.pool.pooling
 
     def build(self, x_shape):
+        self.pool.build(x_shape)
         self.dense.build(self.pool.compute_output_shape(x_shape))
 
     def call(self, x, mask=None, training=None):

@@ -111,7 +111,7 @@ class PatchForecaster(Model):
         first = ops.zeros_like(loc, dtype="int32")  # (B, 1)
         start = assembly.drop_symbolic(drop, embedding(first))
         if embedding.vocabulary_size > 1:
-            x = ops.concatenate([x, embedding(first + 1)], axis=1)
+            x = ops.concatenate([x, embedding(ops.ones_like(first))], axis=1)
             mask = ops.concatenate([mask, ops.equal(first, 0)], axis=1)
         context = encoder(assembly.drop_symbolic(drop, x), padding_mask=mask)
         states = decoder(start, context, context_padding_mask=mask)  # (B, 1, D)

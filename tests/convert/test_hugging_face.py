@@ -37,6 +37,7 @@ FOLDED += ["roberta", "roberta_classifier", "mpnet", "deberta_v2", "deberta_v2_c
 FOLDED += ["phi3", "bert_untied", "big_bird_tags", "switch_transformers", "t5_encoder", "umt5_tags"]
 FOLDED += ["decision_transformer", "opt", "bart_classifier", "bart_answers", "mbart_classifier"]
 FOLDED += ["mbart_answers", "t5_classifier", "t5_answers", "umt5_classifier"]
+FOLDED += ["chronos", "chronos_bolt"]
 # XLM-R and CamemBERT become a RoBERTa, mT5 a T5; the others have the parts of one that is written.
 ONE_WAY = {"camembert_classifier", "xlm_roberta", "longformer", "big_bird_features", "mt5"}
 ONE_WAY |= {"granite"}  # it becomes a Llama
