@@ -60,6 +60,7 @@ PARTS = {
     "logits": "the logits",
     "classify": "the classes",
     "act": "the actions",
+    "forecast": "the forecast",
 }
 
 

@@ -202,10 +202,11 @@ def saved_model(model):
 def onnx(model):
     """Return the first part that converts, the whole loop before a step; None for no part."""
     from keras_attn import export
-    from keras_attn.export._onnx.graphs import parts_of
+    from keras_attn.export._onnx.graphs import functions_of_ids, parts_of
 
+    inner = model.model if is_stateful(model) else model
     try:
-        parts = parts_of(model.model if is_stateful(model) else model)
+        parts = parts_of(inner, functions_of_ids(inner, max_length=3))
     except ValueError:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -223,7 +224,7 @@ def litert(model):
     from keras_attn import export
 
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("generate", "step", "logits", "classify", "act"):
+        for name in ("generate", "step", "logits", "classify", "act", "forecast"):
             try:
                 lengths = {"max_length": 3, "max_source_length": 3}
                 export.litert(model, f"{folder}/x.tflite", [name], **lengths)

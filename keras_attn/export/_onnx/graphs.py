@@ -16,9 +16,8 @@ from keras_attn.export.signatures.model_functions import (
     mask_ids,
     nearest_ids,
 )
-from keras_attn.export.signatures.model_reader import reads_series
 from keras_attn.export.signatures.selection import check_own_options, functions_of
-from keras_attn.export.signatures.series import SeriesForecaster
+from keras_attn.export.signatures.series import SeriesForecaster, SeriesModel
 from keras_attn.export.signatures.steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.text_model import KINDS, TextModel
@@ -44,7 +43,8 @@ def functions_of_ids(model, max_length, what=None, inputs=None, from_logits=None
         kind = what if what in KINDS else None
         return functions_of(model, dataclasses.replace(options, kind=kind))
     is_whole = isinstance(model, (Classifier, TrajectoryModel))
-    is_whole = is_whole or SeriesForecaster.fits(model, options) or reads_series(model)
+    series_kinds = SeriesForecaster, SeriesModel
+    is_whole = is_whole or any(kind.fits(model, options) for kind in series_kinds)
     check_that(is_whole or horizon is None, "None, but for a forecaster", horizon=horizon)
     return functions_of(model, options) if is_whole else None
 
