@@ -22,6 +22,7 @@ OURS = {
     "keras_attn, reloaded compiled SavedModel": "compiled",
 }
 XLA, GRAPH, SAVED_MODEL, COMPILED = OURS
+IN_PARTS = f"{COMPILED}, a part a core"
 PEERS = "ctranslate2", "hugging_face"
 # With one sentence, an operation is over before a second thread has joined it. The limit is of an
 # operation: independent ones of a graph may still run beside one another.
@@ -51,6 +52,8 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
     modes = {name: {"mode": mode} for name, mode in OURS.items() if mode in chosen}
     if batch == 1 and cores() > 1:
         modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
+    if 1 < cores() <= batch and OURS[COMPILED] in chosen:
+        modes[IN_PARTS] = {"mode": OURS[COMPILED], "threads": 1, "parallel": cores()}
     peers = {"ctranslate2": ("ct2", _engines(batch)), "hugging_face": ("marian", _peers(batch))}
     programs = [("ours", modes), *(peers[name] for name in PEERS if name in chosen)]
     return [
@@ -130,6 +133,7 @@ def comparisons(rows, beams):
     plain_asked = 0.7 if beams == 1 else 0.8
     asked = {XLA: 1.0, GRAPH: plain_asked, SAVED_MODEL: plain_asked, COMPILED: 1.0}
     fastest = {name: _fastest(rows, (name, ONE_THREAD[name])) for name in OURS}
+    fastest[COMPILED] = _fastest(rows, (COMPILED, ONE_THREAD[COMPILED], IN_PARTS))
     engines = [row["name"] for row in rows if row["name"].startswith(CTRANSLATE2)]
     against_engine = [
         compare(rows, fastest[name], engines, at_least) for name, at_least in asked.items()

@@ -19,7 +19,7 @@ from marks import slow_but
 from other_backend import needs_jax, run_on
 
 from keras_attn import depth, layers, models
-from keras_attn.generation import Greedy, Speculative
+from keras_attn.generation import Greedy, Speculative, generate
 from keras_attn.generation.compilation import prepare
 from keras_attn.generation.loop import DecodingOptions
 
@@ -98,6 +98,31 @@ def test_the_draft_and_each_layer_must_support_padding():
 
 def test_weights_that_are_loaded_are_read_by_the_next_call(tmp_path):
     check_loaded_weights(tmp_path / "other.weights.h5")
+
+
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_weights_that_change_between_calls_are_read_by_the_next_call(jit_compile):
+    model = models.gpt(11, num_layers=1, num_heads=2, hidden_dim=8, max_length=16)
+    layers.add_lora(model, 2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(9.0), loss)
+
+    def scores(model):
+        return np.asarray(generate(model, PROMPTS, Greedy(), 3, jit_compile=jit_compile)[1])
+
+    before = scores(model)
+    model.fit({"token_ids": PROMPTS}, PROMPTS, verbose=0)
+    fitted = scores(model)
+    layers.merge_lora(model)
+    merged = scores(model)
+    model.embedding.table.assign(-model.embedding.table)
+    assigned = scores(model)
+    assert np.abs(fitted - before).max() > 1e-3
+    np.testing.assert_allclose(merged, fitted, rtol=1e-4)
+    assert np.abs(assigned - merged).max() > 1e-3
+    fresh = models.gpt(11, num_layers=1, num_heads=2, hidden_dim=8, max_length=16)
+    fresh.set_weights(model.get_weights())
+    np.testing.assert_allclose(assigned, scores(fresh), rtol=1e-5)
 
 
 @pytest.mark.slow

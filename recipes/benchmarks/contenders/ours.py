@@ -25,12 +25,13 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)
 
 
-def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None):
+def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None, parallel=1):
     """Cached decoding: XLA in process, the plain graph in process, or an exported SavedModel.
 
     Args:
         mode: `"xla"`, `"graph"`, `"saved_model"`, or `"compiled"` for one that XLA compiles.
         threads: of one operation; None for one a core.
+        parallel: parts of the batch that a compiled export decodes at the same time.
     """
     import numpy as np
     import tensorflow as tf
@@ -45,7 +46,8 @@ def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None):
     ids = sentences(batch, source_length, shape.vocabulary_size)
     generation = keras_attn.generation
     strategy = generation.Greedy() if beams == 1 else generation.Beam(beams)
-    decode = MODES[mode](model, ids, strategy, new_tokens)
+    options = {} if parallel == 1 else {"parallel": parallel}
+    decode = MODES[mode](model, ids, strategy, new_tokens, **options)
     tokens = np.asarray(decode())
     if tokens.shape != (batch, new_tokens) or (tokens <= EOS).any():
         raise RuntimeError(f"it did not decode {new_tokens} ordinary tokens a sentence")
@@ -75,7 +77,7 @@ def in_process(model, ids, strategy, new_tokens, jit_compile):
     return decode
 
 
-def saved_model(model, ids, strategy, new_tokens, compile):
+def saved_model(model, ids, strategy, new_tokens, compile, parallel=1):
     """Time the reloaded export, by its signature on ids and lengths."""
     import tensorflow as tf
 
@@ -83,7 +85,10 @@ def saved_model(model, ids, strategy, new_tokens, compile):
 
     how = {"max_length": new_tokens, "compile": compile}
     if compile is not None:
-        how["buckets"] = keras_attn.export.Buckets(*([size] for size in ids.shape))
+        rows, length = ids.shape
+        how["buckets"] = keras_attn.export.Buckets(
+            [-(-rows // parallel)], [length], parallel=parallel
+        )
     with tempfile.TemporaryDirectory() as folder:
         loaded = tf.saved_model.load(
             keras_attn.export.saved_model(model, folder, strategy=strategy, **how)
