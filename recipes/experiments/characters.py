@@ -80,7 +80,12 @@ def bits(model, rows, count):
 def bits_by_position(model, rows, count):
     """Return the mean bits of each of the last `count` characters of rows of ids: (count,)."""
     logits = model.predict(rows[:, :-1], batch_size=16, verbose=0)[:, -count:]
+    return bits_of_logits(logits, rows[:, -count:]).mean(axis=0)
+
+
+def bits_of_logits(logits, ids):
+    """Return the bits of each id (B, T) by the logits (B, T, V) of its place."""
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_sum = np.log(np.exp(shifted).sum(axis=-1))
-    chosen = np.take_along_axis(shifted, rows[:, -count:, None], axis=-1)[..., 0]
-    return (log_sum - chosen).mean(axis=0) / np.log(2)
+    chosen = np.take_along_axis(shifted, ids[..., None], axis=-1)[..., 0]
+    return (log_sum - chosen) / np.log(2)

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recipes.experiments import deep_residuals, factors, facts, lengths, spans, streams
+from recipes.experiments import (
+    deep_residuals,
+    factors,
+    facts,
+    lengths,
+    memory_lengths,
+    spans,
+    streams,
+)
 from recipes.experiments import experiment as module
 from recipes.experiments.characters import Characters, bits, bits_by_position
 from recipes.experiments.experiment import CARDS, Experiment, read_runs
@@ -112,7 +120,9 @@ def eager():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("module", (deep_residuals, factors, facts, lengths, streams))
+@pytest.mark.parametrize(
+    "module", (deep_residuals, factors, facts, lengths, memory_lengths, streams)
+)
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
     ids = np.random.default_rng(0).integers(1, 7, 3000)
     for name, small in {
