@@ -47,13 +47,59 @@ def provenance(options):
 
 
 class EpochSeconds(keras.callbacks.Callback):
-    """Log the duration of each epoch, validation included, as `seconds`."""
+    """Log the duration of each epoch, validation included, as `seconds`.
+
+    `processor_seconds` is the processor time of this process in the steps of the epoch, without the
+    validation. A file has it after each step of this epoch and of the one before, so that a run
+    that resumes within an epoch adds the time of the steps that its checkpoint holds.
+
+    Args:
+        path: str. The file.
+        first: int. The epoch at which training begins.
+        done: int. Steps of that epoch that the checkpoint holds.
+    """
+
+    def __init__(self, path, first=0, done=0):
+        super().__init__()
+        self._path, self._resumed = path, (first, done)
+        self._file = None
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.monotonic()
+        first, done = self._resumed
+        self._done = done if epoch == first else 0
+        self._processor_seconds = self._continue_file(epoch)
+        self._begun = time.process_time() - self._processor_seconds
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._processor_seconds = time.process_time() - self._begun
+        self._file.write(f"{self._epoch},{self._done + batch + 1},{self._processor_seconds:.6f}\n")
 
     def on_epoch_end(self, epoch, logs=None):
+        self._file.close()
         logs["seconds"] = time.monotonic() - self._started
+        logs["processor_seconds"] = self._processor_seconds
+
+    def _continue_file(self, epoch):
+        """Open the file for an epoch, and return the seconds of its steps that are done.
+
+        The rows of the epoch before stay: its last checkpoint may not be on the disk yet.
+        """
+        self._epoch, rows = epoch, {}
+        if os.path.exists(self._path):
+            with open(self._path, encoding="utf-8") as file:
+                lines = [line.split(",") for line in file if line.endswith("\n")]
+            rows = {(int(e), int(step)): float(seconds) for e, step, seconds in lines}
+        kept = [
+            f"{e},{step},{seconds:.6f}\n"
+            for (e, step), seconds in rows.items()
+            if e == epoch - 1 or (e == epoch and step <= self._done)
+        ]
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        files.write(self._path, "".join(kept))
+        # Each line is written at once, so that a killed run leaves it.
+        self._file = open(self._path, "a", buffering=1, encoding="utf-8")
+        return rows.get((epoch, self._done), 0.0)
 
 
 class History(keras.callbacks.Callback):

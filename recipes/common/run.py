@@ -23,6 +23,7 @@ from .settings import check_agreement, check_out, check_settings, save_settings
 
 MODEL = "model.keras"
 TRAINED = os.path.join("checkpoint", "trained.json")
+STEP_SECONDS = os.path.join("checkpoint", "step_seconds.csv")
 FILES = (
     f"settings.json, checkpoint/, {MODEL}, history.csv, tensorboard/, card.json, curve.png "
     "and export/"
@@ -248,7 +249,7 @@ class TrainingRun:
             return False
         if worker_of(model)[0] == 0:  # of several processes only one writes
             self.say_start(epoch, done, len(train))
-            callbacks = [*callbacks, *self.log_callbacks(epoch)]
+            callbacks = [*callbacks, *self.log_callbacks(epoch, done)]
         if done:
             is_last = epoch + 1 == self.epochs
             rest = [*(callbacks if is_last else [WithoutTrainEnd(callbacks)]), resume]
@@ -274,11 +275,17 @@ class TrainingRun:
         """Return True if the epochs before this one have ended the training."""
         return epoch >= self.epochs
 
-    def log_callbacks(self, epoch):
-        """Return callbacks that write settings, seconds, losses and metrics to files."""
+    def log_callbacks(self, epoch, done=0):
+        """Return callbacks that write settings, seconds, losses and metrics to files.
+
+        Args:
+            epoch: int. The epoch at which training begins.
+            done: int. Steps of that epoch that are done.
+        """
         os.makedirs(self.options.out, exist_ok=True)
         log = History(self.path("history.csv"), first=epoch)
-        callbacks = [AfterFirstStep(self.save_settings), EpochSeconds(), log]
+        seconds = EpochSeconds(self.path(STEP_SECONDS), epoch, done)
+        callbacks = [AfterFirstStep(self.save_settings), seconds, log]
         if keras.backend.backend() == "tensorflow":  # which Keras writes these files with
             board = keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False)
             callbacks.append(board)

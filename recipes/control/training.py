@@ -146,7 +146,7 @@ class AgentRun(TrainingRun):
         self.say_start(first, done, per_epoch, "rollout")
         rollouts = self._new_rollouts(first * per_epoch + done)
         callbacks = keras.callbacks.CallbackList(
-            [Returns(rollouts.environments), *self.log_callbacks(first), resume],
+            [Returns(rollouts.environments), *self.log_callbacks(first, done), resume],
             add_progbar=True,
             model=self.training_model,
             verbose=fit_verbosity(),

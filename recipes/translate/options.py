@@ -19,6 +19,7 @@ _PRESETS = {
     "t5": "t5_efficient_tiny",
     "switch_transformer": "switch_base_8",
 }
+_REGULARISERS = ("subword_dropout", "consistency")
 _WITH_RESIDUAL = ("transformer", "universal_transformer")
 
 
@@ -102,6 +103,19 @@ class RecipeOptions(
         at_least=1,
     )
     label_smoothing: float = option(0.1, at_least=0, below=1)
+    subword_dropout: float = option(
+        0.0,
+        "--tokenizer bpe: share of the merges that are left out, anew in each epoch's sentences",
+        at_least=0,
+        below=1,
+        metavar="RATE",
+    )
+    consistency: float = option(
+        0.0,
+        "weight of the divergence between two passes of each batch, with other dropout masks",
+        at_least=0,
+        metavar="WEIGHT",
+    )
     average_last: int | None = option(
         {"": 10, "dates": 2},
         "epochs whose weights are averaged at the end",
@@ -109,6 +123,13 @@ class RecipeOptions(
         at_least=1,
     )
     validate_every: int = option(1, "epochs between validations", identity=False, at_least=1)
+    patience: int | None = option(
+        None,
+        "validations without a better score that end the training (default: all epochs)",
+        identity=False,
+        at_least=1,
+        metavar="N",
+    )
     max_length: int | None = option(
         {"": 96, "dates": 16}, "most tokens of a translation", identity=False, at_least=1
     )
@@ -151,7 +172,9 @@ class RecipeOptions(
     def identity(self):
         # Of prepared pairs too, since earlier versions had these defaults.
         languages = {"source": self.source or _LANGUAGES[0], "target": self.target or _LANGUAGES[1]}
-        return {**super().identity(), **languages}
+        identity = {**super().identity(), **languages}
+        # None where they are off, so that runs of earlier versions, which had them not, resume.
+        return {**identity, **{name: identity[name] or None for name in _REGULARISERS}}
 
     def check_files(self):
         if self.data_dir and not is_prepared(self.data_dir):
@@ -163,6 +186,7 @@ class RecipeOptions(
     def check(self):
         super().check()
         self._check_languages()
+        self._check_subword_dropout()
         if self.residual != "pre_norm" and not self.has_residual:
             raise OptionError(
                 f"--residual is for {' and '.join(_WITH_RESIDUAL)}. "
@@ -182,6 +206,27 @@ class RecipeOptions(
             raise OptionError(
                 "--packing must be at most --tokens-per-batch. "
                 f"Received: {self.packing} and {self.tokens_per_batch}."
+            )
+
+    def _check_subword_dropout(self):
+        """Refuse `--subword-dropout` where the recipe has no merges to leave out."""
+        if not self.subword_dropout:
+            return
+        received = f"Received: --subword-dropout {self.subword_dropout}"
+        if is_prepared(self.data_dir):
+            raise OptionError(
+                "--subword-dropout is for text, and prepared pairs are token ids. "
+                f"{received} and --data-dir {self.data_dir}."
+            )
+        if self.tokenizer != "bpe":
+            raise OptionError(
+                "--subword-dropout leaves out merges, which only --tokenizer bpe has. "
+                f"{received} and --tokenizer {self.tokenizer}."
+            )
+        if self.packing:
+            raise OptionError(
+                "--subword-dropout and --packing exclude each other: sentences in more pieces "
+                f"would not fit into their rows. {received} and --packing {self.packing}."
             )
 
     def _check_languages(self):

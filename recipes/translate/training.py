@@ -9,8 +9,11 @@ from ..common import files
 from ..common.epoch_dataset import EpochDataset
 from ..common.run import TrainingRun
 from . import architectures
+from .consistency import ConsistentPasses
 from .dates import iso_dates
+from .early_stopping import EarlyStopping
 from .parallel_text import ParallelCorpus
+from .subword_dropout import SubwordDropoutBatches
 from .task import make_task
 
 
@@ -27,9 +30,11 @@ class TranslationRun(TrainingRun):
         source, target = self.task.languages  # of prepared pairs, for the card
         super().__init__(options.fill(source=source, target=target), settings)
         self.corpus = ParallelCorpus.load(self.task, options)
-        self.batches = self._batches("train", shuffle=True)
+        self.batches = self._training_batches()
         with self.scope():
-            self.model = self._model()
+            self.model = architectures.build(options, self.corpus.tokens.vocabulary_size)
+            self.training_model = self._compile()
+        self.stopping = self._early_stopping()
 
     @property
     def curve(self):
@@ -55,12 +60,16 @@ class TranslationRun(TrainingRun):
         average = callbacks.AverageCheckpoints(self.path("average"), self.options.average_last)
         has_trained = self.fit(
             *self.training_data(),
-            callbacks=[*self._validation(), average],
+            callbacks=[*self._validation(), average, *self.stopping],
             validation_freq=self.options.validate_every,
         )
         if not has_trained:  # the checkpoint has the last epoch's weights
-            average.set_model(self.model)
+            average.set_model(self.compiled_model)
             average.on_train_end()
+
+    def is_finished(self, epoch):
+        is_last = super().is_finished(epoch)
+        return is_last or any(stopping.is_finished(epoch) for stopping in self.stopping)
 
     def evaluate(self):
         """Return the metric on each held-out split, with the export's decoding strategy."""
@@ -100,10 +109,19 @@ class TranslationRun(TrainingRun):
             flag = "packing" if options.packing else "max-source-length"
             raise ValueError(f"--{flag} does not fit {split}: {error}") from error
 
-    def _model(self):
-        options = self.options
-        model = architectures.build(options, self.corpus.tokens.vocabulary_size)
-        model.compile(
+    def _training_batches(self):
+        options, plain = self.options, self._batches("train", shuffle=True)
+        if not options.subword_dropout:
+            return plain
+        how = options.subword_dropout, options.max_source_length, options.seed
+        return SubwordDropoutBatches(plain, self.corpus.tokens.tokenizer, *how)
+
+    def _compile(self):
+        """Return the compiled model or wrapper that is trained."""
+        options, trained = self.options, self.model
+        if options.consistency:
+            trained = ConsistentPasses(self.model, options.consistency)
+        trained.compile(
             optimizer=optimizers.Adam(
                 optimizers.Noam.from_peak(options.learning_rate, options.warmup_steps),
                 beta_1=0.9,
@@ -115,7 +133,7 @@ class TranslationRun(TrainingRun):
             weighted_metrics=[metrics.Perplexity()],
             jit_compile=self.jit_compile,
         )
-        return model
+        return trained
 
     def _strategy(self):
         strategy = generation.Greedy()
@@ -131,6 +149,19 @@ class TranslationRun(TrainingRun):
 
         lengths = self.options.max_length, self.options.max_source_length
         return export.Translator(self.model, self.corpus.tokens.tokenizer, strategy, *lengths)
+
+    def _early_stopping(self):
+        """Return a list of the callback that stops training, empty without `--patience`.
+
+        It follows the task's metric where each process has it, else the loss.
+        """
+        if self.options.patience is None:
+            return []
+        is_alone = worker_of(self.model)[1] == 1
+        is_loss = keras.backend.backend() != "tensorflow" or not is_alone
+        metric = "val_loss" if is_loss else self.curve
+        history = self.path("history.csv")
+        return [EarlyStopping(history, metric, is_loss, self.options.patience)]
 
     def _validation(self):
         """Return callbacks that translate the validation split greedily and log the task's metric.
