@@ -1,16 +1,27 @@
 """BPE dropout: sentences that are segmented anew in each epoch."""
 
+import itertools
+
 import numpy as np
-import sentencepiece
+
+from keras_attn.text.tokenizers.sentencepiece_model import NORMAL, read_model
+
+_SPACE = "\u2581"  # SentencePiece's sign for it
+_UNKNOWN = "\ud800"  # no character of any text
+_MOST_SPLITS = 2**20  # kept; some hundred MB
 
 
 class SubwordDropoutBatches:
     """Batches of the same pairs as plain ones, each sentence in other pieces in each epoch.
 
-    Each merge of two pieces is left out with the probability `rate`. The segmentation is a function
-    of `(seed, epoch, index)`, so that a resumed run reads the same batches. A batch has the pairs,
-    and an epoch the batches, that they have without dropout; the rows are longer. A sentence that
-    would be longer than `max_length` keeps its plain segmentation.
+    At each merge of a word every possible merge is left out with the probability `rate`; the word
+    is done when none is left. All follows from `(seed, epoch, index)`, so that a resumed run reads
+    the same batches. A batch has the pairs, and an epoch the batches, that they have without
+    dropout; the rows are longer. A sentence that would be longer than `max_length` keeps its plain
+    pieces.
+
+    The library SentencePiece has this sampling too, but its numbers differ from process to process,
+    whatever its seed is.
 
     Args:
         batches: a `keras_attn.text.TokenBatches`.
@@ -19,16 +30,15 @@ class SubwordDropoutBatches:
         max_length: int. Longest row, the last token included.
         seed: int.
 
-    Differs from the paper: a pair of pieces that has been left out stays out, unless one of the two
-        grows by another merge; the paper draws again at each merge of the word.
+    Differs from the paper: none.
 
-    Reference: Provilkov et al., 2020 (https://arxiv.org/abs/1910.13267), section 4.
+    Reference: Provilkov et al., 2020 (https://arxiv.org/abs/1910.13267), section 3 and algorithm 1.
     """
 
     def __init__(self, batches, tokenizer, rate, max_length, seed):
         self._batches, self._tokenizer, self._rate = batches, tokenizer, rate
         self._max_length, self._seed = max_length, seed
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.to_bytes())
+        self._merges = Merges(tokenizer)
 
     def __len__(self):
         return len(self._batches)
@@ -36,26 +46,105 @@ class SubwordDropoutBatches:
     def batch(self, epoch, index):
         """Return the batch at an index of an epoch, in the form of `TokenBatches`."""
         inputs, labels = self._batches.batch(epoch, index)
-        rows = [*inputs["source_ids"], *labels]
-        rows = self._segmented(rows, [self._seed, epoch, index])
-        sources, targets = rows[: len(labels)], rows[len(labels) :]
+        skipped = _numbers_skipped(np.random.default_rng([self._seed, epoch, index]), self._rate)
+        sources = [self._segmented(row, skipped) for row in inputs["source_ids"]]
+        targets = [self._segmented(row, skipped) for row in labels]
         begun = [[self._tokenizer.bos_id, *row[:-1]] for row in targets]
         inputs = {"source_ids": self._padded(sources), "target_ids": self._padded(begun)}
         return inputs, self._padded(targets)
 
-    def _segmented(self, rows, seed):
-        """Return rows of ids, each with its end, of the same texts in other pieces."""
-        plain = [row[row != self._tokenizer.pad_id].tolist() for row in rows]
-        texts = self._tokenizer.decode_as_strings(plain)
-        number = int(np.random.SeedSequence(seed).generate_state(1)[0]) // 2
-        sentencepiece.set_random_generator_seed(number)
-        # The library's threads begin with the seed that is set, and it starts new ones for each
-        # list; of one thread alone the order of the sentences is known.
-        how = {"enable_sampling": True, "alpha": self._rate, "nbest_size": -1, "num_threads": 1}
-        segmented = [[*ids, self._tokenizer.eos_id] for ids in self._processor.encode(texts, **how)]
-        most = self._max_length
-        return [b if len(b) <= most else a for a, b in zip(plain, segmented, strict=True)]
+    def _segmented(self, row, skipped):
+        """Return the ids of a padded row in other pieces, with its end, as a list."""
+        *plain, end = row[row != self._tokenizer.pad_id].tolist()
+        ids = self._merges.segment(plain, skipped)
+        return [*(ids if len(ids) < self._max_length else plain), end]
 
     def _padded(self, rows):
         width = max(map(len, rows))
         return np.array([row + [self._tokenizer.pad_id] * (width - len(row)) for row in rows], "i4")
+
+
+class Merges:
+    """The merges of a BPE tokenizer, and the splits of words that they have led to so far.
+
+    Args:
+        tokenizer: a `keras_attn.text.SentencePiece` of type "bpe".
+    """
+
+    def __init__(self, tokenizer):
+        _, pieces, _ = read_model(tokenizer.to_bytes())
+        normal = [(i, *piece[:2]) for i, piece in enumerate(pieces) if piece[2] == NORMAL]
+        self._ids = {text: i for i, text, _ in normal}
+        self._scores = {text: score for _, text, score in normal}
+        self._texts = [_UNKNOWN] * len(pieces)
+        for i, text, _ in normal:
+            self._texts[i] = text
+        self._unknown_id = tokenizer.unk_id
+        self._splits = {}
+
+    def segment(self, ids, skipped):
+        """Return other ids of the text of some ids, without special tokens.
+
+        Args:
+            ids: list of ints.
+            skipped: iterator of the number of merges that are left out before the next one.
+        """
+        if len(self._splits) > _MOST_SPLITS:
+            self._splits = {}
+        # No piece crosses a space.
+        start, *words = "".join([self._texts[i] for i in ids]).split(_SPACE)
+        result = []
+        for word in ([start] if start else []) + [_SPACE + word for word in words]:
+            split = self._split(tuple(word))
+            # The best merge that is not left out, again and again.
+            while (number := next(skipped)) < len(split.merges):
+                split = split.followers.get(number) or self._merge(split, number)
+            result += split.ids
+        return result
+
+    def _split(self, pieces):
+        """Return the `Split` of some pieces."""
+        split = self._splits.get(pieces)
+        if split is None:
+            pairs = enumerate(itertools.pairwise(pieces))
+            merges = [(-self._scores[a + b], i) for i, (a, b) in pairs if a + b in self._scores]
+            ids = [self._ids.get(piece, self._unknown_id) for piece in pieces]
+            # SentencePiece writes unknown characters that follow each other as one.
+            ids = [
+                i for before, i in zip([None, *ids], ids) if i != self._unknown_id or i != before
+            ]
+            split = self._splits[pieces] = Split(pieces, ids, [i for _, i in sorted(merges)])
+        return split
+
+    def _merge(self, split, number):
+        """Return the `Split` after a merge, and keep it for the next time."""
+        i, pieces = split.merges[number], split.pieces
+        merged = self._split((*pieces[:i], pieces[i] + pieces[i + 1], *pieces[i + 2 :]))
+        split.followers[number] = merged
+        return merged
+
+
+class Split:
+    """A word in pieces.
+
+    Args:
+        pieces: tuple of str.
+        ids: list of their ids.
+        merges: list of the places of the pieces that may be merged with the next one, those of the
+            best merge first.
+
+    Attributes:
+        followers: dict of the known `Split`s after a merge, by its index in `merges`.
+    """
+
+    __slots__ = ("pieces", "ids", "merges", "followers")
+
+    def __init__(self, pieces, ids, merges):
+        self.pieces, self.ids, self.merges = pieces, ids, merges
+        self.followers = {}
+
+
+def _numbers_skipped(rng, rate):
+    """Yield, without end, how many merges in turn are left out before one is not."""
+    while True:
+        yield from (rng.geometric(1 - rate, 4096) - 1).tolist()

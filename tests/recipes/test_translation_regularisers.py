@@ -1,7 +1,9 @@
 """Subword dropout, consistency of two passes and early stopping of the recipe of translation."""
 
+import itertools
 import json
 import types
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import recipe_runs
 from recipe_runs import error_of
 
+import recipes
 from keras_attn import text
 from keras_attn.callbacks import Resume
 from keras_attn.losses import LabelSmoothedCrossentropy
@@ -26,7 +29,7 @@ from recipes.common.epoch_dataset import EpochDataset
 from recipes.common.settings import check_settings, save_settings
 from recipes.translate.consistency import ConsistentPasses, symmetric_divergences
 from recipes.translate.early_stopping import EarlyStopping
-from recipes.translate.subword_dropout import SubwordDropoutBatches
+from recipes.translate.subword_dropout import Merges, SubwordDropoutBatches
 
 WORDS = "walking walked talking talked singing singer running runner reading reader".split()
 SENTENCES = [" ".join(WORDS[i * k % 10] for k in range(1, 3 + i % 5)) for i in range(41)]
@@ -102,20 +105,38 @@ def test_each_epoch_has_other_pieces_of_the_same_texts(tokenizer, plain):
     assert differs(fixed.batch(0, 0), fixed.batch(1, 0))
 
 
-def test_the_share_of_merges_left_out_is_the_rate():
-    """A text of two letters with one merge is cut at the rate."""
+def test_the_splits_of_a_word_have_the_probabilities_of_the_paper():
+    """Three letters; the best merge is that of the first two."""
     special = (("<pad>", CONTROL), ("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
     pieces = [(piece, 0.0, kind) for piece, kind in special]
-    pieces += [(piece, -float(n), NORMAL) for n, piece in enumerate(("ab", "a", "b"))]
+    pieces += [(p, -float(n), NORMAL) for n, p in enumerate(("ab", "bc", "abc", "a", "b", "c"))]
     model = text.SentencePiece(write_model(pieces, BPE))
-    number, rate = 4001, 0.3
-    ids = [np.array([4])] * number
+    number, p = 4001, 0.3
+    ids = model.encode_as_lists(["abc"] * number)
     plain = text.TokenBatches(ids, ids, tokens_per_batch=4 * number, shuffle=False)
-    labels = SubwordDropoutBatches(plain, model, rate, 97, seed=0).batch(0, 0)[1]
-    rows = {tuple(row) for row in labels.tolist()}
-    assert rows == {(4, 3, 0), (5, 6, 3)}
-    error = (rate * (1 - rate) / number) ** 0.5
-    assert (labels[:, 0] == 5).mean() == pytest.approx(rate, abs=4 * error)
+    labels = SubwordDropoutBatches(plain, model, p, 97, seed=0).batch(0, 0)[1]
+    rows = [tuple(model.vocabulary()[i] for i in row if i > 3) for row in labels.tolist()]
+    expected = {
+        ("abc",): (1 - p) ** 2 + p * (1 - p) ** 2,
+        ("ab", "c"): (1 - p) * p,
+        ("a", "bc"): p * (1 - p) * p,
+        ("a", "b", "c"): p**2,
+    }
+    for split, share in expected.items():
+        error = (share * (1 - share) / number) ** 0.5
+        assert rows.count(split) / number == pytest.approx(share, abs=4 * error)
+    assert {*rows} == {*expected}
+
+
+def test_without_dropout_real_sentences_have_the_ids_of_the_tokenizer():
+    """Also with characters that the tokenizer does not know."""
+    pages = [*Path(recipes.__file__).parent.glob("*/README.md")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    tokenizer = text.SentencePiece.train(lines, 997, "bpe")
+    lines += ["\u65e5\u672c \u8a9e x\u65e5\u672cy", "\u2581 a \u2581\u2581b", ""]
+    merges = Merges(tokenizer)
+    for ids in tokenizer.encode_as_lists(lines):
+        assert merges.segment(ids.tolist(), itertools.repeat(0)) == ids.tolist()
 
 
 def test_a_sentence_that_would_be_too_long_keeps_its_pieces(tokenizer, plain):
