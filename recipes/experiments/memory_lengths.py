@@ -34,7 +34,7 @@ def _train(model, ids):
 
 
 def _bits(model, memory_length, rows):
-    """Return the bits of the last segment, after all earlier ones have passed through the memory."""
+    """Return the bits of the last segment, after all earlier ones have gone through the memory."""
     reader = memory.StatefulSegments(with_memory(model, memory_length), len(rows))
     for start in range(0, rows.shape[1] - 1, SEGMENT):
         logits = reader.predict_on_batch(rows[:, start : start + SEGMENT])
