@@ -1,11 +1,11 @@
-"""The benchmarks of exported forms and of exported weights in few bits."""
+"""The benchmarks of a finished run refuse a directory without one."""
 
 import pytest
 
-from recipes.benchmarks import exports, quantization
+from recipes.benchmarks import exports, quantization, speculation
 
 
-@pytest.mark.parametrize("benchmark", [exports, quantization])
+@pytest.mark.parametrize("benchmark", [exports, quantization, speculation])
 def test_a_directory_without_a_run_is_reported(benchmark, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["x", str(tmp_path), "--out", str(tmp_path / "cards")])
     assert benchmark.main() == 2
