@@ -417,7 +417,8 @@ class SeriesPool(Pool):
         (B, C D), (B, C K D) for K poolings, or (B, C n D).
 
     Raises:
-        ValueError: if `pooling` is unknown, or `num_channels` is below 1.
+        ValueError: if `pooling` is unknown, `num_channels` is below 1, or x of "flatten" has an
+            unknown n.
 
     Example:
         >>> import keras, keras_attn
@@ -438,6 +439,10 @@ class SeriesPool(Pool):
         )
         check_sizes(num_channels=num_channels)
         self.pooling, self.num_channels = pooling, num_channels
+
+    def build(self, x_shape, *other_shapes, **named_shapes):
+        known = self.pooling != "flatten" or x_shape[1] is not None
+        check_that(known, '(B C, n, D) of a known n for "flatten"', x_shape=tuple(x_shape))
 
     def call(self, x, prompt_lengths=None, mask=None, x_mask=None, token_ids=None):
         if self.pooling == "flatten":

@@ -161,7 +161,12 @@ class _Reader:
 
     def _number(self, column, text, line):
         """Return the number in a field; NaN for a missing one."""
-        text = (text or "").strip()
+        if text is None:
+            raise ValueError(
+                "Each row must have a field for each column, if an empty one. Received: none for "
+                f"the column {column!r} in line {line} of the file {self._path}."
+            )
+        text = text.strip()
         if text.lower() in MISSING:
             return math.nan
         try:

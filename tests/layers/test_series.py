@@ -7,7 +7,7 @@ import pytest
 from keras import ops
 
 from keras_attn.compat.keras_masks import get_keras_mask
-from keras_attn.layers import SeriesPatches, SeriesScaler
+from keras_attn.layers import SeriesPatches, SeriesPool, SeriesScaler
 
 B, T, C = 3, 11, 2
 NAN = float("nan")
@@ -131,6 +131,13 @@ def test_short_series_need_pad():
     with pytest.raises(ValueError, match="at least patch_length=5 values.* a series of 3"):
         SeriesPatches(5)(np.zeros((2, 3), "float32"))
     assert SeriesPatches(5, pad=True)(np.zeros((2, 3), "float32")).shape == (2, 1, 5)
+
+
+def test_flattened_patches_need_a_known_number():
+    patches = keras.Input((None, 7))
+    assert SeriesPool("mean", 3)(patches).shape == (None, 21)
+    with pytest.raises(ValueError, match='of a known n for "flatten". Received: x_shape'):
+        SeriesPool("flatten", 3)(patches)
 
 
 def test_series_of_any_length_in_one_graph():

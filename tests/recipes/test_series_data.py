@@ -97,6 +97,7 @@ WRONG = {
     "no rows": ("time,value\n", "has no row after the names"),
     "no values": ("time\n1\n", "must have a column of values"),
     "no column": ("hour,value\n1,1\n", "There is no column 'time' in the header"),
+    "too few fields": ("time,a,b\n1,2\n2,3,4\n", "Received: none for the column 'b' in line 2"),
     "no UTF-8": (b"time,value\n1,\xff\n", "Line 2 of the file"),
     "too short": (rows(range(7)), "The train part must have a value with 3 steps of --horizon"),
 }
