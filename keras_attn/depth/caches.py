@@ -1,5 +1,7 @@
 """The caches of a stack of blocks as one nested cache with one index."""
 
+from keras import tree
+
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.memory.kv_cache import KVCache, can_keep_sums
 
@@ -70,3 +72,10 @@ def join(caches):
         for block in caches
     ]
     return {"layers": layers} if index is None else {"index": index, "layers": layers}
+
+
+def rewind(cache, count):
+    """Return a cache of all blocks that goes on after its first `count` slots."""
+    if "index" in cache:
+        return {**cache, "index": count}
+    return tree.map_structure(lambda slots: slots[:, :, :count], cache)

@@ -21,8 +21,10 @@ class Speculative(Strategy):
 
     The result has exactly the distribution of `strategy` with the model alone; with "greedy" it has
     the same tokens. With acceptance rate a, a step of the model gives (1 - a^(G + 1)) / (1 - a)
-    tokens on average. Rows accept differently: a round takes G + 1 slots of both caches, a mask
-    hides the refused ones, and each row has positions of its own.
+    tokens on average. Rows accept differently: a round takes as many slots of both caches as the
+    row that accepts most, a mask hides the refused ones, and each row has positions of its own. A
+    model of your own takes G + 1 slots a round, unless its `rewind(cache, count)` returns a cache
+    that goes on after `count` slots.
 
     Cost: a round is a step of the model on G + 1 tokens, and G + 1 steps of the draft. Small models
     on a CPU gain nothing: a translator of two layers with a draft of 27,000 weights took up to four
@@ -76,16 +78,21 @@ class Speculative(Strategy):
         _check_draft(self.draft, model)
         options, width = self.strategy.with_processors(options), self.tokens + 1
         batch_size = ops.shape(inputs.ids)[0]
-        num_slots = 0 if options.grows else (options.capacity - 1) * width
+        rewinds = all(hasattr(each, "rewind") for each in (model, self.draft))
+        num_slots = 0
+        if not options.grows:
+            num_rounds = options.capacity - 1  # each gives a token at least
+            num_slots = num_rounds * width
+            if rewinds and inputs.ids.shape[0] is not None:
+                num_slots = min(num_slots, inputs.ids.shape[0] * (num_rounds + width - 1))
         prompt, draft_prompt = (
             read_prompt(each, inputs, options, num_slots) for each in (model, self.draft)
         )
         noise = options.with_noise_of(self, batch_size).noise
         rows = self._first_rows(model, inputs, prompt.logits, noise[0, :, 0], options)
 
-        def body(number, rows, slots):
+        def body(number, first, rows, slots):
             visible, positions, cache, draft_cache = slots
-            first = prompt.size + (number - 1) * width
             if options.grows:
                 no_slots = [[0, 0], [0, 0], [0, width]]
                 visible, positions = ops.pad(visible, no_slots), ops.pad(positions, no_slots)
@@ -118,10 +125,16 @@ class Speculative(Strategy):
             logits, cache = read(model, prompt.constants, cache, tokens, 0)
             p, log_p = self._distributions(logits, states, options)
             new, accepted = accept(p, q, tokens[:, 1:], numbers[:, width:])
-            rows = append(rows, new, accepted, log_p, states, options)
             is_refused = ops.logical_and(is_new, offset > ops.expand_dims(accepted, (1, 2)))
             visible = ops.logical_and(visible, ops.logical_not(is_refused))
-            return number + 1, rows, (visible, positions, cache, draft_cache)
+            end = first + width
+            if rewinds:
+                end = first + 1 + ops.max(ops.where(rows.finished, 0, accepted))
+                cache, draft_cache = model.rewind(cache, end), self.draft.rewind(draft_cache, end)
+                if options.grows:
+                    visible, positions = visible[:, :, :end], positions[:, :, :end]
+            rows = append(rows, new, accepted, log_p, states, options)
+            return number + 1, end, rows, (visible, positions, cache, draft_cache)
 
         padding_mask = prompt.padding_mask
         if padding_mask is None:
@@ -130,9 +143,10 @@ class Speculative(Strategy):
         positions = ops.arange(ops.shape(visible)[2], dtype="int32")
         positions = ops.broadcast_to(positions, ops.shape(visible))
         slots = visible, positions, prompt.cache, draft_prompt.cache
-        state = ops.convert_to_tensor(1, "int32"), rows, slots
-        _, rows, _ = cache_loop(
-            lambda number, rows, slots: ops.logical_not(ops.all(rows.finished)),
+        number, first = (ops.convert_to_tensor(x, "int32") for x in (1, prompt.size))
+        state = number, first, rows, slots
+        _, _, rows, _ = cache_loop(
+            lambda number, first, rows, slots: ops.logical_not(ops.all(rows.finished)),
             body,
             state,
             options.grows,

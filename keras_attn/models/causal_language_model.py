@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.attention.inputs import keras_mask
 from keras_attn.attention.segments import segment_positions
+from keras_attn.depth import caches
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
@@ -138,6 +139,10 @@ class CausalLanguageModel(Model):
         x = assembly.embed(self.embedding, self.position, token_ids, positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
         return self._logits(assembly.last_states(x, last)), cache
+
+    def rewind(self, cache, count):
+        """Return a cache that goes on after its first `count` slots, as speculation needs it."""
+        return caches.rewind(cache, count)
 
     def packed(self, token_ids, segment_ids, **state):
         """Return logits (B, T, V) of packed rows, whose sequences do not see each other."""
