@@ -53,7 +53,6 @@ class Speculative(Strategy):
         [Chen et al., 2023](https://arxiv.org/abs/2302.01318), algorithm 2.
     """
 
-    runs_in_one_thread = False
     dynamic = ()
 
     def __init__(self, draft, tokens=4, strategy="greedy"):
