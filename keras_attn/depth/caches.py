@@ -75,7 +75,7 @@ def join(caches):
 
 
 def rewind(cache, count):
-    """Return a cache of all blocks that goes on after its first `count` slots."""
+    """Return a cache of all blocks that is cut back to its first `count` slots."""
     if "index" in cache:
         return {**cache, "index": count}
     return tree.map_structure(lambda slots: slots[:, :, :count], cache)

@@ -200,6 +200,10 @@ class Stack(Block):
         """
         return caches.initial(self.blocks, batch_size, max_length, whole)
 
+    def rewind(self, cache, count):
+        """Return a cache that is cut back to its first `count` slots."""
+        return caches.rewind(cache, count)
+
     @property
     def keeps_sums(self):
         """True if a cache that is not `whole` has sums in place of the keys of every block."""

@@ -259,7 +259,8 @@ class _OneThread:
     """A function with a signature that runs in one thread.
 
     A step is hundreds of small operations in a row, and handing each to a pool of threads takes as
-    long as running it. The only trace is called itself: to look it up takes 0.7 ms in each call.
+    long as running it. Its concrete function is called directly: the lookup of `tf.function` takes
+    0.7 ms a call.
     """
 
     def __init__(self, function):

@@ -21,10 +21,10 @@ class Speculative(Strategy):
 
     The result has exactly the distribution of `strategy` with the model alone; with "greedy" it has
     the same tokens. With acceptance rate a, a step of the model gives (1 - a^(G + 1)) / (1 - a)
-    tokens on average. Rows accept differently: a round takes as many slots of both caches as the
-    row that accepts most, a mask hides the refused ones, and each row has positions of its own. A
-    model of your own takes G + 1 slots a round, unless its `rewind(cache, count)` returns a cache
-    that goes on after `count` slots.
+    tokens on average. Rows accept differently: a round takes one slot of both caches more than the
+    row that accepts most has accepted tokens, a mask hides the refused ones, and each row has
+    positions of its own. Models of your own take G + 1 slots a round, unless both have a method
+    `rewind(cache, count)`, which returns a cache that is cut back to its first `count` slots.
 
     Cost: a round is a step of the model on G + 1 tokens, and G + 1 steps of the draft. Small models
     on a CPU gain nothing: a translator of two layers with a draft of 27,000 weights took up to four
@@ -53,6 +53,7 @@ class Speculative(Strategy):
         [Chen et al., 2023](https://arxiv.org/abs/2302.01318), algorithm 2.
     """
 
+    runs_in_one_thread = False
     dynamic = ()
 
     def __init__(self, draft, tokens=4, strategy="greedy"):
@@ -77,13 +78,10 @@ class Speculative(Strategy):
         _check_draft(self.draft, model)
         options, width = self.strategy.with_processors(options), self.tokens + 1
         batch_size = ops.shape(inputs.ids)[0]
-        rewinds = all(hasattr(each, "rewind") for each in (model, self.draft))
+        rewinds = all(getattr(each, "rewind", None) is not None for each in (model, self.draft))
         num_slots = 0
         if not options.grows:
-            num_rounds = options.capacity - 1  # each gives a token at least
-            num_slots = num_rounds * width
-            if rewinds and inputs.ids.shape[0] is not None:
-                num_slots = min(num_slots, inputs.ids.shape[0] * (num_rounds + width - 1))
+            num_slots = self._num_slots(options.capacity, inputs.ids.shape[0] if rewinds else None)
         prompt, draft_prompt = (
             read_prompt(each, inputs, options, num_slots) for each in (model, self.draft)
         )
@@ -151,6 +149,16 @@ class Speculative(Strategy):
             options.grows,
         )
         return rows.ids, rows.score, rows.steps
+
+    def _num_slots(self, capacity, batch_size):
+        """Return the most slots that rounds fill, for as many rows if their caches are rewound."""
+        num_rounds = capacity - 1  # each gives a token at least
+        most = num_rounds * (self.tokens + 1)
+        if batch_size is None:
+            return most
+        # A round advances by the most that a row accepts, at most by what all rows accept. A row
+        # takes `num_rounds` slots, and G more if its last round goes beyond the end.
+        return min(most, batch_size * (num_rounds + self.tokens))
 
     def _first_rows(self, model, inputs, logits, numbers, options):
         """Return the rows after the first token, which the model alone chooses."""

@@ -125,7 +125,6 @@ class ForecastHead(SeriesHead):
     def build(self, x_shape):
         self.pool.build(x_shape)
         _, width = self.pool.compute_output_shape((None, *x_shape[1:]))
-        check_that(width is not None, "of a known number of patches", x_shape=tuple(x_shape))
         # A matrix for each number of a next value, of each channel if they do not share them.
         count, steps = self.num_outputs, self.prediction_length
         count = count if self.shared else self.num_channels * count

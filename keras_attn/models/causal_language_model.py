@@ -6,7 +6,6 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.attention.inputs import keras_mask
 from keras_attn.attention.segments import segment_positions
-from keras_attn.depth import caches
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
@@ -121,6 +120,11 @@ class CausalLanguageModel(Model):
         """True if a cache that is not `whole` has the same size for any number of tokens."""
         return getattr(self.depth, "keeps_sums", False)
 
+    @property
+    def rewind(self):
+        """Function that cuts a cache back to its first slots; None if the depth has none."""
+        return getattr(self.depth, "rewind", None)
+
     def start(self, inputs, max_length, padding_mask=None, whole=True):
         """Return no constants, and the empty cache for `max_length` tokens; for None it grows.
 
@@ -139,10 +143,6 @@ class CausalLanguageModel(Model):
         x = assembly.embed(self.embedding, self.position, token_ids, positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
         return self._logits(assembly.last_states(x, last)), cache
-
-    def rewind(self, cache, count):
-        """Return a cache that goes on after its first `count` slots, as speculation needs it."""
-        return caches.rewind(cache, count)
 
     def packed(self, token_ids, segment_ids, **state):
         """Return logits (B, T, V) of packed rows, whose sequences do not see each other."""

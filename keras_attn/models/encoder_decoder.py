@@ -5,7 +5,6 @@ from keras import ops
 from keras_attn import norms, registry
 from keras_attn.attention.segments import same_segment, segment_positions
 from keras_attn.compat.keras_masks import set_keras_mask
-from keras_attn.depth import caches
 from keras_attn.models import assembly
 from keras_attn.models.assembly import divide_outputs
 from keras_attn.models.model import Model
@@ -139,6 +138,11 @@ class EncoderDecoder(Model):
         """True if a cache that is not `whole` has the same size for any number of tokens."""
         return getattr(self.decoder, "keeps_sums", False)
 
+    @property
+    def rewind(self):
+        """Function that cuts a cache back to its first slots; None if the decoder has none."""
+        return getattr(self.decoder, "rewind", None)
+
     def start(self, inputs, max_length, padding_mask=None, whole=True):
         """Encode the source (B, S), given as ids or in a dict of inputs.
 
@@ -176,10 +180,6 @@ class EncoderDecoder(Model):
             **attention,
         )
         return self._logits(assembly.last_states(x, last)), cache
-
-    def rewind(self, cache, count):
-        """Return a cache that goes on after its first `count` slots, as speculation needs it."""
-        return caches.rewind(cache, count)
 
     def packed(self, source_ids, target_ids, source_segment_ids, target_segment_ids):
         """Return logits (B, T, V) of packed rows, whose pairs do not see each other."""

@@ -20,7 +20,7 @@ from .card import (
 from .harness import Contender, Worker, beside, compare_twins, measure
 
 CASES = (
-    "dense:2048 dense:8192 causal:2048 causal:8192 layer:2048 layer:4096 "
+    "dense:2048 dense:8192 causal:512 causal:2048 causal:8192 layer:2048 layer:4096 "
     "local:4096 local:16384 local:32768 lsh:16384 sparse:16384 growth:4096 long:65536"
 ).split()
 GEMM = Contender("GEMM", f"{MODULE}.attention_tensorflow:gemm")

@@ -22,7 +22,7 @@ OURS = {
     "keras_attn, reloaded compiled SavedModel": "compiled",
 }
 XLA, GRAPH, SAVED_MODEL, COMPILED = OURS
-IN_PARTS = f"{COMPILED}, a part a core"
+IN_PARTS = f"{COMPILED}, one part per core"
 PEERS = "ctranslate2", "hugging_face"
 # With one sentence, an operation is over before a second thread has joined it. The limit is of an
 # operation: independent ones of a graph may still run beside one another.
@@ -39,7 +39,8 @@ METHOD = (
     "impossible: by a minimum length for CTranslate2 and Hugging Face, by zero rows of the "
     "embedding table for keras_attn. A rate counts written tokens. CTranslate2, and for one "
     "sentence keras_attn and Hugging Face, count with their fastest number of threads, which for "
-    f"these two is that of an operation. **fixed ms** and **us a step** are the line through the "
+    "these two is that of an operation; the compiled export counts with one part of a batch, or "
+    f"one part per core. **fixed ms** and **us a step** are the line through the "
     f"processor time of {FEW_TOKENS} and of {NEW_TOKENS} tokens. Each contender is a process of "
     "its own and all are asked in turn, {repetitions} times at least 0.15 s."
 )
@@ -132,8 +133,9 @@ def comparisons(rows, beams):
     """Return the comparisons of each of our decoders with its peers, and of the two exports."""
     plain_asked = 0.7 if beams == 1 else 0.8
     asked = {XLA: 1.0, GRAPH: plain_asked, SAVED_MODEL: plain_asked, COMPILED: 1.0}
-    fastest = {name: _fastest(rows, (name, ONE_THREAD[name])) for name in OURS}
-    fastest[COMPILED] = _fastest(rows, (COMPILED, ONE_THREAD[COMPILED], IN_PARTS))
+    settings = {name: [name, ONE_THREAD[name]] for name in OURS}
+    settings[COMPILED].append(IN_PARTS)
+    fastest = {name: _fastest(rows, names) for name, names in settings.items()}
     engines = [row["name"] for row in rows if row["name"].startswith(CTRANSLATE2)]
     against_engine = [
         compare(rows, fastest[name], engines, at_least) for name, at_least in asked.items()

@@ -18,7 +18,7 @@ MODES = {"graph": False, "XLA": True}  # `jit_compile` of `generate`
 STRATEGIES = "greedy", "sample"
 METHOD = (
     "Tokens a second of `generation.generate`, which continues pieces of the validation text of "
-    "the run `{run}`, at least {prompts} a call, of {prompt_tokens} tokens at most, by "
+    "the run `{run}`, at least {prompts} in a turn, of {prompt_tokens} tokens at most, by "
     "{new_tokens} tokens each: by the run's model alone, the target, and by "
     "`Speculative` with drafts of LAYERSxWIDTH that were distilled from it in {steps} steps on the "
     "run's training text. **graph** is `generate` as it is, **XLA** has `jit_compile=True`; "
@@ -26,10 +26,10 @@ METHOD = (
     "acceptance rate of [Leviathan et al., 2022](https://arxiv.org/abs/2211.17192), the mean of "
     "sum min(p, q) over the written text; **c** is the time of the draft alone over that of the "
     "target alone. **accepted** is the mean of a row and round, of G proposed tokens, and its "
-    "share of them. **round** is the time of a round over that of a step of the target, prompts "
-    "included, and beside it G c + 1, as the paper counts it; **paper** is its speed-up, "
-    "(1 - a^(G+1)) / ((1 - a)(G c + 1)). Each contender is a process of its own and all are asked "
-    "in turn, {repetitions} times."
+    "share of them; what goes beyond the last token counts as refused. **round** is the time of a "
+    "round over that of a step of the target, prompts included, and beside it G c + 1, as the "
+    "paper counts it; **paper** is its speed-up, (1 - a^(G+1)) / ((1 - a)(G c + 1)). Each "
+    "contender is a process of its own and all are asked in turn, {repetitions} times."
 )
 LIMITS = (
     "It cannot pay where c >= a, where a round costs G + 1 steps or more, whatever is accepted, "

@@ -88,7 +88,7 @@ class EpochSeconds(keras.callbacks.Callback):
         self._epoch, rows = epoch, {}
         if os.path.exists(self._path):
             with open(self._path, encoding="utf-8") as file:
-                lines = [line.split(",") for line in file if line.endswith("\n")]
+                lines = [line.split(",") for line in file if line.count(",") == 2]
             rows = {(int(e), int(step)): float(seconds) for e, step, seconds in lines}
         kept = [
             f"{e},{step},{seconds:.6f}\n"

@@ -44,8 +44,8 @@ def _bits(model, memory_length, rows):
 EXPERIMENT = Experiment(
     "memory_lengths",
     "Does a model use a longer memory than that of its training?",
-    "Bits per character of the last 64 characters of texts of 576 of the source of Python's "
-    "library, by a `transformer_xl` of 3 layers of width 64, which reads segments of 64 characters "
+    "Bits per character of the last 64 of 576 characters of the source of Python's library, by a "
+    "`transformer_xl` of 3 layers of width 64, which reads segments of 64 characters "
     f"and trained {STEPS:,} steps on {BATCH} of them, each after the one before. A row is a memory "
     "of the training, in tokens; a column is one of the test. All score the same characters.",
     {"64": 64, "128": 128, "256": 256},

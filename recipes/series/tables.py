@@ -163,8 +163,8 @@ class _Reader:
         """Return the number in a field; NaN for a missing one."""
         if text is None:
             raise ValueError(
-                "Each row must have a field for each column, if an empty one. Received: none for "
-                f"the column {column!r} in line {line} of the file {self._path}."
+                "Each row must have a field for each column, which may be empty. Received: none "
+                f"for the column {column!r} in line {line} of the file {self._path}."
             )
         text = text.strip()
         if text.lower() in MISSING:

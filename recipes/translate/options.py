@@ -173,7 +173,7 @@ class RecipeOptions(
         # Of prepared pairs too, since earlier versions had these defaults.
         languages = {"source": self.source or _LANGUAGES[0], "target": self.target or _LANGUAGES[1]}
         identity = {**super().identity(), **languages}
-        # None where they are off, so that runs of earlier versions, which had them not, resume.
+        # None where they are off, so that runs of earlier versions, which lack them, resume.
         return {**identity, **{name: identity[name] or None for name in _REGULARISERS}}
 
     def check_files(self):

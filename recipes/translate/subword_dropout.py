@@ -61,6 +61,7 @@ class SubwordDropoutBatches:
 
     def _padded(self, rows):
         width = max(map(len, rows))
+        width += width % 2  # as `TokenBatches` rounds it: compilers want few shapes
         return np.array([row + [self._tokenizer.pad_id] * (width - len(row)) for row in rows], "i4")
 
 

@@ -79,20 +79,28 @@ def test_greedy_speculation_writes_the_tokens_of_greedy_decoding(kind, tokens, g
 def test_the_slots_of_refused_tokens_are_written_again(grows, monkeypatch):
     model, inputs, _ = model_of("causal")
     inputs, draft, counts = inputs[:1], draft_of("causal"), []
-    rewind = model.rewind
+    rewind = model.depth.rewind
 
     def counting(cache, count):
         cache = rewind(cache, count)
         counts.append((int(count), cache["layers"][0]["attention"]["key"].shape[2]))
         return cache
 
-    monkeypatch.setattr(model, "rewind", counting)
+    monkeypatch.setattr(model.depth, "rewind", counting)
     ids, _, steps = counted(model, inputs, Speculative(draft, 3), LENGTH, grows=grows)
     np.testing.assert_array_equal(ids, decode_eagerly(model, inputs, Greedy(), LENGTH)[0])
     used, slots = np.transpose(counts)
     assert len(used) == steps[0] - 1 and used[-1] < inputs.shape[1] + LENGTH + 3
     most = inputs.shape[1] + LENGTH - 1 + 3
     np.testing.assert_array_equal(slots, used if grows else most)
+
+
+def test_rows_of_few_tokens_fit_into_the_slots_that_they_share():
+    model, inputs, _ = model_of("causal")
+    strategy = Speculative(draft_of("causal"), 8)
+    assert strategy._num_slots(LENGTH, 2) < strategy._num_slots(LENGTH, None)
+    ids = counted(model, inputs[:2], strategy, LENGTH)[0]
+    np.testing.assert_array_equal(ids, decode_eagerly(model, inputs[:2], Greedy(), LENGTH)[0])
 
 
 @pytest.mark.slow

@@ -162,9 +162,9 @@ def saved_model(
     shapes in `buckets` when the export is loaded. Their plain twins for servers without XLA are
     `plain_ids` and `plain`.
 
-    Decoding reads weights that are joined, scaled and transposed when the export is loaded: what is
-    then assigned to a variable of the loaded object is not decoded with. They take memory, and no
-    bytes of the files, until the process or a server's session ends.
+    Decoding reads copies of the weights, joined, scaled and transposed when the export is loaded.
+    To assign to a variable of the loaded object does not change them. The copies take memory until
+    the process or a server's session ends, and no bytes of the files.
 
     The directory is written under a temporary name and renamed, so a server that polls `path` finds
     the version complete or not at all. It carries one small request for each signature, which a

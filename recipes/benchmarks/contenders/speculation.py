@@ -10,6 +10,7 @@ from ...language_model.options import RecipeOptions
 from ..workload import Task
 
 MODEL, TOKENS = "model.keras", "tokens"
+SIZES_OF_HEADS = "num_key_value_heads", "key_dim", "value_dim"  # a draft has its own
 PROMPTS, PROMPT_TOKENS = 4, 64  # continuations of a call at least, and most tokens of a prompt
 
 
@@ -38,9 +39,15 @@ def train_draft(run, path, layers, width, steps):
     from ...text.segments import make_segments
 
     target = keras.saving.load_model(os.path.join(run, MODEL))
+    if getattr(target, "memory", None) is not None:
+        raise ValueError(
+            "The run's model must be one without a memory, which the distillation does not read. "
+            f"Received: {target.name}."
+        )
     options = read_options(run)
     options = dataclasses.replace(
         options,
+        more=[each for each in options.more if each.partition("=")[0] not in SIZES_OF_HEADS],
         num_layers=layers,
         num_heads=math.gcd(width, max(1, width * options.num_heads // options.hidden_dim)),
         hidden_dim=width,
