@@ -85,7 +85,7 @@ def translating(form, folder):
         return [answer for batch in batches for answer in zip(*translate(batch), strict=True)]
 
     answers, scores = zip(*call(), strict=True)
-    task = Translation("", {}, content["metric"], content["tokenize"])
+    task = Translation("", {}, content["metric"], hashes={}, tokenize=content["tokenize"])
     expected = content["translations"]
     facts = {
         "megabytes": file_bytes(path) / 1e6,
