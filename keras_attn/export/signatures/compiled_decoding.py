@@ -25,7 +25,8 @@ class Buckets:
 
     With `parallel` the graph divides a batch into as many parts of equal size, or one a row, and
     pads each to its bucket. Their calls do not wait for one another, so that they run at once where
-    TensorFlow has threads for several operations (inter-op), best with one for each (intra-op).
+    TensorFlow has as many threads for several operations (inter-op) and for one (intra-op), whose
+    threads XLA's programs share. With one thread for an operation they run one after another.
 
     Each of the `len(batches) * len(lengths)` buckets is compiled once when the export is loaded,
     and its program takes memory. A batch costs what its bucket costs, which grows with the rows and
