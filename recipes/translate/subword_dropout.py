@@ -61,7 +61,8 @@ class SubwordDropoutBatches:
 
     def _padded(self, rows):
         width = max(map(len, rows))
-        width += width % 2  # as `TokenBatches` rounds it: compilers want few shapes
+        # Even, as those of `TokenBatches`: compilers want few shapes.
+        width = max(width, min(width + width % 2, self._max_length))
         return np.array([row + [self._tokenizer.pad_id] * (width - len(row)) for row in rows], "i4")
 
 

@@ -12,6 +12,7 @@ from keras_attn.viz.axes import values_by_axis
 from recipes.catalogue.files import write_picture
 
 README = pages.ROOT / "README.md"
+CARDS = pages.ROOT / "recipes/benchmarks/cards"
 
 
 def test_the_readme_has_at_most_8000_characters():
@@ -26,8 +27,7 @@ def test_the_address_of_the_repository_is_in_one_place():
 
 def ratios(card, ours, peer, size=""):
     """Ratios of comparisons with a peer in the card's order; names may end in their threads."""
-    path = pages.ROOT / f"recipes/benchmarks/cards/{card}.json"
-    groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
+    groups = json.loads((CARDS / f"{card}.json").read_text(encoding="utf-8"))["groups"]
     return [
         comparison["ratio"]
         for group in groups
@@ -55,14 +55,32 @@ def test_the_headlines_are_those_of_their_cards():
     *steps, _, _ = ratios("training", training, "KerasHub")
     assert f"{span(steps)} as KerasHub" in measured("training")
     assert f"{span(ratios('training', training, 'torch'))} as torch" in measured("training")
-    # Where a peer is faster, the sentence gives its number and says "slower".
-    decoding = "decoding", "keras_attn, XLA in process", "CTranslate2"
-    for size in ("base", "tiny"):
-        faster = [1 / ratio for ratio in ratios(*decoding, f"transformer_{size}")]
-        assert f"{span(faster)} with `transformer_{size}`" in measured("decoding")
-    assert measured("decoding").startswith("Decoding by XLA: slower than CTranslate2")
+    exported = "decoding", "keras_attn, reloaded compiled SavedModel", "CTranslate2"
+    for size, words in {
+        "transformer_base, batch 1, greedy, one core": "{:.2f} times as fast as CTranslate2 with",
+        "transformer_tiny, batch 1, greedy, one core": "{:.2f} with `transformer_tiny`",
+        "transformer_tiny, batch 1, 4 beams, one core": "with four beams {:.2f}",
+    }.items():
+        (ratio,) = ratios(*exported, size)
+        assert words.format(ratio) in measured("decoding")
+    attention = measured("attention")
     local = ratios("attention", "keras_attn Local(256)", "torch flex_attention")
-    assert f"{span(local, digits=1)} as compiled `flex_attention`" in measured("attention")
+    assert f"`Local(256)`: {span(local)} as compiled `flex_attention`" in attention
+    causal = [
+        ratio
+        for length in ("512", "2,048", "8,192")
+        for ratio in ratios(
+            "attention",
+            "keras_attn Causal()",
+            "torch",
+            f"causal, {length} positions, forward and backward",
+        )
+    ]
+    assert len(causal) == 3 and f"{span(causal)} as torch's" in attention
+    soaks = json.loads((CARDS / "serving.json").read_text(encoding="utf-8"))["soaks"]
+    soak = soaks["batched"]
+    rate, last = soak["requests_per_second"], soak["percentiles_ms"]["99"]
+    assert f"{rate:.0f} requests a second, {last:.0f} ms at p99" in measured("serving")
 
 
 def test_ratios_are_above_1():

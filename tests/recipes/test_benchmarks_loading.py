@@ -30,7 +30,8 @@ def test_contenders_of_decoding_are_those_that_are_chosen(monkeypatch):
     engines = {"CTranslate2, 1 thread", "CTranslate2, 2 threads"}
     assert names("tiny", 1, 1, ["compiled", "ctranslate2"]) == compiled | engines
     engines |= {"CTranslate2, 2 workers of 1 thread"}
-    assert names("tiny", 32, 1) == {*decoding.OURS, *engines, "Hugging Face generate"}
+    ours = {*decoding.OURS, decoding.IN_PARTS}
+    assert names("tiny", 32, 1) == {*ours, *engines, "Hugging Face generate"}
     monkeypatch.setattr(decoding, "cores", lambda: 1)  # further threads would share it
     alone = {decoding.COMPILED, "CTranslate2, 1 thread"}
     assert names("tiny", 1, 1, ["compiled", "ctranslate2"]) == alone

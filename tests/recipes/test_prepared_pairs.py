@@ -10,6 +10,7 @@ from recipe_runs import error_of, parse
 
 from keras_attn import text
 from recipes.prepare.__main__ import main
+from recipes.translate import architectures
 from recipes.translate.parallel_text import ParallelCorpus
 from recipes.translate.task import make_task, prepared_pairs
 from recipes.translate.training import TranslationRun
@@ -86,7 +87,8 @@ def test_pairs_are_trained_in_the_direction_that_is_asked_for(prepared, tmp_path
 
 def test_the_card_has_the_languages_of_the_pairs(prepared, tmp_path, monkeypatch):
     """An earlier version wrote "en" and "de" into settings, by which a run is resumed."""
-    monkeypatch.setattr(TranslationRun, "_model", lambda run: None)
+    monkeypatch.setattr(architectures, "build", lambda *arguments: None)
+    monkeypatch.setattr(TranslationRun, "_compile", lambda run: None)
     for asked, languages in ([], ("de", "en")), (["--target", "de"], ("en", "de")):
         out = f"{tmp_path / languages[0]}"
         run = TranslationRun(parse("translate", "--data-dir", f"{prepared}", "--out", out, *asked))
