@@ -28,7 +28,7 @@ class Speculative(Strategy):
 
     Cost: a round is a step of the model on G + 1 tokens, and G + 1 steps of the draft. On one core
     6 layers of width 512 write 2.5 times as many tokens with a distilled draft of 2 layers of width
-    128 (`recipes.benchmarks.speculation`); models of two layers gain nothing.
+    128 (`recipes.benchmarks.speculation`); small models may lose by it.
 
     Use it for models whose step costs much more than G + 1 steps of a draft that agrees.
 

@@ -54,7 +54,7 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
     if batch == 1 and cores() > 1:
         modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
     if 1 < cores() <= batch and OURS[COMPILED] in chosen:
-        modes[IN_PARTS] = {"mode": OURS[COMPILED], "parallel": cores()}
+        modes[IN_PARTS] = {"mode": "compiled_in_parts"}
     peers = {"ctranslate2": ("ct2", _engines(batch)), "hugging_face": ("marian", _peers(batch))}
     programs = [("ours", modes), *(peers[name] for name in PEERS if name in chosen)]
     return [

@@ -265,8 +265,10 @@ def headline(verdicts):
         f"- {group}: {verdict['name']} at {verdict['ratio']:.2f} of the rate of {verdict['peer']}"
         for group, verdict in verdicts
     ]
-    how = "The best draft beside the fastest way without one"
-    summary = f"{how} is faster in {len(faster)} of {len(verdicts)} cases:"
+    summary = (
+        "The best draft beside the fastest way without one is faster in "
+        f"{len(faster)} of {len(verdicts)} cases:"
+    )
     return [summary, "", *lines, "", LIMITS]
 
 

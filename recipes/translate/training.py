@@ -113,8 +113,13 @@ class TranslationRun(TrainingRun):
         options, plain = self.options, self._batches("train", shuffle=True)
         if not options.subword_dropout:
             return plain
-        how = options.subword_dropout, options.max_source_length, options.seed
-        return SubwordDropoutBatches(plain, self.corpus.tokens.tokenizer, *how)
+        return SubwordDropoutBatches(
+            plain,
+            self.corpus.tokens.tokenizer,
+            rate=options.subword_dropout,
+            max_length=options.max_source_length,
+            seed=options.seed,
+        )
 
     def _compile(self):
         """Return the compiled model or wrapper that is trained."""

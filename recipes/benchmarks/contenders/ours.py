@@ -3,6 +3,7 @@
 import functools
 import tempfile
 
+from ...common.machine import cores
 from ..workload import SHAPES, Task, sentences
 from .fit import LEARNING_RATE, fit_task
 
@@ -25,13 +26,13 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)
 
 
-def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None, parallel=1):
+def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None):
     """Cached decoding: XLA in process, the plain graph in process, or an exported SavedModel.
 
     Args:
-        mode: `"xla"`, `"graph"`, `"saved_model"`, or `"compiled"` for one that XLA compiles.
+        mode: `"xla"`, `"graph"`, `"saved_model"`, `"compiled"` for one that XLA compiles, or
+            `"compiled_in_parts"` for one that divides a batch, a part for each core.
         threads: of one operation; None for one a core.
-        parallel: parts of the batch that a compiled export decodes at the same time.
     """
     import numpy as np
     import tensorflow as tf
@@ -46,8 +47,7 @@ def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None, 
     ids = sentences(batch, source_length, shape.vocabulary_size)
     generation = keras_attn.generation
     strategy = generation.Greedy() if beams == 1 else generation.Beam(beams)
-    options = {} if parallel == 1 else {"parallel": parallel}
-    decode = MODES[mode](model, ids, strategy, new_tokens, **options)
+    decode = MODES[mode](model, ids, strategy, new_tokens)
     tokens = np.asarray(decode())
     if tokens.shape != (batch, new_tokens) or (tokens <= EOS).any():
         raise RuntimeError(f"it did not decode {new_tokens} ordinary tokens a sentence")
@@ -108,4 +108,5 @@ MODES = {
     "graph": functools.partial(in_process, jit_compile=False),
     "saved_model": functools.partial(saved_model, compile=None),
     "compiled": functools.partial(saved_model, compile="xla"),
+    "compiled_in_parts": functools.partial(saved_model, compile="xla", parallel=cores()),
 }
