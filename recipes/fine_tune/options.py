@@ -26,7 +26,7 @@ class RecipeOptions(
     num_heads={"new": 4},
     hidden_dim={"new": 128},
     intermediate_dim={"new": 512},
-    learning_rate={"": 0.0001, "new": 0.001},
+    learning_rate={"": 0.0001, "new": 0.001, "lora": 0.002},
 ):
     """Options of `recipes.fine_tune`."""
 
@@ -87,6 +87,13 @@ class RecipeOptions(
     dropout: float | None = option(
         None, "in place of the model's (default: as it is)", at_least=0, below=1
     )
+    lora: int | None = option(
+        None,
+        "train adapters of this rank at all projections, and the new head, in place of the "
+        "model's weights; the trained model has their sums",
+        at_least=1,
+        metavar="RANK",
+    )
     class_weights: str | None = option(
         None, "weigh each class by the inverse of its frequency", choices=("balanced",)
     )
@@ -114,7 +121,9 @@ class RecipeOptions(
 
     @property
     def case(self):
-        return "" if self.model else "new"
+        if not self.model:
+            return "new"
+        return "lora" if self.lora else ""
 
     def check_files(self):
         for path in filter(None, (self.train, self.valid, self.test)):
@@ -152,6 +161,12 @@ class RecipeOptions(
             )
         if self.from_scratch and not self.model:
             raise OptionError("--from-scratch is for --model. Received: no --model.")
+        if self.lora and (self.from_scratch or not self.model):
+            raise OptionError(
+                "--lora keeps the weights of a --model, which --from-scratch draws anew. "
+                f"Received: --lora {self.lora}{' --from-scratch' * self.from_scratch} and "
+                f"{'a' if self.model else 'no'} --model."
+            )
         if self.task in ("tokens", "language_model", "translation"):
             reason = f"--task {self.task}, which reads one text"
             self.check_without(("second_column", "pooling"), reason)

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from keras_attn import layers
+
 from ..common.epoch_dataset import EpochDataset
 from ..common.files import digest, write_json
 from ..common.optimizer import adam
@@ -27,6 +29,8 @@ TASKS = {
     "language_model": LanguageModel,
     "translation": Translation,
 }
+# Projections that have an adapter: those of the blocks.
+ADAPTED = ("*attention/*", "feed_forward/*")
 
 
 def run(options, started):
@@ -48,17 +52,12 @@ class FineTuneRun(TrainingRun):
         self.best = BestEpoch(self.path("best.npz"), options.patience)
         with self.scope():
             texts = self.task.texts(self.splits["train"])
-            start, self.tokenizer = load_or_build(self.task, texts)
-            self.model = self.task.model_of(start)
+            self.start, self.tokenizer = load_or_build(self.task, texts)
+            self.model = self.task.model_of(self.start)
         check_positions(self.model, options.max_length)
         self.rows = {split: self._rows(split) for split in self.splits}
         self.batches = self.task.batches(self.rows["train"], options.seed)
-        steps = self.epochs * len(self.training_data()[0])
-        schedule = dataclasses.replace(options, steps=steps).fill(warmup_steps=steps // 10)
-        with self.scope():
-            self.model.compile(
-                adam(schedule), jit_compile=self.jit_compile, **self.task.compile_arguments()
-            )
+        self._compile()
 
     @property
     def curve(self):
@@ -74,10 +73,17 @@ class FineTuneRun(TrainingRun):
 
     def train(self):
         """Train, or resume training, and take the weights of the best epoch."""
+        self._add_adapters()
         self.best.set_model(self.model)
         if not self.fit(*self.training_data(), callbacks=[self.best]):
             self.best.on_train_end()  # the checkpoint has the last epoch's weights
+        if self.options.lora:
+            layers.merge_lora(self.model)
         self.task.finish(self.model)
+
+    def estimate(self):
+        self._add_adapters()
+        return super().estimate()
 
     def is_finished(self, epoch):
         return super().is_finished(epoch) or self.best.is_finished(epoch)
@@ -109,6 +115,26 @@ class FineTuneRun(TrainingRun):
             "texts": {split: len(examples) for split, examples in self.splits.items()},
             "vocabulary_size": self.tokenizer.vocabulary_size,
         }
+
+    def _compile(self):
+        steps = self.epochs * len(self.training_data()[0])
+        schedule = dataclasses.replace(self.options, steps=steps).fill(warmup_steps=steps // 10)
+        with self.scope():
+            self.model.compile(
+                adam(schedule), jit_compile=self.jit_compile, **self.task.compile_arguments()
+            )
+
+    def _add_adapters(self):
+        """Add the adapters of `--lora`, which train with the new head alone."""
+        if not self.options.lora:
+            return
+        loaded = {id(weight) for weight in self.start.weights}
+        head = [w for w in self.model.trainable_variables if id(w) not in loaded]
+        with self.scope():
+            layers.add_lora(self.model, self.options.lora, ADAPTED)
+        for weight in head:
+            weight.trainable = True
+        self._compile()
 
     def _rows(self, split):
         rows = self.task.rows(self.model, self.tokenizer, self.splits[split], split == "train")

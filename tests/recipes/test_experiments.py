@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from recipes.experiments import (
     facts,
     lengths,
     memory_lengths,
+    pretraining,
     spans,
     streams,
 )
@@ -159,3 +161,17 @@ def test_bits_by_position_are_those_of_each_predicted_character():
     model = GivenProbabilities()
     np.testing.assert_allclose(bits_by_position(model, rows, count=3), expected, rtol=1e-6)
     assert abs(bits(model, rows, count=3) - expected.mean()) < 1e-6
+
+
+def test_a_second_part_follows_the_first_or_is_another_one():
+    count, part = pretraining.STEPS * pretraining.BATCH, pretraining.PART
+    tokenizer = SimpleNamespace(eos_id=-1)
+    ids = np.arange(1000)  # an id is its place
+    for share, least, most in ((0.0, 1.0, 1.0), (0.5, 0.49, 0.51)):
+        rows, follows = pretraining.rows_of_two_parts(ids, tokenizer, share)
+        assert rows.shape == (count, 64) and least <= follows.mean() <= most
+        assert (rows[:, [part, -1]] == -1).all() and (np.delete(rows, [part, -1], 1) >= 0).all()
+        first, second = rows[:, :part], rows[:, part + 1 : -1]
+        assert (np.diff(first) == 1).all() and (np.diff(second) == 1).all()
+        is_next = second[:, 0] == first[:, -1] + 1
+        assert is_next[follows].all() and is_next[~follows].sum() < count / 100

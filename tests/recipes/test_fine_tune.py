@@ -140,6 +140,8 @@ def test_data_made_offline_have_labels_and_a_test(task):
             "--label-column does not fit --task language_model, which has no labels",
         ),
         (["--from-scratch"], "--from-scratch is for --model"),
+        (["--lora", "2"], "Received: --lora 2 and no --model."),
+        (["--model", "a", "--lora", "2", "--from-scratch"], "--lora 2 --from-scratch and a --mod"),
         (["--task", "regression", "--class-weights", "balanced"], "for --task classification"),
         (["--task", "tokens", "--pooling", "mean"], "--pooling does not fit --task tokens"),
         (["--task", "translation", "--pattern", "dense"], "--pattern does not fit --task translat"),
@@ -215,15 +217,43 @@ def test_a_run_learns_and_its_export_answers(data, tmp_path, capsys):
     assert "started with other options" in capsys.readouterr().err
 
 
+def test_adapters_train_with_the_new_head_alone(saved, tmp_path):
+    train = write(tmp_path / "train.csv", [("a", "x"), ("b", "y"), ("c", "y")])
+    options = ("--train", train, "--valid", train, "--model", saved, "--max-length", 9)
+    options = parse(*options, "--out", tmp_path / "out", "--lora", 2, "--epochs", 3)
+    assert options.learning_rate == 0.002
+    before = {w.path: w.numpy() for w in keras.models.load_model(saved).weights}
+    tuning = FineTuneRun(options)
+    tf.config.run_functions_eagerly(True)  # tracing would take most of the time
+    try:
+        tuning.train()
+    finally:
+        tf.config.run_functions_eagerly(False)
+    (bias,) = (w for w in tuning.model.weights if w.path.endswith("head/bias"))
+    assert np.abs(bias).max() > 0
+    weights = [w for w in tuning.model.weights if not w.path.startswith("head/")]
+    changes = {w.path: w.numpy() - before[w.path] for w in weights}
+    adapted = {path: change for path, change in changes.items() if np.abs(change).max() > 0}
+    assert len(adapted) == 6 and all("kernel" in path for path in adapted)  # of one block
+    for path, change in adapted.items():
+        # Of rank 2: (D, N, H) and (N, H, D) are matrices of D rows or of D columns.
+        matrix = change.reshape(-1, 6) if "output" in path else change.reshape(6, -1)
+        assert np.linalg.matrix_rank(matrix, tol=1e-6) <= 2
+    assert all(weight.trainable for weight in tuning.model.weights)
+
+
 @pytest.mark.slow
-def test_a_killed_run_of_pairs_ends_like_an_undisturbed_one(saved, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "more", [("--learning-rate", 0.01), ("--lora", 3, "--learning-rate", 0.03)]
+)
+def test_a_killed_run_of_pairs_ends_like_an_undisturbed_one(more, saved, tmp_path, monkeypatch):
     """From a saved model; the second text decides the label."""
     generator = np.random.default_rng(5)
     rows = [(word, str(n), "ab"[n]) for word in "cdefghijkl" * 6 for n in generator.permutation(2)]
     rows = [(one, "yes" if number == "1" else "no", label) for one, number, label in rows]
     train = write(tmp_path / "pairs.csv", rows, ("text", "other", "label"))
     options = ("--model", saved, "--second-column", "other", "--max-length", 9)
-    options = (*options, "--learning-rate", 0.01, "--epochs", 8, "--train", train)
+    options = (*options, *more, "--epochs", 8, "--train", train)
     monkeypatch.setattr(FineTuneRun, "export", lambda self: None)
     with recipe_runs.killed_after_an_epoch(monkeypatch):
         assert run(tmp_path / "killed", *options) == 130
