@@ -3,11 +3,11 @@
 import sys
 from functools import partial
 
-from keras_attn import losses, models
+from keras_attn import layers, losses, models, patterns
 
 from ..common.optimizer import adam
 from ..common.options import ScheduleOptions
-from .characters import bits_by_position, characters, train, windows
+from .characters import bits_by_position, characters, language_model, train, windows
 from .experiment import Experiment
 
 # A text is an image of so many rows and columns; the summary keys are in the last columns.
@@ -15,11 +15,22 @@ HEIGHT, WIDTH, SUMMARY = 32, 16, 4
 STEPS, ROWS = 4000, 256
 
 
-def run(make_arguments):
-    """Return the bits per character `by_column` of a model with these arguments."""
+def run(make_model):
+    """Return the bits per character `by_column` of a model for a number of characters."""
     data = characters()
-    model = models.sparse_transformer(
-        data.vocabulary_size,
+    model = make_model(data.vocabulary_size)
+    schedule = ScheduleOptions(steps=STEPS, warmup_steps=STEPS // 20, learning_rate=0.002)
+    model.compile(adam(schedule), losses.LabelSmoothedCrossentropy(0.0))
+    length = HEIGHT * WIDTH
+    train(model, data.train, length, STEPS, batch_size=1)
+    # In the second half of a text every character has much before it.
+    return by_column(bits_by_position(model, windows(data.valid, length + 1, ROWS), length // 2))
+
+
+def learned(vocabulary_size, **arguments):
+    """Return a `sparse_transformer`, whose positions are learned, of rows and of columns."""
+    return models.sparse_transformer(
+        vocabulary_size,
         num_layers=3,
         num_heads=4,
         hidden_dim=128,
@@ -27,14 +38,21 @@ def run(make_arguments):
         dropout=0.0,
         image_shape=(HEIGHT, WIDTH, 1),
         remat=False,
-        **make_arguments(),
+        **arguments,
     )
-    schedule = ScheduleOptions(steps=STEPS, warmup_steps=STEPS // 20, learning_rate=0.002)
-    model.compile(adam(schedule), losses.LabelSmoothedCrossentropy(0.0))
-    length = HEIGHT * WIDTH
-    train(model, data.train, length, STEPS, batch_size=1)
-    # In the second half of a text every character has much before it.
-    return by_column(bits_by_position(model, windows(data.valid, length + 1, ROWS), length // 2))
+
+
+def rotary(vocabulary_size, pattern):
+    """Return a model of its sizes with rotary positions and the layers' own initial values."""
+
+    def block(index):
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(4, 32, pattern=pattern, position="rotary"),
+            layers.FeedForward(512),
+            residual="pre_norm",
+        )
+
+    return language_model(vocabulary_size, block, 3, 128)
 
 
 def by_column(bits):
@@ -55,14 +73,19 @@ EXPERIMENT = Experiment(
     "Python's library, by the column of the character that predicts the next. A "
     "`sparse_transformer` of 3 layers of width 128 with 4 heads reads them as 32 rows of 16; its "
     "fixed pattern has 4 summary keys in a row. It trains 4,000 steps of Adam on one text of 512 "
-    "characters each, at a rate of 0.002 with a warm-up and a cosine.",
+    "characters each, at a rate of 0.002 with a warm-up and a cosine. Its positions are learned; "
+    "the last three models have rotary ones, no initial values of their own, and both factors in "
+    "every head.",
     {
         **{
-            f"{name}, {factors}": partial(dict, summary=summary, factors=factors)
+            f"{name}, {factors}": partial(learned, summary=summary, factors=factors)
             for name, summary in (("fixed", SUMMARY), ("strided", None))
             for factors in ("merged", "per_head", "interleaved")
         },
-        "full": partial(dict, factors="full"),
+        "full": partial(learned, factors="full"),
+        "fixed, rotary": partial(rotary, pattern=patterns.Fixed(WIDTH, SUMMARY)),
+        "strided, rotary": partial(rotary, pattern=patterns.Strided(WIDTH)),
+        "full, rotary": partial(rotary, pattern="causal"),
     },
     run,
 )
