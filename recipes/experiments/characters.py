@@ -56,14 +56,14 @@ def attention(**arguments):
     return layers.MultiHeadAttention(4, 16, **{"pattern": "causal", **arguments})
 
 
-def three_layers(vocabulary_size, model_position=None, **arguments):
-    """Return a model of 3 layers of width 64, with `arguments` for each `attention`."""
+def narrow_model(vocabulary_size, num_layers=3, model_position=None, **arguments):
+    """Return a model of layers of width 64, with `arguments` for each `attention`."""
 
     def block(index):
         feed_forward = layers.FeedForward(256)
         return layers.TransformerBlock(attention(**arguments), feed_forward, residual="pre_norm")
 
-    return language_model(vocabulary_size, block, 3, 64, model_position)
+    return language_model(vocabulary_size, block, num_layers, 64, model_position)
 
 
 def train(model, ids, length, steps, batch_size=32):

@@ -4,7 +4,7 @@ import sys
 
 from keras_attn import patterns, scores
 
-from .characters import bits, characters, three_layers, train, windows
+from .characters import bits, characters, narrow_model, train, windows
 from .experiment import Experiment
 
 TRAINED = 64
@@ -15,7 +15,7 @@ STEPS, ROWS = 700, 256
 def run(make_arguments):
     """Return the bits per character of the last 32 characters of texts of each length."""
     data = characters()
-    model = three_layers(data.vocabulary_size, **make_arguments())
+    model = narrow_model(data.vocabulary_size, **make_arguments())
     train(model, data.train, TRAINED, STEPS)
     # All lengths are scored on the same characters.
     rows = windows(data.valid, max(LENGTHS) + 1, ROWS)
