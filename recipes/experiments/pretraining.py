@@ -144,11 +144,12 @@ EXPERIMENT = Experiment(
     "Which training before makes a model understand texts?",
     "Accuracy on held-out docstrings, whose package is to be named, and the share of right answers "
     "to questions for the word of a kind in a line of Python, as `recipes.fine_tune` trains and "
-    "scores them (8 epochs, a learning rate of 0.0005), the mean of three divisions. Before it a `bert` of 2 layers of width "
-    f"128 trained for {STEPS:,} steps on {BATCH} rows of {WIDTH} subwords of the source of "
-    "Python's library: to predict each from those on its left, by causal attention; or masked "
-    "ones from both sides, without or with the question whether the row's second half follows "
-    "the first, as in half of the rows. The source has the docstrings, but not their labels.",
+    "scores them (8 epochs, a learning rate of 0.0005), the mean of three divisions. Before it a "
+    f"`bert` of 2 layers of width 128 trained for {STEPS:,} steps on {BATCH} rows of {WIDTH} "
+    "subwords of the source of Python's library: to predict each from those on its left, by causal "
+    "attention; or masked ones from both sides, without or with the question whether the row's "
+    "second half follows the first, as in half of the rows. The source has the docstrings, but not "
+    "their labels.",
     {
         "no training before": untrained,
         "left to right": left_to_right,
