@@ -26,7 +26,7 @@ class RecipeOptions(
     num_heads={"new": 4},
     hidden_dim={"new": 128},
     intermediate_dim={"new": 512},
-    learning_rate={"": 0.0001, "new": 0.001, "lora": 0.002},
+    learning_rate={"": 0.0001, "new": 0.001, "lora": 0.001},
 ):
     """Options of `recipes.fine_tune`."""
 
@@ -94,6 +94,7 @@ class RecipeOptions(
         at_least=1,
         metavar="RANK",
     )
+    lora_embedding: bool = option(False, "train the tokens' table beside the adapters of --lora")
     class_weights: str | None = option(
         None, "weigh each class by the inverse of its frequency", choices=("balanced",)
     )
@@ -167,6 +168,8 @@ class RecipeOptions(
                 f"Received: --lora {self.lora}{' --from-scratch' * self.from_scratch} and "
                 f"{'a' if self.model else 'no'} --model."
             )
+        if self.lora_embedding and not self.lora:
+            raise OptionError("--lora-embedding is for --lora. Received: no --lora.")
         if self.task in ("tokens", "language_model", "translation"):
             reason = f"--task {self.task}, which reads one text"
             self.check_without(("second_column", "pooling"), reason)

@@ -125,14 +125,16 @@ class FineTuneRun(TrainingRun):
             )
 
     def _add_adapters(self):
-        """Add the adapters of `--lora`, which train with the new head alone."""
+        """Add the adapters of `--lora`, which train with the new head, and the table if asked."""
         if not self.options.lora:
             return
         loaded = {id(weight) for weight in self.start.weights}
-        head = [w for w in self.model.trainable_variables if id(w) not in loaded]
+        whole = [w for w in self.model.trainable_variables if id(w) not in loaded]
+        if self.options.lora_embedding:
+            whole += self.model.embedding.trainable_variables
         with self.scope():
             layers.add_lora(self.model, self.options.lora, ADAPTED)
-        for weight in head:
+        for weight in whole:
             weight.trainable = True
         self._compile()
 

@@ -141,6 +141,7 @@ def test_data_made_offline_have_labels_and_a_test(task):
         ),
         (["--from-scratch"], "--from-scratch is for --model"),
         (["--lora", "2"], "Received: --lora 2 and no --model."),
+        (["--model", "a", "--lora-embedding"], "--lora-embedding is for --lora"),
         (["--model", "a", "--lora", "2", "--from-scratch"], "--lora 2 --from-scratch and a --mod"),
         (["--task", "regression", "--class-weights", "balanced"], "for --task classification"),
         (["--task", "tokens", "--pooling", "mean"], "--pooling does not fit --task tokens"),
@@ -217,11 +218,12 @@ def test_a_run_learns_and_its_export_answers(data, tmp_path, capsys):
     assert "started with other options" in capsys.readouterr().err
 
 
-def test_adapters_train_with_the_new_head_alone(saved, tmp_path):
+@pytest.mark.parametrize("more", [(), ("--lora-embedding",)])
+def test_adapters_train_with_the_new_head_and_what_is_asked(more, saved, tmp_path):
     train = write(tmp_path / "train.csv", [("a", "x"), ("b", "y"), ("c", "y")])
     options = ("--train", train, "--valid", train, "--model", saved, "--max-length", 9)
-    options = parse(*options, "--out", tmp_path / "out", "--lora", 2, "--epochs", 3)
-    assert options.learning_rate == 0.002
+    options = parse(*options, "--out", tmp_path / "out", "--lora", 2, "--epochs", 3, *more)
+    assert options.learning_rate == 0.001
     before = {w.path: w.numpy() for w in keras.models.load_model(saved).weights}
     tuning = FineTuneRun(options)
     tf.config.run_functions_eagerly(True)  # tracing would take most of the time
@@ -234,6 +236,9 @@ def test_adapters_train_with_the_new_head_alone(saved, tmp_path):
     weights = [w for w in tuning.model.weights if not w.path.startswith("head/")]
     changes = {w.path: w.numpy() - before[w.path] for w in weights}
     adapted = {path: change for path, change in changes.items() if np.abs(change).max() > 0}
+    table = [path for path in adapted if "embedding" in path]
+    assert len(table) == len(more)
+    adapted = {path: change for path, change in adapted.items() if path not in table}
     assert len(adapted) == 6 and all("kernel" in path for path in adapted)  # of one block
     for path, change in adapted.items():
         # Of rank 2: (D, N, H) and (N, H, D) are matrices of D rows or of D columns.
