@@ -38,8 +38,8 @@ def check_settings(path, settings, out):
     if not os.path.exists(path):
         return
     before = files.read_object(path, "give another --out")
-    # Earlier versions did not save the recipe, nor options that they did not have.
-    before = {**{name: None for name, value in settings.items() if value is None}, **before}
+    # Earlier versions did not save the recipe, nor options that they did not have, which were off.
+    before = {**{name: value for name, value in settings.items() if not value}, **before}
     recipe = before.setdefault("recipe", settings["recipe"])
     if recipe != settings["recipe"]:
         raise ValueError(

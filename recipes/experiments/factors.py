@@ -27,8 +27,8 @@ def run(make_model):
     return by_column(bits_by_position(model, windows(data.valid, length + 1, ROWS), length // 2))
 
 
-def learned(vocabulary_size, **arguments):
-    """Return a `sparse_transformer`, whose positions are learned, of rows and of columns."""
+def sparse_model(vocabulary_size, **arguments):
+    """Build a `sparse_transformer`; its learned positions are those of rows and columns."""
     return models.sparse_transformer(
         vocabulary_size,
         num_layers=3,
@@ -42,8 +42,8 @@ def learned(vocabulary_size, **arguments):
     )
 
 
-def rotary(vocabulary_size, pattern):
-    """Return a model of its sizes with rotary positions and the layers' own initial values."""
+def rotary_model(vocabulary_size, pattern):
+    """Build a model of the same sizes with rotary positions and default initial values."""
 
     def block(index):
         return layers.TransformerBlock(
@@ -73,19 +73,19 @@ EXPERIMENT = Experiment(
     "Python's library, by the column of the character that predicts the next. A "
     "`sparse_transformer` of 3 layers of width 128 with 4 heads reads them as 32 rows of 16; its "
     "fixed pattern has 4 summary keys in a row. It trains 4,000 steps of Adam on one text of 512 "
-    "characters each, at a rate of 0.002 with a warm-up and a cosine. Its positions are learned; "
-    "the last three models have rotary ones, no initial values of their own, and both factors in "
-    "every head.",
+    "characters each, at a rate of 0.002 with a warm-up and a cosine. The last three models have "
+    "rotary positions in place of learned ones, the default initial values, ReLU and scaled "
+    "embeddings; of them `fixed` and `strided` have both factors in every head.",
     {
         **{
-            f"{name}, {factors}": partial(learned, summary=summary, factors=factors)
+            f"{name}, {factors}": partial(sparse_model, summary=summary, factors=factors)
             for name, summary in (("fixed", SUMMARY), ("strided", None))
             for factors in ("merged", "per_head", "interleaved")
         },
-        "full": partial(learned, factors="full"),
-        "fixed, rotary": partial(rotary, pattern=patterns.Fixed(WIDTH, SUMMARY)),
-        "strided, rotary": partial(rotary, pattern=patterns.Strided(WIDTH)),
-        "full, rotary": partial(rotary, pattern="causal"),
+        "full": partial(sparse_model, factors="full"),
+        "fixed, rotary": partial(rotary_model, pattern=patterns.Fixed(WIDTH, SUMMARY)),
+        "strided, rotary": partial(rotary_model, pattern=patterns.Strided(WIDTH)),
+        "full, rotary": partial(rotary_model, pattern="causal"),
     },
     run,
 )

@@ -1,4 +1,4 @@
-"""Texts understood by the kind of training before: from one side or both, with next sentences."""
+"""Scores of fine-tuned models by their pre-training: left to right, masked, next sentence."""
 
 import functools
 import sys
@@ -19,21 +19,22 @@ from ..text.tokens import FIRST_ID
 from .experiment import Experiment
 
 STEPS, BATCH, WIDTH = 2000, 32, 64
-PART = WIDTH // 2 - 1  # tokens of each of two parts, which an end token follows
+PART_LENGTH = WIDTH // 2 - 1  # tokens of each of two parts, which an end token follows
 VOCABULARY = 2000
-DIVISIONS = 3  # of the examples of a task into those of training, validation and test
-TASKS = {"package of a docstring": "classification", "word of a kind": "answers"}
+NUM_SPLITS = 3  # of the examples of a task into those of training, validation and test
+TASKS = {"docstrings: accuracy": "classification", "answers: exact match": "answers"}
 
 
 def run(pretrain):
-    """Return the scores of two tasks after the training that `pretrain` does."""
-    first = np.random.randint(2**16)
+    """Return the scores of two tasks after a pre-training, a function of ids and a tokenizer."""
+    first_seed = np.random.randint(2**16)
     tokenizer, ids = corpus()
     with tempfile.TemporaryDirectory() as folder:
         pretrain(ids, tokenizer).save(Path(folder, "model.keras"))
         tokenizer.save(Path(folder, "tokenizer.model"))
+        seeds = range(first_seed, first_seed + NUM_SPLITS)
         return {
-            name: float(np.mean([_fine_tuned(folder, task, first + n) for n in range(DIVISIONS)]))
+            name: float(np.mean([_fine_tuned(folder, task, seed) for seed in seeds]))
             for name, task in TASKS.items()
         }
 
@@ -53,7 +54,7 @@ def untrained(ids, tokenizer):
 
 def left_to_right(ids, tokenizer):
     """Return a causal model that was trained to predict each token from those before it."""
-    rows, _ = rows_of_two_parts(ids, tokenizer, share_of_others=0.0)
+    rows, _ = sentence_pair_rows(ids, tokenizer, random_share=0.0)
     model = _model(tokenizer, "causal")
     _fit(model, rows[:, :-1], rows[:, 1:])
     return model
@@ -61,20 +62,20 @@ def left_to_right(ids, tokenizer):
 
 def masked(ids, tokenizer):
     """Return a model that was trained to predict masked tokens from both sides."""
-    rows, _ = rows_of_two_parts(ids, tokenizer, share_of_others=0.0)
+    rows, _ = sentence_pair_rows(ids, tokenizer, random_share=0.0)
     model = _model(tokenizer, "dense")
-    _fit(model, *_masked(rows, tokenizer))
+    _fit(model, *_mask_rows(rows, tokenizer))
     return model
 
 
 def masked_and_next(ids, tokenizer):
     """Return a model that also learned whether a row's second part follows the first one."""
-    rows, follows = rows_of_two_parts(ids, tokenizer, share_of_others=0.5)
+    rows, follows = sentence_pair_rows(ids, tokenizer, random_share=0.5)
     model = _model(tokenizer, "dense")
     pooled = layers.Pool("mean")(model.encoder_output)
     logits = keras.layers.Dense(1, name="follows")(pooled)
     both = keras.Model(model.input, {"tokens": model.output, "follows": logits})
-    tokens, targets = _masked(rows, tokenizer)
+    tokens, targets = _mask_rows(rows, tokenizer)
     _fit(both, tokens, {"tokens": targets, "follows": follows[:, None].astype("float32")})
     return model
 
@@ -92,23 +93,23 @@ def _model(tokenizer, pattern):
     )
 
 
-def rows_of_two_parts(ids, tokenizer, share_of_others):
-    """Return rows (N, 64) of two parts, and whether the second part follows the first, bool (N,).
+def sentence_pair_rows(ids, tokenizer, random_share):
+    """Return rows (N, WIDTH) of two parts, and whether the second follows the first, bool (N,).
 
     Otherwise it is from anywhere in the text.
     """
-    random, count = np.random.default_rng(np.random.randint(2**31)), STEPS * BATCH
-    first, others = random.integers(0, len(ids) - 2 * PART, (2, count))
-    follows = random.random(count) >= share_of_others
-    second = np.where(follows, first + PART, others)
+    generator, count = np.random.default_rng(np.random.randint(2**31)), STEPS * BATCH
+    first, random_starts = generator.integers(0, len(ids) - 2 * PART_LENGTH, (2, count))
+    follows = generator.random(count) >= random_share
+    second = np.where(follows, first + PART_LENGTH, random_starts)
     end = np.full((count, 1), tokenizer.eos_id)
-    parts = [ids[start[:, None] + np.arange(PART)] for start in (first, second)]
+    parts = [ids[start[:, None] + np.arange(PART_LENGTH)] for start in (first, second)]
     return np.concatenate([parts[0], end, parts[1], end], axis=1).astype("int32"), follows
 
 
-def _masked(rows, tokenizer):
-    random = np.random.default_rng(np.random.randint(2**31))
-    return mask_tokens(rows, 0.15, tokenizer.vocabulary_size, FIRST_ID, random)
+def _mask_rows(rows, tokenizer):
+    generator = np.random.default_rng(np.random.randint(2**31))
+    return mask_tokens(rows, 0.15, tokenizer.vocabulary_size, FIRST_ID, generator)
 
 
 def _fit(model, tokens, targets):
@@ -141,17 +142,17 @@ def _fine_tuned(folder, task, seed):
 
 EXPERIMENT = Experiment(
     "pretraining",
-    "Which training before makes a model understand texts?",
-    "Accuracy on held-out docstrings, whose package is to be named, and the share of right answers "
-    "to questions for the word of a kind in a line of Python, as `recipes.fine_tune` trains and "
-    "scores them (8 epochs, a learning rate of 0.0005), the mean of three divisions. Before it a "
-    f"`bert` of 2 layers of width 128 trained for {STEPS:,} steps on {BATCH} rows of {WIDTH} "
-    "subwords of the source of Python's library: to predict each from those on its left, by causal "
-    "attention; or masked ones from both sides, without or with the question whether the row's "
-    "second half follows the first, as in half of the rows. The source has the docstrings, but not "
-    "their labels.",
+    "Which pre-training objective helps fine-tuning most?",
+    f"A `bert` of 2 layers of width 128 trains {STEPS:,} steps on {BATCH} rows of {WIDTH} subwords "
+    "of the source of Python's library. `left to right` predicts each subword from those before, "
+    "by causal attention; `both sides` predicts masked ones, a share of 0.15; `next sentence` also "
+    "predicts whether the row's second half follows the first, as in half of the rows. Then "
+    "`recipes.fine_tune` trains it for 8 epochs at a rate of 0.0005, pooling the mean of the "
+    "tokens, to name the package of a docstring, or to find the word of a kind in a line of code. "
+    f"Scores are the mean of {NUM_SPLITS} splits into training and test. The source has the "
+    "docstrings, but not their labels.",
     {
-        "no training before": untrained,
+        "none": untrained,
         "left to right": left_to_right,
         "both sides": masked,
         "both sides, next sentence": masked_and_next,

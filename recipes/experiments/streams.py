@@ -3,7 +3,6 @@
 import functools
 import sys
 
-import keras
 import numpy as np
 
 from keras_attn import patterns
@@ -13,12 +12,15 @@ from .experiment import Experiment
 
 TRAINED = 128
 LENGTHS = (128, 384, 1024)
-STEPS, ROWS = 700, 128  # steps of three layers; more train longer
+STEPS, ROWS = 700, 128  # STEPS is for 3 layers; other depths train in proportion
 
 
-def run(arguments):
-    """Return the bits per character of the last 64 characters of texts of each length."""
-    num_layers, make_pattern = arguments
+def run(case):
+    """Return the bits per character of the last 64 characters of texts of each length.
+
+    A case is (num_layers, make_pattern).
+    """
+    num_layers, make_pattern = case
     weights = trained_weights(num_layers, np.random.randint(2**31))
     data = characters()
     model = _model(data, num_layers, make_pattern())
@@ -29,9 +31,11 @@ def run(arguments):
 
 
 @functools.lru_cache(maxsize=1)
-def trained_weights(num_layers, seed):
-    """Return the weights that a model with all keys has learned: patterns of a seed share them."""
-    keras.utils.set_random_seed(seed)
+def trained_weights(num_layers, drawn):
+    """Train with all earlier keys and return the weights.
+
+    `drawn` differs between seeds only: the patterns of one depth and seed share a training.
+    """
     data = characters()
     model = _model(data, num_layers, "causal")
     train(model, data.train, TRAINED, STEPS * num_layers // 3)
@@ -46,9 +50,9 @@ EXPERIMENT = Experiment(
     "streams",
     "Which keys must a model that reads a stream keep?",
     "A model of 3 layers of width 64 with rotary positions trains 700 steps on 32 texts of 128 "
-    "characters, each with all earlier keys; one of 8 layers trains 1,866 steps. Then its pattern "
-    "is replaced, and the last 64 characters of longer texts are scored. `window` keeps 128 keys; "
-    "the two with first keys keep 4 and 124: `sinks` at the distances within the cache, "
+    f"characters, each with all earlier keys; one of 8 layers trains {STEPS * 8 // 3:,}. Then its "
+    "pattern is replaced, and the last 64 characters of longer texts are scored. `window` keeps "
+    "128 keys; the two with first keys keep 4 and 124: `sinks` at the distances within the cache, "
     "`true_distances` at their own.",
     {
         "all_keys": (3, patterns.Causal),

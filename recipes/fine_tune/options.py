@@ -89,12 +89,12 @@ class RecipeOptions(
     )
     lora: int | None = option(
         None,
-        "train adapters of this rank at all projections, and the new head, in place of the "
-        "model's weights; the trained model has their sums",
+        "train LoRA adapters of this rank at the projections of attention and feed-forward layers, "
+        "and the new head, and freeze the other weights; the saved model has the adapters merged",
         at_least=1,
         metavar="RANK",
     )
-    lora_embedding: bool = option(False, "train the tokens' table beside the adapters of --lora")
+    lora_embedding: bool = option(False, "train the token embeddings beside the adapters of --lora")
     class_weights: str | None = option(
         None, "weigh each class by the inverse of its frequency", choices=("balanced",)
     )
@@ -162,11 +162,12 @@ class RecipeOptions(
             )
         if self.from_scratch and not self.model:
             raise OptionError("--from-scratch is for --model. Received: no --model.")
-        if self.lora and (self.from_scratch or not self.model):
+        if self.lora and not self.model:
+            raise OptionError(f"--lora needs --model. Received: --lora {self.lora} and no --model.")
+        if self.lora and self.from_scratch:
             raise OptionError(
-                "--lora keeps the weights of a --model, which --from-scratch draws anew. "
-                f"Received: --lora {self.lora}{' --from-scratch' * self.from_scratch} and "
-                f"{'a' if self.model else 'no'} --model."
+                "--lora and --from-scratch exclude each other: adapters need trained weights. "
+                f"Received: --lora {self.lora} --from-scratch."
             )
         if self.lora_embedding and not self.lora:
             raise OptionError("--lora-embedding is for --lora. Received: no --lora.")

@@ -29,8 +29,7 @@ TASKS = {
     "language_model": LanguageModel,
     "translation": Translation,
 }
-# Projections that have an adapter: those of the blocks.
-ADAPTED = ("*attention/*", "feed_forward/*")
+LORA_TARGETS = ("*attention/*", "feed_forward/*")
 
 
 def run(options, started):
@@ -52,8 +51,8 @@ class FineTuneRun(TrainingRun):
         self.best = BestEpoch(self.path("best.npz"), options.patience)
         with self.scope():
             texts = self.task.texts(self.splits["train"])
-            self.start, self.tokenizer = load_or_build(self.task, texts)
-            self.model = self.task.model_of(self.start)
+            self.loaded_model, self.tokenizer = load_or_build(self.task, texts)
+            self.model = self.task.model_of(self.loaded_model)
         check_positions(self.model, options.max_length)
         self.rows = {split: self._rows(split) for split in self.splits}
         self.batches = self.task.batches(self.rows["train"], options.seed)
@@ -73,16 +72,19 @@ class FineTuneRun(TrainingRun):
 
     def train(self):
         """Train, or resume training, and take the weights of the best epoch."""
-        self._add_adapters()
+        if self.options.lora:
+            self._add_adapters()
         self.best.set_model(self.model)
         if not self.fit(*self.training_data(), callbacks=[self.best]):
             self.best.on_train_end()  # the checkpoint has the last epoch's weights
         if self.options.lora:
+            # Without a new optimizer, which would not know how many steps were made.
             layers.merge_lora(self.model)
         self.task.finish(self.model)
 
     def estimate(self):
-        self._add_adapters()
+        if self.options.lora:
+            self._add_adapters()
         return super().estimate()
 
     def is_finished(self, epoch):
@@ -125,16 +127,19 @@ class FineTuneRun(TrainingRun):
             )
 
     def _add_adapters(self):
-        """Add the adapters of `--lora`, which train with the new head, and the table if asked."""
-        if not self.options.lora:
-            return
-        loaded = {id(weight) for weight in self.start.weights}
-        whole = [w for w in self.model.trainable_variables if id(w) not in loaded]
+        """Add the adapters of `--lora`, which train with the new head, and compile again.
+
+        Only before a training: a finished run loads a model without adapters.
+        """
+        loaded = {id(weight) for weight in self.loaded_model.weights}
+        unfrozen = [w for w in self.model.trainable_variables if id(w) not in loaded]
         if self.options.lora_embedding:
-            whole += self.model.embedding.trainable_variables
+            for name in ("embedding", "target_embedding"):
+                table = getattr(self.model, name, None)
+                unfrozen += [] if table is None else table.trainable_variables
         with self.scope():
-            layers.add_lora(self.model, self.options.lora, ADAPTED)
-        for weight in whole:
+            layers.add_lora(self.model, self.options.lora, LORA_TARGETS)
+        for weight in unfrozen:
             weight.trainable = True
         self._compile()
 

@@ -163,12 +163,12 @@ def test_bits_by_position_are_those_of_each_predicted_character():
     assert abs(bits(model, rows, count=3) - expected.mean()) < 1e-6
 
 
-def test_a_second_part_follows_the_first_or_is_another_one():
-    count, part = pretraining.STEPS * pretraining.BATCH, pretraining.PART
+def test_the_second_part_follows_the_first_or_is_drawn_at_random():
+    count, part = pretraining.STEPS * pretraining.BATCH, pretraining.PART_LENGTH
     tokenizer = SimpleNamespace(eos_id=-1)
-    ids = np.arange(1000)  # an id is its place
+    ids = np.arange(1000)  # an id is its position
     for share, least, most in ((0.0, 1.0, 1.0), (0.5, 0.49, 0.51)):
-        rows, follows = pretraining.rows_of_two_parts(ids, tokenizer, share)
+        rows, follows = pretraining.sentence_pair_rows(ids, tokenizer, share)
         assert rows.shape == (count, 64) and least <= follows.mean() <= most
         assert (rows[:, [part, -1]] == -1).all() and (np.delete(rows, [part, -1], 1) >= 0).all()
         first, second = rows[:, :part], rows[:, part + 1 : -1]

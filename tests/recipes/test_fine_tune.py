@@ -140,9 +140,12 @@ def test_data_made_offline_have_labels_and_a_test(task):
             "--label-column does not fit --task language_model, which has no labels",
         ),
         (["--from-scratch"], "--from-scratch is for --model"),
-        (["--lora", "2"], "Received: --lora 2 and no --model."),
+        (["--lora", "2"], "--lora needs --model. Received: --lora 2 and"),
         (["--model", "a", "--lora-embedding"], "--lora-embedding is for --lora"),
-        (["--model", "a", "--lora", "2", "--from-scratch"], "--lora 2 --from-scratch and a --mod"),
+        (
+            ["--model", "a", "--lora", "2", "--from-scratch"],
+            "--lora and --from-scratch exclude each",
+        ),
         (["--task", "regression", "--class-weights", "balanced"], "for --task classification"),
         (["--task", "tokens", "--pooling", "mean"], "--pooling does not fit --task tokens"),
         (["--task", "translation", "--pattern", "dense"], "--pattern does not fit --task translat"),
@@ -218,11 +221,12 @@ def test_a_run_learns_and_its_export_answers(data, tmp_path, capsys):
     assert "started with other options" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("more", [(), ("--lora-embedding",)])
-def test_adapters_train_with_the_new_head_and_what_is_asked(more, saved, tmp_path):
+@pytest.mark.parametrize("trains_embedding", [False, True])
+def test_lora_trains_adapters_and_the_head_or_the_embedding_too(trains_embedding, saved, tmp_path):
     train = write(tmp_path / "train.csv", [("a", "x"), ("b", "y"), ("c", "y")])
     options = ("--train", train, "--valid", train, "--model", saved, "--max-length", 9)
-    options = parse(*options, "--out", tmp_path / "out", "--lora", 2, "--epochs", 3, *more)
+    options = (*options, *["--lora-embedding"] * trains_embedding)
+    options = parse(*options, "--out", tmp_path / "out", "--lora", 2, "--epochs", 3)
     assert options.learning_rate == 0.001
     before = {w.path: w.numpy() for w in keras.models.load_model(saved).weights}
     tuning = FineTuneRun(options)
@@ -237,7 +241,7 @@ def test_adapters_train_with_the_new_head_and_what_is_asked(more, saved, tmp_pat
     changes = {w.path: w.numpy() - before[w.path] for w in weights}
     adapted = {path: change for path, change in changes.items() if np.abs(change).max() > 0}
     table = [path for path in adapted if "embedding" in path]
-    assert len(table) == len(more)
+    assert len(table) == int(trains_embedding)
     adapted = {path: change for path, change in adapted.items() if path not in table}
     assert len(adapted) == 6 and all("kernel" in path for path in adapted)  # of one block
     for path, change in adapted.items():

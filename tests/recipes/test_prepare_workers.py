@@ -89,7 +89,7 @@ def test_ctrl_c_ends_an_idle_process_without_a_traceback(capfd):
         (process,) = [each for each in multiprocessing.active_children() if each.pid == idle]
         os.kill(idle, signal.SIGINT)
         process.join(60)
-    # After the end of the pool, whose own thread may be the one that waited for the process.
+    # Read after the pool has closed: its own thread may have waited for the process first.
     assert process.exitcode == -signal.SIGINT
     assert capfd.readouterr().err == ""
 

@@ -7,7 +7,7 @@ import pytest
 
 from recipes.common.settings import check_out, check_settings, save_settings
 
-NOW = {"recipe": "translate", "seed": 0, "sha256": "a"}
+NOW = {"recipe": "translate", "seed": 0, "sha256": "a", "resized": False, "rate": 0.0}
 
 
 def refusal(tmp_path, before):
