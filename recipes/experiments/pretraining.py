@@ -74,7 +74,7 @@ def masked_and_next(ids, tokenizer):
     model = _model(tokenizer, "dense")
     pooled = layers.Pool("mean")(model.encoder_output)
     logits = keras.layers.Dense(1, name="follows")(pooled)
-    both = keras.Model(model.input, {"tokens": model.output, "follows": logits})
+    both = models.Part(model.input, {"tokens": model.output, "follows": logits})
     tokens, targets = _mask_rows(rows, tokenizer)
     _fit(both, tokens, {"tokens": targets, "follows": follows[:, None].astype("float32")})
     return model
@@ -113,8 +113,9 @@ def _mask_rows(rows, tokenizer):
 
 
 def _fit(model, tokens, targets):
+    warmup = max(1, STEPS // 20)
     schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, STEPS - 100, alpha=0.05, warmup_target=2e-3, warmup_steps=100
+        0.0, STEPS - warmup, alpha=0.05, warmup_target=2e-3, warmup_steps=warmup
     )
     loss = losses.LabelSmoothedCrossentropy(0.0)
     if isinstance(targets, dict):

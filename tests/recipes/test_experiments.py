@@ -175,3 +175,19 @@ def test_the_second_part_follows_the_first_or_is_drawn_at_random():
         assert (np.diff(first) == 1).all() and (np.diff(second) == 1).all()
         is_next = second[:, 0] == first[:, -1] + 1
         assert is_next[follows].all() and is_next[~follows].sum() < count / 100
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("value", pretraining.EXPERIMENT.values)
+def test_each_pre_training_changes_the_weights_that_it_trains(value, monkeypatch):
+    for name, small in {"STEPS": 3, "BATCH": 2}.items():
+        monkeypatch.setattr(pretraining, name, small)
+    tokenizer = SimpleNamespace(vocabulary_size=41, eos_id=3)
+    ids = np.random.default_rng(0).integers(4, 41, 1000)
+    keras.utils.set_random_seed(0)
+    before = pretraining.untrained(ids, tokenizer).get_weights()
+    keras.utils.set_random_seed(0)
+    after = pretraining.EXPERIMENT.values[value](ids, tokenizer).get_weights()
+    changes = [np.abs(x - y).max() for x, y in zip(before, after, strict=True)]
+    assert (max(changes) == 0) == (value == "none") and np.isfinite(changes).all()
