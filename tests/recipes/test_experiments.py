@@ -83,7 +83,8 @@ def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
 
 
 def test_the_cards_here_are_those_of_their_runs():
-    for own in (deep_residuals, factors, facts, lengths, memory_lengths, spans, streams):
+    modules = deep_residuals, factors, facts, lengths, memory_lengths, pretraining, spans, streams
+    for own in modules:
         experiment = own.EXPERIMENT
         card = (CARDS / f"{experiment.name}.md").read_text()
         assert experiment.markdown(read_runs(CARDS / f"{experiment.name}.json")) == card
