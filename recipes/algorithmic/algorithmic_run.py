@@ -24,7 +24,8 @@ class AlgorithmicRun(TrainingRun):
         super().__init__(options, options.identity())
         self.longest = max([options.train_length, *options.test_lengths])
         sizes = options.train_length, self.longest, options.batch_size, options.max_offset
-        self.batches = Batches(options.task, *sizes, options.seed)
+        curriculum_steps = round(options.curriculum * options.steps)
+        self.batches = Batches(options.task, *sizes, options.seed, curriculum_steps)
         self.by_length = {}
         with self.scope():
             self._build()

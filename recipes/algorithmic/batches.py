@@ -20,13 +20,18 @@ class Batches:
         batch_size: int.
         max_offset: int. The most padding before a training row.
         seed: int.
+        curriculum_steps: int. Training batches before the longest length is drawn; the limit grows
+            evenly from the shortest length on.
     """
 
-    def __init__(self, task, train_length, longest, batch_size, max_offset, seed):
+    def __init__(
+        self, task, train_length, longest, batch_size, max_offset, seed, curriculum_steps=0
+    ):
         self.task, self.batch_size = task, batch_size
         self.shortest = SHORTEST[task]
         self._train_length, self._longest = train_length, longest
         self._max_offset, self._seed = max_offset, seed
+        self._curriculum_steps = curriculum_steps
 
     def training(self, steps):
         """Return epochs of `steps` batches, each continuing where the last one ended."""
@@ -53,12 +58,13 @@ class Batches:
             return examples.inputs, examples.labels[:, None].astype("float32")
         return with_marks(examples, offsets, self._max_offset)
 
-    def draw(self, purpose, index, held_out):
-        """Draw a batch of examples of trained lengths."""
+    def draw(self, purpose, index, held_out, limit=None):
+        """Draw a batch of examples of trained lengths, or of those up to `limit`."""
         random = np.random.default_rng((self._seed, purpose, index))
+        limit = self._train_length if limit is None else limit
 
         def make(number):
-            lengths = random.integers(self.shortest, self._train_length + 1, number)
+            lengths = random.integers(self.shortest, limit + 1, number)
             return self._make(random, lengths)
 
         return draw_examples(make, self.batch_size, held_out)
@@ -66,7 +72,16 @@ class Batches:
     def _batch(self, index):
         random = np.random.default_rng((self._seed, TRAIN, index, 1))
         offsets = random.integers(0, self._max_offset + 1, self.batch_size)
-        return self.as_arrays(self.draw(TRAIN, index, held_out=False), offsets)
+        examples = self.draw(TRAIN, index, held_out=False, limit=self._limit(index))
+        return self.as_arrays(examples, offsets)
+
+    def _limit(self, index):
+        """Return the longest length of a training batch."""
+        if index >= self._curriculum_steps:
+            return self._train_length
+        return (
+            self.shortest + (self._train_length - self.shortest) * index // self._curriculum_steps
+        )
 
     def _make(self, random, lengths):
         return TASKS[self.task](random, lengths, self._longest)

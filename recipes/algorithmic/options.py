@@ -41,6 +41,12 @@ class RecipeOptions(
         "most padding before a training example (default: as much as the longest test is longer)",
         at_least=0,
     )
+    curriculum: float = option(
+        0.0,
+        "share of the steps in which the longest length grows from the shortest to --train-length",
+        at_least=0,
+        at_most=1,
+    )
     num_layers: int | None = changed(
         SizeOptions, "num_layers", {"": 4, "parity": 20}, "layers, or most steps"
     )

@@ -9,16 +9,18 @@ from keras_attn.text.tokenizers.sentencepiece_model import NORMAL, read_model
 _SPACE = "\u2581"  # SentencePiece's sign for it
 _UNKNOWN = "\ud800"  # no character of any text
 _MOST_SPLITS = 2**20  # kept; some hundred MB
+_WINDOW = 64  # batches whose pairs are sorted together
 
 
 class SubwordDropoutBatches:
     """Batches of the same pairs as plain ones, each sentence in other pieces in each epoch.
 
     At each merge of a word every possible merge is left out with the probability `rate`; the word
-    is done when none is left. All follows from `(seed, epoch, index)`, so that a resumed run reads
-    the same batches. A batch has the pairs, and an epoch the batches, that they have without
-    dropout; the rows are longer. A sentence that would be longer than `max_length` keeps its plain
-    pieces.
+    is done when none is left. The pairs of 64 plain batches are divided among batches of as many
+    pairs again, now by their new lengths, or padding would take more than the new pieces. All
+    follows from `(seed, epoch, index)`, so that a resumed run reads the same batches. An epoch has
+    the batches, and the numbers of pairs in them, that it has without dropout; the rows are longer.
+    A sentence that would be longer than `max_length` keeps its plain pieces.
 
     The library SentencePiece has this sampling too, but its numbers differ from process to process,
     whatever its seed is.
@@ -39,19 +41,41 @@ class SubwordDropoutBatches:
         self._batches, self._tokenizer, self._rate = batches, tokenizer, rate
         self._max_length, self._seed = max_length, seed
         self._merges = Merges(tokenizer)
+        self._window, self._window_batches = None, []
 
     def __len__(self):
         return len(self._batches)
 
     def batch(self, epoch, index):
         """Return the batch at an index of an epoch, in the form of `TokenBatches`."""
-        inputs, labels = self._batches.batch(epoch, index)
-        skipped = _numbers_skipped(np.random.default_rng([self._seed, epoch, index]), self._rate)
-        sources = [self._segmented(row, skipped) for row in inputs["source_ids"]]
-        targets = [self._segmented(row, skipped) for row in labels]
+        window, place = divmod(index, _WINDOW)
+        if self._window != (epoch, window):
+            self._window_batches = self._sorted_pairs(epoch, window)
+            self._window = epoch, window
+        pairs = self._window_batches[place]
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         begun = [[self._tokenizer.bos_id, *row[:-1]] for row in targets]
         inputs = {"source_ids": self._padded(sources), "target_ids": self._padded(begun)}
         return inputs, self._padded(targets)
+
+    def _sorted_pairs(self, epoch, window):
+        """Return the batches of a window as lists of pairs of lists of ids.
+
+        Where a plain batch is the one of the n-th longest rows, the new one is it too.
+        """
+        skipped = _numbers_skipped(np.random.default_rng([self._seed, epoch, window]), self._rate)
+        pairs, plain = [], []
+        for index in range(window * _WINDOW, min((window + 1) * _WINDOW, len(self))):
+            inputs, labels = self._batches.batch(epoch, index)
+            plain.append((max(inputs["source_ids"].shape[1], labels.shape[1]), len(labels)))
+            for source, target in zip(inputs["source_ids"], labels, strict=True):
+                pairs.append((self._segmented(source, skipped), self._segmented(target, skipped)))
+        pairs.sort(key=lambda pair: max(map(len, pair)))
+        batches, start = [None] * len(plain), 0
+        for place in sorted(range(len(plain)), key=lambda place: plain[place][0]):
+            batches[place] = pairs[start : start + plain[place][1]]
+            start += plain[place][1]
+        return batches
 
     def _segmented(self, row, skipped):
         """Return the ids of a padded row in other pieces, with its end, as a list."""

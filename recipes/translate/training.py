@@ -12,6 +12,7 @@ from . import architectures
 from .consistency import ConsistentPasses
 from .dates import iso_dates
 from .early_stopping import EarlyStopping
+from .lengths import scores_by_length
 from .parallel_text import ParallelCorpus
 from .subword_dropout import SubwordDropoutBatches
 from .task import make_task
@@ -74,12 +75,14 @@ class TranslationRun(TrainingRun):
     def evaluate(self):
         """Return the metric on each held-out split, with the export's decoding strategy."""
         translator = self._translator(self._strategy())
-        results = {}
+        results, self._by_length = {}, {}
         for split in ("val", *self.task.tests):
             sources, references = map(list, zip(*self.task.splits[split], strict=True))
             translations, _ = translator.translate(sources)
             value, signature = self.task.score(translations, references)
             results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
+            texts = sources, translations, references
+            self._by_length[split] = scores_by_length(*texts, self.task.score)
         unseen, *_ = *self.task.tests, "val"
         sources = [source for source, _ in self.task.splits[unseen]]
         lines = (" ".join(source.split("\n")) for source in sources[:5])
@@ -95,7 +98,11 @@ class TranslationRun(TrainingRun):
         )
 
     def card_entries(self):
-        return {"task": self.task.name, "vocabulary_size": self.corpus.tokens.vocabulary_size}
+        return {
+            "task": self.task.name,
+            "vocabulary_size": self.corpus.tokens.vocabulary_size,
+            "by_length": self._by_length,
+        }
 
     def _batches(self, split, shuffle=False):
         options, ids = self.options, self.corpus.ids[split]

@@ -115,6 +115,23 @@ def test_offsets_shift_a_row_and_change_nothing_else():
 
 
 @pytest.mark.parametrize("task", TASKS)
+def test_a_curriculum_draws_longer_rows_step_by_step(task):
+    plain, growing = (Batches(task, 7, 11, 97, 2, 0, steps) for steps in (0, 10))
+
+    def longest(batches, index):
+        inputs, _ = batches.training(4).batch(*divmod(index, 4))
+        rows = inputs[:, 0] if task == "parity" else inputs["source_ids"]
+        return max(np.sum(rows != 0, axis=1)) - (task != "parity")  # but for the end mark
+
+    shortest = SHORTEST[task]
+    limits = [shortest + int((7 - shortest) * step / 10) for step in range(10)]
+    assert [longest(growing, step) for step in range(10)] == limits
+    assert longest(growing, 10) == longest(plain, 0) == 7
+    labels = [batches.validation(1).batch(0, 0)[1] for batches in (plain, growing)]
+    np.testing.assert_array_equal(*labels)  # validation has all lengths from the start
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_no_test_example_is_trained_on(task):
     batches = Batches(task, 4, 8, 256, 0, 0)
     trained = [batches.draw(TRAIN, index, held_out=False)[0] for index in range(20)]

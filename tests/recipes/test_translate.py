@@ -17,6 +17,7 @@ from recipe_runs import card, error_of
 
 from recipes.translate.alignment import main
 from recipes.translate.dates import date_pairs
+from recipes.translate.lengths import scores_by_length
 from recipes.translate.options import RecipeOptions
 from recipes.translate.training import TranslationRun
 
@@ -207,6 +208,23 @@ def test_an_lstm_trains_on_dates_and_exports(monkeypatch, tmp_path):
     alignment = [str(tmp_path / "run"), "--picture", str(picture), "--max-length", "5"]
     assert main(alignment) == 0
     assert picture.stat().st_size > 0
+
+
+def test_quarters_by_length_divide_the_sentences_and_the_score():
+    sources = ["x" * (7 * place % 11 + 1) for place in range(11)]  # 1 to 11 characters, mixed
+    references = [*"abcdefghijk"]
+    translations = [text if len(source) < 5 else "-" for text, source in zip(references, sources)]
+
+    def score(translations, references):
+        pairs = zip(translations, references, strict=True)
+        return sum(a == b for a, b in pairs) / len(references), "signature"
+
+    groups = scores_by_length(sources, translations, references, score)
+    assert [group["characters"] for group in groups] == [2, 5, 8, 11]
+    assert [group["sentences"] for group in groups] == [2, 3, 3, 3]
+    assert [group["value"] for group in groups] == [1, 2 / 3, 0, 0]
+    few = scores_by_length(sources[:3], translations[:3], references[:3], score)
+    assert [group["sentences"] for group in few] == [1, 1, 1]
 
 
 def test_a_directory_without_a_run_has_no_alignment(capsys, tmp_path):
