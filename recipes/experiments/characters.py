@@ -40,14 +40,16 @@ def windows(ids, length, count):
     return ids[starts[:, None] + np.arange(length)]
 
 
-def language_model(vocabulary_size, make_block, num_layers, width, position=None):
+def language_model(
+    vocabulary_size, make_block, num_layers, width, position=None, learning_rate=1e-3
+):
     """Return a compiled model of the blocks that `make_block(index)` returns."""
     model = models.CausalLanguageModel(
         layers.TokenEmbedding(vocabulary_size, width),
         depth.Stack(make_block, num_layers),
         position=position,
     )
-    model.compile(keras.optimizers.Adam(1e-3), losses.LabelSmoothedCrossentropy(0.0))
+    model.compile(keras.optimizers.Adam(learning_rate), losses.LabelSmoothedCrossentropy(0.0))
     return model
 
 

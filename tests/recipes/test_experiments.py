@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from recipes.algorithmic.options import RecipeOptions
 from recipes.experiments import (
     deep_residuals,
+    extrapolation,
     factors,
     facts,
     lengths,
@@ -83,8 +85,10 @@ def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
 
 
 def test_the_cards_here_are_those_of_their_runs():
-    modules = deep_residuals, factors, facts, lengths, memory_lengths, pretraining, spans, streams
-    for own in modules:
+    for own in (
+        *(deep_residuals, extrapolation, factors, facts, lengths, memory_lengths),
+        *(pretraining, spans, streams),
+    ):
         experiment = own.EXPERIMENT
         card = (CARDS / f"{experiment.name}.md").read_text()
         assert experiment.markdown(read_runs(CARDS / f"{experiment.name}.json")) == card
@@ -135,6 +139,20 @@ def test_a_short_run_gives_finite_numbers(module, monkeypatch):
         monkeypatch.setattr(module, name, small, raising=False)
     first, *_ = module.EXPERIMENT.values.values()
     assert np.isfinite(list(module.run(first).values())).all()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+def test_extrapolation_tests_at_twice_the_length():
+    for options in extrapolation.EXPERIMENT.values.values():
+        lengths = RecipeOptions.parse(options).test_lengths
+        assert lengths == ((30, 40) if "--train-length" in options else (15, 20))
+    first, *_ = extrapolation.EXPERIMENT.values.values()
+    small = ["--steps", "1", "--epochs", "1", "--batch-size", "2", "--test-examples", "2"]
+    small += ["--train-length", "2", "--num-layers", "1", "--num-heads", "1", "--hidden-dim", "2"]
+    shares = extrapolation.run([*first, *small])
+    assert [*shares] == [*extrapolation.COLUMNS, "symbols at twice"]
+    assert all(0 <= share <= 1 for share in shares.values())
 
 
 @pytest.mark.slow
