@@ -20,8 +20,8 @@ class Batches:
         batch_size: int.
         max_offset: int. The most padding before a training row.
         seed: int.
-        curriculum_steps: int. Training batches before the longest length is drawn; the limit grows
-            evenly from the shortest length on.
+        curriculum_steps: int. Training batches in which the longest length grows from the shortest
+            to `train_length`; each has as many of them.
     """
 
     def __init__(
@@ -79,9 +79,8 @@ class Batches:
         """Return the longest length of a training batch."""
         if index >= self._curriculum_steps:
             return self._train_length
-        return (
-            self.shortest + (self._train_length - self.shortest) * index // self._curriculum_steps
-        )
+        num_lengths = self._train_length - self.shortest + 1
+        return self.shortest + num_lengths * index // self._curriculum_steps
 
     def _make(self, random, lengths):
         return TASKS[self.task](random, lengths, self._longest)

@@ -43,9 +43,10 @@ class RecipeOptions(
     )
     curriculum: float = option(
         0.0,
-        "share of the steps in which the longest length grows from the shortest to --train-length",
+        "share of the steps in which the longest length grows to --train-length",
         at_least=0,
         at_most=1,
+        metavar="SHARE",
     )
     num_layers: int | None = changed(
         SizeOptions, "num_layers", {"": 4, "parity": 20}, "layers, or most steps"
@@ -113,6 +114,8 @@ class RecipeOptions(
         if self.task == "parity":
             transformer_options = "num_heads", "intermediate_dim", "dropout", "residual"
             self._check_default(transformer_options, "parity, whose networks are no transformers")
+            # Of the two vectors of one number one may be held out.
+            self._check_default(("curriculum",), "parity, whose shortest vectors are too few")
         if model in ("rnn", "transformer") or self.depth == "recurrent":
             self._check_default(("ponder_loss", "halting_bias"), "models without ACT")
 

@@ -39,13 +39,14 @@ def _fit(model, rows):
     return float(history["loss"][0])
 
 
-def _warm_up():
+def warm_up():
+    """Return a rate that grows evenly from 0 to RATE, and then stays: a decay upwards."""
     return keras.optimizers.schedules.PolynomialDecay(0.0, WARM_UP, RATE)
 
 
 EXPERIMENT = Experiment(
     "deep_residuals",
-    "Which residuals train 24 layers without warm-up?",
+    "Which residuals train 24 layers, and does a warm-up help `post_norm`?",
     f"A causal character model of {NUM_LAYERS} layers of width 64, {STEPS} steps of {BATCH} texts "
     f"of {LENGTH} characters of the source of Python's library, Adam at {RATE} from the first "
     "step. Bits per character in training. `deep_norm` is `DeepNorm(24)`, `layer_scale` is "
@@ -57,7 +58,7 @@ EXPERIMENT = Experiment(
         "re_zero": (residuals.ReZero, RATE),
         "layer_scale": (lambda: residuals.LayerScale(1e-5), RATE),
         "sandwich_norm": (residuals.SandwichNorm, RATE),
-        "post_norm, warm-up": (residuals.PostNorm, _warm_up()),
+        "post_norm, warm-up": (residuals.PostNorm, warm_up()),
     },
     run,
 )

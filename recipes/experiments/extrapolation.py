@@ -1,4 +1,4 @@
-"""Answers to longer sequences than those of training, by what might carry over to them."""
+"""Answers to longer sequences than those of training, by the model and its training."""
 
 import sys
 import tempfile
@@ -13,7 +13,7 @@ TASKS = {
     "reversed": ["--task", "reverse", "--steps", "5000"],
     "sums": ["--task", "addition", "--steps", "8000"],
 }
-MODELS = {
+VARIANTS = {
     "ACT": [],
     "four steps": ["--depth", "recurrent"],
     "ACT, no offsets": ["--max-offset", "0"],
@@ -26,7 +26,7 @@ COLUMNS = "trained lengths", "1.5 times", "twice"
 
 def run(options):
     """Return the shares of right answers by length, for options of `recipes.algorithmic`."""
-    seed = np.random.randint(2**16)
+    seed = np.random.randint(2**16)  # that of the experiment has seeded NumPy
     with tempfile.TemporaryDirectory() as folder:
         recipe_options = RecipeOptions.parse([*options, "--out", folder, "--seed", str(seed)])
         training = SequenceRun(recipe_options)
@@ -41,14 +41,18 @@ EXPERIMENT = Experiment(
     "What lets a model reverse and add longer sequences than those of its training?",
     "A `universal_transformer` of at most 4 steps of width 64 trains 5,000 steps of 64 sequences "
     "to reverse digits, or 8,000 to add numbers, with up to 10 symbols in each. Tests have up to "
-    "10, exactly 15 and exactly 20. The shares are those of whole answers that are right, and at "
-    "last of symbols that are right after the right ones before them. `ACT` has the defaults of "
-    "`recipes.algorithmic`: the steps are learned, and each row begins at a random position up to "
-    "10. `four steps` always takes four. `no offsets` begins at the first position. `curriculum` "
-    "begins with the shortest sequences, and draws all lengths from the middle of the training "
-    "on. `up to 20` trains with up to 20 symbols and is tested with 30 and 40. `stack` has four "
-    "layers of their own weights, four times as many.",
-    {f"{task}: {model}": [*TASKS[task], *MODELS[model]] for task in TASKS for model in MODELS},
+    "10, exactly 15 and exactly 20. The shares are those of whole answers that are right; the last "
+    "column is that of symbols, the end mark included, each after the right ones before it. `ACT` "
+    "has the defaults of `recipes.algorithmic`: the steps are learned, and each row begins at a "
+    "random position up to 10. `four steps` always takes four. `no offsets` begins at the first "
+    "position. With a `curriculum` the longest length grows in the first half of the training. "
+    "`up to 20` trains with up to 20 symbols and is tested with 30 and 40. `stack` has four layers "
+    "of their own weights, four times as many.",
+    {
+        f"{task}: {variant}": [*TASKS[task], *VARIANTS[variant]]
+        for task in TASKS
+        for variant in VARIANTS
+    },
     run,
     digits=3,
 )

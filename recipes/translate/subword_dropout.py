@@ -1,6 +1,7 @@
 """BPE dropout: sentences that are segmented anew in each epoch."""
 
 import itertools
+import math
 
 import numpy as np
 
@@ -9,18 +10,20 @@ from keras_attn.text.tokenizers.sentencepiece_model import NORMAL, read_model
 _SPACE = "\u2581"  # SentencePiece's sign for it
 _UNKNOWN = "\ud800"  # no character of any text
 _MOST_SPLITS = 2**20  # kept; some hundred MB
-_WINDOW = 64  # batches whose pairs are sorted together
+_MOST_BATCHES = 64  # of a window
 
 
 class SubwordDropoutBatches:
-    """Batches of the same pairs as plain ones, each sentence in other pieces in each epoch.
+    """Batches of all pairs of plain ones, each sentence in other pieces in each epoch.
 
     At each merge of a word every possible merge is left out with the probability `rate`; the word
-    is done when none is left. The pairs of 64 plain batches are divided among batches of as many
-    pairs again, now by their new lengths, or padding would take more than the new pieces. All
-    follows from `(seed, epoch, index)`, so that a resumed run reads the same batches. An epoch has
-    the batches, and the numbers of pairs in them, that it has without dropout; the rows are longer.
-    A sentence that would be longer than `max_length` keeps its plain pieces.
+    is done when none is left. A sentence that would be longer than `max_length` keeps its plain
+    pieces.
+
+    The pairs of a window, up to 64 plain batches one after another, are sorted by their new lengths
+    and batched again; otherwise padding would add more tokens than the dropout. Each batch keeps
+    its number of pairs. The first batch of a window takes the time of the whole window. All follows
+    from `(seed, epoch, index)`, so that a resumed run reads the same batches.
 
     The library SentencePiece has this sampling too, but its numbers differ from process to process,
     whatever its seed is.
@@ -41,40 +44,44 @@ class SubwordDropoutBatches:
         self._batches, self._tokenizer, self._rate = batches, tokenizer, rate
         self._max_length, self._seed = max_length, seed
         self._merges = Merges(tokenizer)
-        self._window, self._window_batches = None, []
+        # Windows of one size, but for rounding: a last batch alone would keep its padding.
+        self._window_size = math.ceil(len(batches) / math.ceil(len(batches) / _MOST_BATCHES))
+        self._kept = None, []  # (epoch, window) and its batches
 
     def __len__(self):
         return len(self._batches)
 
     def batch(self, epoch, index):
         """Return the batch at an index of an epoch, in the form of `TokenBatches`."""
-        window, place = divmod(index, _WINDOW)
-        if self._window != (epoch, window):
-            self._window_batches = self._sorted_pairs(epoch, window)
-            self._window = epoch, window
-        pairs = self._window_batches[place]
+        window, place = divmod(index, self._window_size)
+        kept = self._kept  # read once: another thread may replace it
+        if kept[0] != (epoch, window):
+            self._kept = kept = (epoch, window), self._batches_of_window(epoch, window)
+        pairs = kept[1][place]
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         begun = [[self._tokenizer.bos_id, *row[:-1]] for row in targets]
         inputs = {"source_ids": self._padded(sources), "target_ids": self._padded(begun)}
         return inputs, self._padded(targets)
 
-    def _sorted_pairs(self, epoch, window):
+    def _batches_of_window(self, epoch, window):
         """Return the batches of a window as lists of pairs of lists of ids.
 
-        Where a plain batch is the one of the n-th longest rows, the new one is it too.
+        The n-th widest batch stays at its index, so that short and long ones remain mixed.
         """
         skipped = _numbers_skipped(np.random.default_rng([self._seed, epoch, window]), self._rate)
-        pairs, plain = [], []
-        for index in range(window * _WINDOW, min((window + 1) * _WINDOW, len(self))):
+        pairs, widths, sizes = [], [], []
+        first = window * self._window_size
+        for index in range(first, min(first + self._window_size, len(self))):
             inputs, labels = self._batches.batch(epoch, index)
-            plain.append((max(inputs["source_ids"].shape[1], labels.shape[1]), len(labels)))
+            widths.append(max(inputs["source_ids"].shape[1], labels.shape[1]))
+            sizes.append(len(labels))
             for source, target in zip(inputs["source_ids"], labels, strict=True):
                 pairs.append((self._segmented(source, skipped), self._segmented(target, skipped)))
         pairs.sort(key=lambda pair: max(map(len, pair)))
-        batches, start = [None] * len(plain), 0
-        for place in sorted(range(len(plain)), key=lambda place: plain[place][0]):
-            batches[place] = pairs[start : start + plain[place][1]]
-            start += plain[place][1]
+        batches, start = [None] * len(sizes), 0
+        for place in np.argsort(widths, kind="stable"):
+            batches[place] = pairs[start : start + sizes[place]]
+            start += sizes[place]
         return batches
 
     def _segmented(self, row, skipped):

@@ -32,6 +32,7 @@ class TranslationRun(TrainingRun):
         super().__init__(options.fill(source=source, target=target), settings)
         self.corpus = ParallelCorpus.load(self.task, options)
         self.batches = self._training_batches()
+        self.by_source_length = {}
         with self.scope():
             self.model = architectures.build(options, self.corpus.tokens.vocabulary_size)
             self.training_model = self._compile()
@@ -75,14 +76,14 @@ class TranslationRun(TrainingRun):
     def evaluate(self):
         """Return the metric on each held-out split, with the export's decoding strategy."""
         translator = self._translator(self._strategy())
-        results, self._by_length = {}, {}
+        results = {}
         for split in ("val", *self.task.tests):
             sources, references = map(list, zip(*self.task.splits[split], strict=True))
             translations, _ = translator.translate(sources)
             value, signature = self.task.score(translations, references)
             results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
             texts = sources, translations, references
-            self._by_length[split] = scores_by_length(*texts, self.task.score)
+            self.by_source_length[split] = scores_by_length(*texts, self.task.score)
         unseen, *_ = *self.task.tests, "val"
         sources = [source for source, _ in self.task.splits[unseen]]
         lines = (" ".join(source.split("\n")) for source in sources[:5])
@@ -101,7 +102,7 @@ class TranslationRun(TrainingRun):
         return {
             "task": self.task.name,
             "vocabulary_size": self.corpus.tokens.vocabulary_size,
-            "by_length": self._by_length,
+            "by_source_length": self.by_source_length,
         }
 
     def _batches(self, split, shuffle=False):

@@ -114,18 +114,18 @@ def test_offsets_shift_a_row_and_change_nothing_else():
     assert np.any(other.batch(0, 0)[1] != labels)
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_curriculum_draws_longer_rows_step_by_step(task):
+@pytest.mark.parametrize(
+    "task, longest_by_step",
+    [("reverse", [1, 1, 2, 3, 3, 4, 5, 5, 6, 7]), ("addition", [3, 3, 4, 4, 5, 5, 6, 6, 7, 7])],
+)
+def test_a_curriculum_draws_longer_rows_step_by_step(task, longest_by_step):
     plain, growing = (Batches(task, 7, 11, 97, 2, 0, steps) for steps in (0, 10))
 
     def longest(batches, index):
         inputs, _ = batches.training(4).batch(*divmod(index, 4))
-        rows = inputs[:, 0] if task == "parity" else inputs["source_ids"]
-        return max(np.sum(rows != 0, axis=1)) - (task != "parity")  # but for the end mark
+        return max(np.sum(inputs["source_ids"] != 0, axis=1)) - 1  # but for the end mark
 
-    shortest = SHORTEST[task]
-    limits = [shortest + int((7 - shortest) * step / 10) for step in range(10)]
-    assert [longest(growing, step) for step in range(10)] == limits
+    assert [longest(growing, step) for step in range(10)] == longest_by_step
     assert longest(growing, 10) == longest(plain, 0) == 7
     labels = [batches.validation(1).batch(0, 0)[1] for batches in (plain, growing)]
     np.testing.assert_array_equal(*labels)  # validation has all lengths from the start
@@ -204,6 +204,12 @@ def test_a_run_of_parity_is_exported_and_counts_the_steps_of_act(model, tmp_path
     np.testing.assert_allclose(*answer.values(), model(examples.inputs), atol=1e-5)
 
 
+def test_the_option_of_a_curriculum_is_a_share_of_the_steps(tmp_path):
+    run = SequenceRun(parse("--out", tmp_path, *SMALL, "--curriculum", "0.5"))
+    rows = [run.batches.training(4).batch(0, step)[0]["source_ids"] for step in range(4)]
+    assert [max(np.sum(ids != 0, axis=1)) - 1 for ids in rows] == [1, 3, 5, 5]
+
+
 def fails(capsys, out, *options):
     return error_of(capsys, "algorithmic", "--out", out, *SMALL, *options)
 
@@ -214,6 +220,8 @@ def test_bad_options_are_reported(capsys, tmp_path):
     )
     assert "--depth is for" in fails(capsys, tmp_path, "--model", "transformer", "--depth", "act")
     assert "not for parity" in fails(capsys, tmp_path, "--task", "parity", "--max-offset", "2")
+    parity = "--task", "parity", "--curriculum", "0.5"
+    assert "--curriculum is not for parity, whose shortest" in fails(capsys, tmp_path, *parity)
     for name, value in (("num-heads", 2), ("intermediate-dim", 7), ("dropout", 0.1)):
         assert f"--{name} is not for parity, whose networks are no transformers" in fails(
             capsys, tmp_path, "--task", "parity", f"--{name}", value

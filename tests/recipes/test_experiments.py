@@ -1,3 +1,4 @@
+import importlib
 import json
 from types import SimpleNamespace
 
@@ -7,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from recipes.algorithmic.options import RecipeOptions
+from recipes.control.episodes import Episodes
+from recipes.control.training import new_run
 from recipes.experiments import (
     deep_residuals,
     extrapolation,
@@ -16,6 +19,7 @@ from recipes.experiments import (
     memory_lengths,
     pretraining,
     spans,
+    stored_returns,
     streams,
 )
 from recipes.experiments import experiment as module
@@ -85,10 +89,10 @@ def test_each_run_of_a_card_keeps_its_own_provenance(toy, tmp_path):
 
 
 def test_the_cards_here_are_those_of_their_runs():
-    for own in (
-        *(deep_residuals, extrapolation, factors, facts, lengths, memory_lengths),
-        *(pretraining, spans, streams),
-    ):
+    names = sorted(path.stem for path in CARDS.glob("*.json"))
+    assert len(names) > 7
+    for name in names:
+        own = importlib.import_module(f"recipes.experiments.{name}")
         experiment = own.EXPERIMENT
         card = (CARDS / f"{experiment.name}.md").read_text()
         assert experiment.markdown(read_runs(CARDS / f"{experiment.name}.json")) == card
@@ -143,16 +147,78 @@ def test_a_short_run_gives_finite_numbers(module, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-def test_extrapolation_tests_at_twice_the_length():
+def test_extrapolation_tests_at_twice_the_length(monkeypatch):
     for options in extrapolation.EXPERIMENT.values.values():
-        lengths = RecipeOptions.parse(options).test_lengths
-        assert lengths == ((30, 40) if "--train-length" in options else (15, 20))
+        tested = RecipeOptions.parse(options).test_lengths
+        assert tested == ((30, 40) if "--train-length" in options else (15, 20))
     first, *_ = extrapolation.EXPERIMENT.values.values()
     small = ["--steps", "1", "--epochs", "1", "--batch-size", "2", "--test-examples", "2"]
     small += ["--train-length", "2", "--num-layers", "1", "--num-heads", "1", "--hidden-dim", "2"]
+
+    def lengths_as_shares(run, examples):
+        length = int((examples.sources[0] >= 0).sum())
+        return {"sequence_accuracy": length, "token_accuracy": 10 * length}
+
+    monkeypatch.setattr(extrapolation.SequenceRun, "evaluate_examples", lengths_as_shares)
     shares = extrapolation.run([*first, *small])
     assert [*shares] == [*extrapolation.COLUMNS, "symbols at twice"]
-    assert all(0 <= share <= 1 for share in shares.values())
+    assert [*shares.values()] == [pytest.approx(1.5, abs=0.5), 3, 4, 40]
+
+
+def test_a_warm_up_grows_evenly_to_the_rate_without_one():
+    rate = deep_residuals.warm_up()
+    rates = [float(rate(step)) for step in (0, 50, 200, 399)]
+    np.testing.assert_allclose(rates, [0, 0.25e-3, 1e-3, 1e-3], rtol=1e-6)
+
+
+def test_mixed_episodes_are_those_of_both_and_whole():
+    def episodes(lengths, value):
+        starts = np.concatenate([np.arange(length) == 0 for length in lengths])
+        steps = value + np.arange(len(starts))
+        return Episodes(steps[:, None] / 10, steps, steps.astype("float32"), starts)
+
+    good, bad = episodes((3, 1, 4), 0), episodes((2, 5), 50)
+    mixed = stored_returns.mixed(good, bad, np.random.default_rng(2))
+    parts = {
+        tuple(part): part
+        for own in (good, bad, mixed)
+        for part in np.split(own.actions, np.flatnonzero(own.starts)[1:])
+    }
+    assert len(parts) == 5 and len(mixed.actions) == 15
+    np.testing.assert_array_equal(mixed.states[:, 0] * 10, mixed.actions)
+    assert sorted(mixed.totals) == sorted([*good.totals, *bad.totals])
+    assert [*mixed.totals] != [*good.totals, *bad.totals]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager")
+def test_a_model_of_stored_episodes_reads_returns_or_none(monkeypatch):
+    monkeypatch.setattr(stored_returns, "STEPS", 64)
+    learners = []
+
+    def untrained_run(name, options):
+        run = new_run(name, options)
+        run.train, run.evaluate = lambda: None, lambda: {"test": {"value": 0.25}}
+        learners.append(run)
+        return run
+
+    monkeypatch.setattr(stored_returns, "new_run", untrained_run)
+    for case in stored_returns.EXPERIMENT.values.values():
+        keras.utils.set_random_seed(5)
+        returns = stored_returns.run(case)
+        assert [*returns] == ["data", "better half", "model"] and returns["model"] == 0.25
+        assert -1 <= returns["data"] < 0  # of actors that have learned nothing
+    # The actor is trained once for all values.
+    assert [learner.name for learner in learners] == [
+        "transformer_xl",
+        *["decision_transformer"] * 3,
+    ]
+    highest, mean, without = learners[1:]
+    assert highest.options.target_return == highest.episodes.totals.max()
+    assert mean.options.target_return == pytest.approx(returns["data"])
+    rows = [learner.training_data()[0][0][0]["returns"] for learner in learners[1:]]
+    assert rows[0].any() and not rows[2].any()
+    np.testing.assert_array_equal(rows[0], rows[1])
 
 
 @pytest.mark.slow

@@ -95,6 +95,11 @@ def test_a_run_writes_card_export_and_files(finished, data):
     assert entries["command"].startswith("keras-attn translate --data-dir")
     assert entries["parameters"] > 0 and entries["seconds"] > 0 and entries["versions"]["keras"]
     assert entries["training"]["command"] == entries["command"]
+    numbers = {
+        split: [group["sentences"] for group in groups]
+        for split, groups in entries["by_source_length"].items()
+    }
+    assert numbers == {"val": [1, 2, 2, 2], "test_small": [1, 1, 1, 2]}  # of 7 and 5 lines
     # A finished run trains no more, under a strategy too, and publishes the next version.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TranslationRun, "train", None)
@@ -220,7 +225,7 @@ def test_quarters_by_length_divide_the_sentences_and_the_score():
         return sum(a == b for a, b in pairs) / len(references), "signature"
 
     groups = scores_by_length(sources, translations, references, score)
-    assert [group["characters"] for group in groups] == [2, 5, 8, 11]
+    assert [group["max_characters"] for group in groups] == [2, 5, 8, 11]
     assert [group["sentences"] for group in groups] == [2, 3, 3, 3]
     assert [group["value"] for group in groups] == [1, 2 / 3, 0, 0]
     few = scores_by_length(sources[:3], translations[:3], references[:3], score)

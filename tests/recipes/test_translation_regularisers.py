@@ -102,11 +102,12 @@ def test_each_epoch_has_other_pieces_of_the_same_texts(tokenizer, plain):
 
 
 def test_batches_have_few_more_ids_of_padding(tokenizer):
-    """In as many pairs of a batch, at the places of the shorter and of the longer batches."""
+    """Each batch keeps its number of pairs, and long batches stay long."""
     random = np.random.default_rng(0)
     sentences = [" ".join(random.choice(WORDS, n)) for n in random.integers(3, 29, 2903)]
     ids = tokenizer.encode_as_lists(sentences)
-    plain = text.TokenBatches(ids, ids, tokens_per_batch=307, shuffle=True, seed=3)
+    targets = tokenizer.encode_as_lists([" ".join(reversed(s.split())) for s in sentences])
+    plain = text.TokenBatches(ids, targets, tokens_per_batch=307, shuffle=True, seed=3)
     batches = SubwordDropoutBatches(plain, tokenizer, 0.2, 97, seed=3)
     assert len(batches) > 128  # several windows
 
@@ -121,6 +122,10 @@ def test_batches_have_few_more_ids_of_padding(tokenizer):
     assert padding(new) < padding(old) + 0.1  # 0.2 more if the pairs stayed together
     widths = np.array([[rows.shape[1] for rows in labels] for labels in (old, new)])
     assert np.corrcoef(widths)[0, 1] > 0.95
+    sources, labels = zip(*[(source, label) for source, _, label in rows_of(batches, 1)])
+    written = [texts_of(tokenizer, map(np.array, side)) for side in (sources, labels)]
+    assert sorted(written[0]) == sorted(sentences)
+    assert [" ".join(reversed(s.split())) for s in written[0]] == written[1]  # pairs stay pairs
     # A resumed epoch begins in a later window.
     again = SubwordDropoutBatches(plain, tokenizer, 0.2, 97, seed=3)
     assert_equal(again.batch(1, 67), batches.batch(1, 67))
