@@ -73,7 +73,8 @@ def mixed(good, bad, generator):
         streams = [np.split(getattr(episodes, name), firsts) for name in FIELDS]
         parts += zip(*streams, strict=True)
     generator.shuffle(parts)
-    return Episodes(*(np.concatenate(stream) for stream in zip(*parts, strict=True)))
+    streams = zip(*parts, strict=True)
+    return Episodes(**{name: np.concatenate(stream) for name, stream in zip(FIELDS, streams)})
 
 
 def _scale(episodes):
@@ -86,7 +87,7 @@ def _hidden(episodes):
 
 EXPERIMENT = Experiment(
     "stored_returns",
-    "Does a Decision Transformer act better than the episodes that it learned from?",
+    "Does a Decision Transformer act better than the mean of its episodes?",
     f"A `{ACTOR}` of two layers trains {STEPS:,} steps of popgym's `RepeatPreviousEasy` by "
     f"`recipes.control`. Then it and an actor of random actions play {STEPS:,} steps each. A "
     "`decision_transformer` learns from all of these episodes, by as many updates as the actor "

@@ -1,5 +1,6 @@
 """Translation tasks: the pairs of each split, and their metric."""
 
+import itertools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,28 @@ class Task(NamedTuple):
             matches = sum(a == b for a, b in zip(translations, references, strict=True))
             return matches / len(references), "share of answers equal to the reference"
         return callbacks.corpus_bleu(translations, references, self.tokenize)
+
+    def score_by_length(self, sources, translations, references):
+        """Return the scores of quarters of the sentences, from the shortest sources to the longest.
+
+        Returns:
+            A list of dicts of the `value`, the number of `sentences` and the `max_characters` of
+            their sources. One group a sentence if there are fewer than four.
+        """
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        ends = [len(order) * quarter // 4 for quarter in range(5)]
+        groups = []
+        for start, end in itertools.pairwise(ends):
+            indices = order[start:end]
+            if indices:
+                value, _ = self.score(
+                    [translations[i] for i in indices], [references[i] for i in indices]
+                )
+                longest = len(sources[indices[-1]])
+                groups.append(
+                    {"max_characters": longest, "sentences": len(indices), "value": value}
+                )
+        return groups
 
 
 def make_task(options):

@@ -12,7 +12,6 @@ from . import architectures
 from .consistency import ConsistentPasses
 from .dates import iso_dates
 from .early_stopping import EarlyStopping
-from .lengths import scores_by_length
 from .parallel_text import ParallelCorpus
 from .subword_dropout import SubwordDropoutBatches
 from .task import make_task
@@ -82,8 +81,8 @@ class TranslationRun(TrainingRun):
             translations, _ = translator.translate(sources)
             value, signature = self.task.score(translations, references)
             results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
-            texts = sources, translations, references
-            self.by_source_length[split] = scores_by_length(*texts, self.task.score)
+            groups = self.task.score_by_length(sources, translations, references)
+            self.by_source_length[split] = groups
         unseen, *_ = *self.task.tests, "val"
         sources = [source for source, _ in self.task.splits[unseen]]
         lines = (" ".join(source.split("\n")) for source in sources[:5])

@@ -17,8 +17,8 @@ from recipe_runs import card, error_of
 
 from recipes.translate.alignment import main
 from recipes.translate.dates import date_pairs
-from recipes.translate.lengths import scores_by_length
 from recipes.translate.options import RecipeOptions
+from recipes.translate.task import Task
 from recipes.translate.training import TranslationRun
 
 WORDS = "one two three four five six seven eight nine ten".split()
@@ -220,15 +220,12 @@ def test_quarters_by_length_divide_the_sentences_and_the_score():
     references = [*"abcdefghijk"]
     translations = [text if len(source) < 5 else "-" for text, source in zip(references, sources)]
 
-    def score(translations, references):
-        pairs = zip(translations, references, strict=True)
-        return sum(a == b for a, b in pairs) / len(references), "signature"
-
-    groups = scores_by_length(sources, translations, references, score)
+    task = Task("letters", {}, "exact_match", {})
+    groups = task.score_by_length(sources, translations, references)
     assert [group["max_characters"] for group in groups] == [2, 5, 8, 11]
     assert [group["sentences"] for group in groups] == [2, 3, 3, 3]
     assert [group["value"] for group in groups] == [1, 2 / 3, 0, 0]
-    few = scores_by_length(sources[:3], translations[:3], references[:3], score)
+    few = task.score_by_length(sources[:3], translations[:3], references[:3])
     assert [group["sentences"] for group in few] == [1, 1, 1]
 
 
