@@ -45,11 +45,15 @@ def draw_lines(path, lines, xlabel, ylabel, mark=None):
 
 
 def draw_curves(path, curves, label, title=None):
-    """Draw curves of several runs, a dict of name to a value, or None, for each epoch."""
+    """Draw curves of several runs, a dict of name to a value, or None, for each epoch.
+
+    A line joins the epochs that have a value: not all are validated.
+    """
     figure, axes = new_axes((8.4, 4.2))
     for name, values in curves.items():
         points = np.array(values, "float64")  # None is NaN
-        axes.plot(range(1, len(values) + 1), points, ".-", label=name)
+        epochs = np.flatnonzero(~np.isnan(points))
+        axes.plot(epochs + 1, points[epochs], ".-", label=name)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="epoch", ylabel=label, title=title)
     axes.grid(alpha=0.3)

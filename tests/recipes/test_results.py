@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipes import results
+from recipes.common import plots
 from recipes.common.files import write_json
 from recipes.control import returns
 
@@ -49,6 +50,14 @@ def test_table_and_curves(files, tmp_path, capsys):
         f"| short | copying | 12,345 | 2,000 | 122 | 2.000 bits per character | {ending}",
     ]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_curve_joins_the_epochs_that_were_validated(monkeypatch):
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    plots.draw_curves("curves.png", {"a": [None, 3.0, None, 2.0, None], "b": [None]}, "loss")
+    a, b = figures[0].axes[0].lines
+    assert a.get_xydata().tolist() == [[2, 3.0], [4, 2.0]] and not len(b.get_xydata())
 
 
 def test_a_command_stays_in_its_cell():
