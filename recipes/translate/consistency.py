@@ -57,8 +57,8 @@ def symmetric_divergences(first, second):
     """Return (KL(p || q) + KL(q || p)) / 2 of the softmax p and q of logits (B, T, V): (B, T)."""
     dtype = keras.backend.result_type(first.dtype, "float32")
     first, second = ops.cast(first, dtype), ops.cast(second, dtype)
-    # It is sum (p - q) (log p - log q) / 2. Each logarithm is its logit less a constant of the
-    # token, and p - q sums to zero, so the logits serve as logarithms: a fifth less time.
+    # The sum is that of (p - q) (log p - log q). A logarithm is its logit less a constant of the
+    # token, and p - q sums to zero, so the logits serve in place of the logarithms.
     return ops.sum((ops.softmax(first) - ops.softmax(second)) * (first - second), axis=-1) / 2
 
 
