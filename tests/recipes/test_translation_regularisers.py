@@ -226,6 +226,10 @@ def test_the_loss_is_that_of_a_loop_over_tokens():
     expected = numpy_loss(*np.float64([first, second]), labels, 0.1, 1.7)
     assert float(own) == pytest.approx(expected, rel=1e-5)
     assert float(keras.ops.max(symmetric_divergences(first, first))) == 0
+    # Logits count up to a constant of each token.
+    shifts = np.arange(35, dtype="float32").reshape(5, 7, 1)
+    shifted, plain = (symmetric_divergences(x, second) for x in (first + shifts, first))
+    np.testing.assert_allclose(shifted, plain, rtol=1e-5, atol=1e-5)
 
 
 def test_a_step_trains_on_two_passes_with_other_dropout_masks():
