@@ -60,6 +60,15 @@ def left_to_right(ids, tokenizer):
     return model
 
 
+def left_to_right_few_targets(ids, tokenizer):
+    """Return a causal model that was trained to predict as many tokens as `masked`."""
+    rows, _ = sentence_pair_rows(ids, tokenizer, random_share=0.0)
+    model = _model(tokenizer, "causal")
+    _, targets = _mask_rows(rows, tokenizer)
+    _fit(model, rows[:, :-1], targets[:, 1:])
+    return model
+
+
 def masked(ids, tokenizer):
     """Return a model that was trained to predict masked tokens from both sides."""
     rows, _ = sentence_pair_rows(ids, tokenizer, random_share=0.0)
@@ -146,7 +155,8 @@ EXPERIMENT = Experiment(
     "Which pre-training objective helps fine-tuning most?",
     f"A `bert` of 2 layers of width 128 trains {STEPS:,} steps on {BATCH} rows of {WIDTH} subwords "
     "of the source of Python's library. `left to right` predicts each subword from those before, "
-    "by causal attention; `both sides` predicts masked ones, a share of 0.15; `next sentence` also "
+    "by causal attention; `both sides` predicts masked ones, a share of 0.15; with `few targets` "
+    "as large a share is predicted from the left; `next sentence` also "
     "predicts whether the row's second half follows the first, as in half of the rows. Then "
     "`recipes.fine_tune` trains it for 8 epochs at a rate of 0.0005, pooling the mean of the "
     "tokens, to name the package of a docstring, or to find the word of a kind in a line of code. "
@@ -155,6 +165,7 @@ EXPERIMENT = Experiment(
     {
         "none": untrained,
         "left to right": left_to_right,
+        "left to right, few targets": left_to_right_few_targets,
         "both sides": masked,
         "both sides, next sentence": masked_and_next,
     },
