@@ -61,7 +61,7 @@ def left_to_right(ids, tokenizer):
 
 
 def left_to_right_few_targets(ids, tokenizer):
-    """Return a causal model that was trained to predict as many tokens as `masked`."""
+    """Return a causal model that was trained to predict the share of the tokens of `masked`."""
     rows, _ = sentence_pair_rows(ids, tokenizer, random_share=0.0)
     model = _model(tokenizer, "causal")
     _, targets = _mask_rows(rows, tokenizer)
@@ -108,11 +108,11 @@ def sentence_pair_rows(ids, tokenizer, random_share):
     Otherwise it is from anywhere in the text.
     """
     generator, count = np.random.default_rng(np.random.randint(2**31)), STEPS * BATCH
-    first, random_starts = generator.integers(0, len(ids) - 2 * PART_LENGTH, (2, count))
+    starts, random_starts = generator.integers(0, len(ids) - 2 * PART_LENGTH, (2, count))
     follows = generator.random(count) >= random_share
-    second = np.where(follows, first + PART_LENGTH, random_starts)
+    second_starts = np.where(follows, starts + PART_LENGTH, random_starts)
     end = np.full((count, 1), tokenizer.eos_id)
-    parts = [ids[start[:, None] + np.arange(PART_LENGTH)] for start in (first, second)]
+    parts = [ids[x[:, None] + np.arange(PART_LENGTH)] for x in (starts, second_starts)]
     return np.concatenate([parts[0], end, parts[1], end], axis=1).astype("int32"), follows
 
 
