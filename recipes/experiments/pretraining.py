@@ -61,7 +61,7 @@ def left_to_right(ids, tokenizer):
 
 
 def left_to_right_few_targets(ids, tokenizer):
-    """Return a causal model that was trained to predict the share of the tokens of `masked`."""
+    """Return a causal model trained to predict as small a share of the tokens as `masked`."""
     rows, _ = sentence_pair_rows(ids, tokenizer, random_share=0.0)
     model = _model(tokenizer, "causal")
     _, targets = _mask_rows(rows, tokenizer)

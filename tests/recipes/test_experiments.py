@@ -262,6 +262,29 @@ def test_the_second_part_follows_the_first_or_is_drawn_at_random():
         assert is_next[follows].all() and is_next[~follows].sum() < count / 100
 
 
+def test_few_targets_from_the_left_are_those_of_both_sides(monkeypatch):
+    trained = {}
+
+    def fit(pattern, tokens, targets):
+        trained[pattern] = tokens, targets
+
+    monkeypatch.setattr(pretraining, "BATCH", 1)
+    monkeypatch.setattr(pretraining, "_model", lambda tokenizer, pattern: pattern)
+    monkeypatch.setattr(pretraining, "_fit", fit)
+    tokenizer = SimpleNamespace(vocabulary_size=41, eos_id=3)
+    ids = np.random.default_rng(0).integers(4, 41, 1000)
+    for pretrain in (pretraining.left_to_right_few_targets, pretraining.masked):
+        np.random.seed(5)
+        pretrain(ids, tokenizer)
+    tokens, targets = trained["causal"]
+    _, masked_targets = trained["dense"]
+    np.testing.assert_array_equal(targets, masked_targets[:, 1:])
+    is_target = targets != 0
+    assert 0.13 < is_target.mean() < 0.17
+    following = is_target[:, :-1]
+    np.testing.assert_array_equal(targets[:, :-1][following], tokens[:, 1:][following])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("value", pretraining.EXPERIMENT.values)

@@ -200,9 +200,8 @@ def test_an_error_after_the_first_token_is_an_event(api, manager):
 
 
 def test_a_client_that_goes_away_frees_the_model(api, manager):
-    _, _, pieces = asyncio.run(
-        ask(api, {"token_ids": [70], "max_tokens": MAX_POSITIONS - 1}, leaves_after=2)
-    )
+    document = {"token_ids": [70], "max_tokens": MAX_POSITIONS - 1, "end_tokens": []}
+    _, _, pieces = asyncio.run(ask(api, document, leaves_after=2))
     assert 2 <= len(pieces) < 10 and manager.users == 0
 
 
